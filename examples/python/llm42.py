@@ -11,13 +11,12 @@ enums are made of the declarations of llm42.h, which that library carries as tex
 import collections
 import ctypes
 import enum
-import inspect
+import functools
 import os
 import re
 import shutil
-import signal
+from struct import Struct
 import subprocess
-import sys
 import tempfile
 import weakref
 
@@ -57,7 +56,8 @@ class Declarations:
         pattern = re.compile(r"(?:typedef )?enum ?(?P<enum>\w*) ?{(?P<values>[^}]*)} ?\w* ?;"
                              r"|(?:typedef )?struct (?P<struct>\w+) ?{(?P<fields>[^}]*)} ?\w* ?;"
                              r"|typedef struct \w+ \w+ ?;"
-                             r"|(?P<typedef>typedef )?(?P<result>\w[\w ]*?[ *]+)(?P<name>\w+) ?\((?P<arguments>[^;]*)\) ?;")
+                             r"|(?P<typedef>typedef )?(?P<result>\w[\w ]*?[ *]+)(?P<name>\w+) ?"
+                             r"\((?P<arguments>[^;]*)\) ?;")
         for match in pattern.finditer(text):
             if match["values"]:
                 self._enum(match["enum"], match["values"])
@@ -118,11 +118,10 @@ class Declarations:
     def _struct(self, name, text):
         fields, names = [], {}
         for line in text.split(";"):
-            call = re.fullmatch(r"(?P<result>[\w ]+?[ *]+)\( ?\* ?(?P<name>\w+) ?\) ?\((?P<arguments>.*)\)", line.strip())
+            call = re.fullmatch(r" ?([\w ]+?[ *]+)\( ?\* ?(\w+) ?\) ?\((.*)\) ?", line)
             if call:
-                result = self._one(call["result"] + "result")[1]
-                types = [self._one(a)[1] for a in call["arguments"].split(",")]
-                fields.append((call["name"], ctypes.CFUNCTYPE(result, *types)))
+                result, types = self._one(call[1] + "result")[1], [self._one(a)[1] for a in call[3].split(",")]
+                fields.append((call[2], ctypes.CFUNCTYPE(result, *types)))
                 continue
             base = None
             for declarator in line.split(",") if line.strip() else []:
@@ -134,6 +133,7 @@ class Declarations:
         self.fields[name] = names
 
 
+@functools.lru_cache(maxsize=None)
 def _words(name):
     """{word: value} of an enum: LLM42_DTYPE_BF16 is bf16."""
     members = {k: v for k, v in C.enums[name].__members__.items() if not k.startswith("LLM42__")}
@@ -150,10 +150,13 @@ def _enum_value(name, field, value):
     raise ValueError(f"{field}: '{value}': must be one of {', '.join(words)}")
 
 
-def _enum_word(name, value, known={}):
-    if name not in known:
-        known[name] = {v: k for k, v in _words(name).items()}
-    return known[name].get(value, value)
+@functools.lru_cache(maxsize=None)
+def _by_value(name):
+    return {v: k for k, v in _words(name).items()}
+
+
+def _enum_word(name, value):
+    return _by_value(name).get(value, value)
 
 
 # The library ----------------------------------------------------------------------------------------------------------
@@ -174,8 +177,8 @@ library_path, lib = _load()
 lib.llm42_py_version.restype = ctypes.c_char_p
 lib.llm42_py_declarations.restype = ctypes.POINTER(ctypes.c_char_p)
 if lib.llm42_py_version().decode() != __version__:
-    raise ImportError(f"llm42: {library_path} is version {lib.llm42_py_version().decode()}, and llm42.py {__version__}: "
-                      "take both from one version")
+    raise ImportError(f"llm42: {library_path} has version {lib.llm42_py_version().decode()}, and llm42.py has "
+                      f"{__version__}: take both from one version")
 
 
 def _declarations():
@@ -193,7 +196,15 @@ lib.llm42_py_decode.restype = ctypes.c_void_p  # bytes with a size, which may ho
 
 S = C.structs  # by their names in C
 INT32 = ctypes.POINTER(ctypes.c_int32)
-_EVENT = np.dtype(S["llm42_py_event"])
+
+
+def _format(kind):
+    """A struct of C in the letters of the module struct."""
+    return "".join(_format(k) if issubclass(k, ctypes.Structure) else k._type_ for _, k in kind._fields_)
+
+
+_EVENT = Struct("@" + _format(S["llm42_py_event"]) + "0q")
+assert _EVENT.size == ctypes.sizeof(S["llm42_py_event"])
 _EVENT_TYPES = _words("llm42_event_type")
 
 
@@ -278,10 +289,14 @@ def _set(struct, name, value, keep):
     elif isinstance(value, (str, os.PathLike)) and dict(struct._fields_)[name] is ctypes.c_char_p:
         value = os.fspath(value).encode()
         keep.append(value)
+    if dict(struct._fields_)[name] is ctypes.c_bool and value not in (False, True):
+        raise TypeError(f"{name}: {value!r}: must be True or False")
     try:
         setattr(struct, name, value)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
+    if isinstance(value, int) and getattr(struct, name) != value:
+        raise ValueError(f"{name}: {value}: does not fit the field")
 
 
 def _take(struct, options, keep, nested=()):
@@ -464,11 +479,11 @@ class _RequestMemory:
     """Releases a request when neither its Request nor a view of its arrays is left."""
 
     def __init__(self, engine_memory, id):
-        self._engine, self._id = engine_memory, id
+        self._engine, self._id, self._release = engine_memory, id, lib.llm42_engine_release
 
     def __del__(self):
         if self._engine.pointer:
-            lib.llm42_engine_release(self._engine.pointer, self._id, None)
+            self._release(self._engine.pointer, self._id, None)
 
 
 class Request(Info):
@@ -505,10 +520,41 @@ class Request(Info):
         return f"<llm42.Request {self.id}: {self.state}, {self.committed} tokens, finish {self.finish}>"
 
 
-Event = collections.namedtuple("Event", "type request time n position tokens logprobs finish canonical schedule shape "
-                               "windows begin")
-Event.__doc__ = """An llm42_event. type, finish and schedule are words, request is a Request (None for a pass). tokens and
-logprobs are arrays of the event's own, None where it has none. canonical is (token, logprob)."""
+class Event:
+    """An llm42_event. type, finish and schedule are words, and request is a Request (None for a pass). tokens and
+    logprobs are arrays of the event's own, None where it has none. What is seldom asked for is computed then."""
+
+    __slots__ = ("type", "request", "_row", "_tokens", "_logprobs")
+
+    def __init__(self, type, request, row, tokens, logprobs):
+        self.type, self.request, self._row, self._tokens, self._logprobs = type, request, row, tokens, logprobs
+
+    time = property(lambda self: self._row[1], doc="seconds on the backend's clock")
+    begin = property(lambda self: self._row[2])
+    n = property(lambda self: self._row[4])
+    position = property(lambda self: self._row[5], doc="index of tokens[0] among the request's output tokens")
+    finish = property(lambda self: _FINISH_WORDS[self._row[6]])
+    schedule = property(lambda self: _SCHEDULE_WORDS.get(self._row[7]))
+    shape = property(lambda self: self._row[8])
+    windows = property(lambda self: self._row[9])
+
+    @property
+    def tokens(self):
+        at = self._row[10]
+        return self._tokens[at:at + self._row[4]] if at >= 0 else None
+
+    @property
+    def logprobs(self):
+        at = self._row[10]
+        return self._logprobs[at:at + self._row[4]] if self._row[11] else None
+
+    @property
+    def canonical(self):
+        """Of a rollback: (token, logprob) of the replay pass, in place of tokens[0]."""
+        return self._row[12:] if self.type == "rolled_back" else None
+
+    def __repr__(self):
+        return f"<llm42.Event {self.type}, request {self._row[0]}, n {self.n}>"
 
 
 # Planners and drafters ------------------------------------------------------------------------------------------------
@@ -646,7 +692,8 @@ def _python_drafter(draft, raised, keep):
     def run_draft(user, view, drafts, count, error):
         for i in range(count):
             d = drafts[i]
-            guesses = _ids(draft(Info(d.request.contents), d.limit) or [], "draft")[:d.limit]
+            guesses = draft(Info(d.request.contents), d.limit)
+            guesses = _ids([] if guesses is None else guesses, "draft")[:d.limit]
             ctypes.memmove(d.token, guesses.ctypes.data, guesses.nbytes)
             d.count = len(guesses)
         return 0
@@ -676,20 +723,16 @@ def _drafter(drafter, raised, keep):
 
 # Engines --------------------------------------------------------------------------------------------------------------
 
-class _EngineMemory(_Memory):
-    """Closes the engine when neither its Engine nor a Request or a view is left."""
-
-    def __init__(self, pointer, events, *keep):
-        super().__init__(pointer, lib.llm42_engine_close, *keep)
-        self._events = events
-
-    def __del__(self):
-        super().__del__()
-        lib.llm42_py_events_free(ctypes.byref(self._events))
-
-
 _NESTED = ("policy", "numerics", "kv", "experiment")
 _SLICE = 0.05  # seconds that a run may stay in C before Python looks at signals
+
+
+def _engine_free(events, close=lib.llm42_engine_close, free=lib.llm42_py_events_free, byref=ctypes.byref):
+    """Names of this module may be gone when the interpreter ends, so the function has what it calls."""
+    def both(pointer):
+        close(pointer)
+        free(byref(events))
+    return both
 
 
 class Engine:
@@ -701,14 +744,15 @@ class Engine:
     """
 
     def __init__(self, model, preset="dvr", backend="cpu", planner=None, drafter=None, record=None, log=None,
-                 auto_release=None, **options):
+                 **options):
         self.model = model = model if isinstance(model, Model) else Model(model)
         keep, lines, self._raised = [model._memory], [], _Raised()
         desc, error = S["llm42_engine_desc"](model=model._memory.pointer), S["llm42_error"]()
         desc.backend = _backend(backend)
-        for name in ("on_event", "event_user", "log_user", "backend_desc"):
+        for name in ("on_event", "event_user", "log_user", "backend_desc", "auto_release"):
             if name in options:
-                raise TypeError(f"Engine: {name} is set by the engine itself: iterate over it for events")
+                raise TypeError(f"Engine: {name} is the engine's own: iterate over it for events, and drop a Request "
+                                "to release it")
         _take(desc, options, keep, _NESTED)
         backend_desc = _backend_desc(backend, options, keep)
         if options:
@@ -736,7 +780,7 @@ class Engine:
         result = lib.llm42_engine_open(ctypes.byref(pointer), ctypes.byref(desc), ctypes.byref(error))
         self._raised.again()
         _check(result, error)
-        self._memory = _EngineMemory(pointer, self._events, keep, desc, backend_desc)
+        self._memory = _Memory(pointer, _engine_free(self._events), keep, desc, backend_desc)
         self._error, self._pending = error, collections.deque()
         self._live = {}                                # requests that are not finished, by id
         self._known = weakref.WeakValueDictionary()    # all requests that somebody holds
@@ -839,21 +883,17 @@ class Engine:
         return _check(result, self._error) == 1
 
     def _collect(self, events):
-        rows = np.frombuffer(ctypes.string_at(events.event, events.count * _EVENT.itemsize), _EVENT).tolist()
+        rows = _EVENT.iter_unpack(ctypes.string_at(events.event, events.count * _EVENT.size))
         tokens = logprobs = None
         if events.tokens:
             tokens = np.frombuffer(ctypes.string_at(events.token, 4 * events.tokens), np.int32)
             logprobs = np.frombuffer(ctypes.string_at(events.logprob, 4 * events.tokens), np.float32)
         events.count = events.tokens = 0
-        for (request, time, begin, kind, n, position, finish, schedule, shape, windows, at, has_logprobs,
-             canonical) in rows:
-            who = (self._live.get(request) or self._known.get(request)) if request else None
-            if kind == _FINISHED:
-                self._live.pop(request, None)
-            self._pending.append(Event(
-                _TYPE_WORDS[kind], who, time, n, position, tokens[at:at + n] if at >= 0 else None,
-                logprobs[at:at + n] if has_logprobs else None, _FINISH_WORDS[finish],
-                canonical if kind == _ROLLED_BACK else None, _SCHEDULE_WORDS.get(schedule), shape, windows, begin))
+        known, words, add = self._known, _TYPE_WORDS, self._pending.append
+        for row in rows:
+            add(Event(words[row[3]], known.get(row[0]), row, tokens, logprobs))
+            if row[3] == _FINISHED:
+                self._live.pop(row[0], None)
 
     def events(self, *types):
         """Runs until every request is finished, and yields events of these types ("all": of every type).
@@ -885,6 +925,7 @@ class Engine:
 
         One text or one list of ids gives one Request. progress: a bar of tqdm; default: on a terminal. Ctrl-C raises
         Interrupted, which has the answers. Events of other requests that run meanwhile are dropped."""
+        prompts = prompts if hasattr(prompts, "__len__") else list(prompts)
         one = isinstance(prompts, (str, dict)) or (len(prompts) > 0 and np.ndim(prompts[0]) == 0
                                                   and not isinstance(prompts[0], (str, dict)))
         requests = []
@@ -926,10 +967,10 @@ class Engine:
 
 
 _SHOWN = ("committed", "rolled_back", "finished")
-_TYPE_WORDS = {v: k for k, v in _EVENT_TYPES.items()}
-_FINISH_WORDS = {v: k for k, v in _words("llm42_finish").items()}
-_SCHEDULE_WORDS = {v: k for k, v in _words("llm42_schedule").items()}
-_FINISHED, _ROLLED_BACK = _EVENT_TYPES["finished"], _EVENT_TYPES["rolled_back"]
+_TYPE_WORDS = _by_value("llm42_event_type")
+_FINISH_WORDS = _by_value("llm42_finish")
+_SCHEDULE_WORDS = _by_value("llm42_schedule")
+_FINISHED = _EVENT_TYPES["finished"]
 
 
 def _mask(types):
@@ -964,9 +1005,9 @@ def _as_dict(struct):
 # Scores ---------------------------------------------------------------------------------------------------------------
 
 Score = collections.namedtuple("Score", "ids logprobs top_ids top_logprobs")
-Score.__doc__ = """Of a text of n tokens. logprobs[i] is that of ids[i]; the first is NaN. top_ids[i] and top_logprobs[i]
-are the likeliest tokens at position i, best first, up to position n, which comes behind the text; the first row has -1
-and NaN, since nothing stands before it. They are None if no top was asked for."""
+Score.__doc__ = """Of a text of n tokens. logprobs[i] is the log-probability of ids[i], NaN for the first. top_ids[i] and
+top_logprobs[i] are the likeliest tokens at position i, best first, up to position n, which comes behind the text; the
+first row has -1 and NaN, since nothing stands before it. They are None if no top was asked for."""
 
 
 class Scorer:
@@ -975,7 +1016,8 @@ class Scorer:
     schedule, rows: the order of sums and the rows of a pass. Other options: fields of llm42_numerics and of the
     backend's own desc, tensor_parallel, and max_context (default: the model's, at most 8192)."""
 
-    def __init__(self, model, backend="cpu", schedule="invariant", rows=32, tensor_parallel=1, max_context=0, **options):
+    def __init__(self, model, backend="cpu", schedule="invariant", rows=32, tensor_parallel=1, max_context=0,
+                 **options):
         self.model = model if isinstance(model, Model) else Model(model)
         vocab, context, page = self.model.config["vocab"], self.model.config["context"], 16
         self._table, keep, error = _backend(backend).contents, [], S["llm42_error"]()

@@ -1,0 +1,552 @@
+"""The tests of examples/python/llm42.py that test_python.sh runs one by one: tests.py NAME, or --list for the names.
+
+From the environment: B (the folder of the build), CC, STB, and a scratch folder OUT.
+"""
+import ctypes
+import gc
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+
+sys.path.insert(0, "examples/python")
+import llm42  # noqa: E402
+
+B, OUT = os.environ.get("B", "build"), os.environ.get("OUT", "/tmp")
+TEXTS = ["It was a dark night", "Once upon a time", "The Count", "She said that the", "I do not know", "In the morning",
+         "He looked at her and", "There was nothing"]
+
+
+def run(*words, status=0):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == status, f"{words}: status {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def raises(kind, text, function, *arguments, **options):
+    try:
+        function(*arguments, **options)
+    except kind as error:
+        assert text in str(error), f"'{text}' is not in '{error}'"
+        return error
+    raise AssertionError(f"no {kind.__name__}: {text}")
+
+
+def model():
+    return llm42.Model("examples/tiny42")
+
+
+def bits(answers):
+    return [(a.tokens.tobytes(), a.logprobs.tobytes()) for a in answers]
+
+
+# Declarations
+
+def header_text():
+    """The declarations as the compiler sees them, line by line, without those of the system."""
+    text = run(os.environ.get("CC", "gcc"), "-std=c11", "-I.", "-isystem", os.environ.get("STB", "/usr/include/stb"), "-E",
+               "examples/python/binding.h")
+    ours, lines = False, []
+    for line in text.splitlines():
+        if re.match(r"# \d", line):
+            ours = re.search(r'(llm42\w*|binding)\.h"', line) is not None
+        elif ours:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def layout_of_c(found):
+    """What the compiler says about the structs and enumerators, as lines `name offset size`."""
+    lines = [f'printf("{name} %zu\\n", sizeof({name}));' if f"}} {name};" in header_text() else
+             f'printf("{name} %zu\\n", sizeof(struct {name}));' for name, s in found.structs.items() if hasattr(s, "_fields_")]
+    for name, s in found.structs.items():
+        for field, _ in getattr(s, "_fields_", []):
+            lines.append(f'printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name} *)0)->{field}));')
+    lines += [f'printf("{name} %lld\\n", (long long){name});' for name in found.constants]
+    source = os.path.join(OUT, "layout.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write('#include "examples/python/binding.h"\n#include <stdio.h>\n'
+                   "int main(void) {\n" + "\n".join(lines) + "\n}\n")
+    run(os.environ.get("CC", "gcc"), "-std=c11", "-I.", "-isystem", os.environ.get("STB", "/usr/include/stb"), source, "-o",
+        os.path.join(OUT, "layout"))
+    return run(os.path.join(OUT, "layout")).splitlines()
+
+
+def layout_of_python(found):
+    complete = {name: s for name, s in found.structs.items() if hasattr(s, "_fields_")}
+    lines = [f"{name} {ctypes.sizeof(s)}" for name, s in complete.items()]
+    for name, s in complete.items():
+        lines += [f"{name}.{f} {getattr(s, f).offset} {getattr(s, f).size}" for f, _ in s._fields_]
+    return lines + [f"{name} {value}" for name, value in found.constants.items()]
+
+
+def test_layouts():
+    c, python = layout_of_c(llm42.C), layout_of_python(llm42.C)
+    assert c == python, [pair for pair in zip(c, python) if pair[0] != pair[1]][:5]
+    assert len(c) > 500, len(c)
+
+
+def test_layouts_control():
+    """Declarations in another order give other layouts, and an enumerator more gives other values."""
+    text = header_text()
+    for old, new in (("int running, waiting, pages_free;", "bool running; int waiting, pages_free;"),
+                     ("LLM42_STATE_WAITING = 1,", "LLM42_STATE_WAITING = 1, LLM42_STATE_OTHER,")):
+        assert old in text
+        other = llm42.Declarations(text.replace(old, new))
+        other.constants.pop("LLM42_STATE_OTHER", None)
+        assert layout_of_c(llm42.C) != layout_of_python(other)
+
+
+def test_nothing_is_missing():
+    """Each struct, enumerator and function of the headers is known, by a look that is simpler than the reader's."""
+    text = header_text()
+    structs = set(re.findall(r"\} (llm42_\w+);", text)) | set(re.findall(r"^struct (llm42_\w+) \{", text, re.M))
+    complete = {n for n, s in llm42.S.items() if hasattr(s, "_fields_")} | set(llm42.C.enums)
+    assert structs == complete and len(structs) > 50, structs ^ complete
+    assert set(re.findall(r"\bLLM42_+[A-Z0-9_]+\b", text)) == set(llm42.C.constants)
+    for file in ("llm42.h", "examples/python/binding.h", "examples/util/llm42_transcript.h"):
+        with open(file, encoding="utf-8") as opened:
+            names = re.findall(r"^LLM42_API .*?[ *](llm42_\w+)\(", opened.read(), re.M)
+        for name in names:
+            assert name in llm42.C.functions, name
+            assert hasattr(llm42.lib, name) or "cuda" in name, name
+
+
+def test_version():
+    with open("llm42.h", encoding="utf-8") as file:
+        assert re.search(r'^#define LLM42_VERSION "(.*)"$', file.read(), re.M)[1] == llm42.__version__
+
+
+# Bits
+
+def generate(text, *options):
+    return [json.loads(line) for line in run(f"{B}/generate", "--prompt", text, "--json", *options).splitlines()]
+
+
+def test_bits_of_generate():
+    engine = llm42.Engine(model(), preset="best")
+    for text, temperature, seed in (("It was", 0, 0), (TEXTS[0], 0, 0), (TEXTS[3], 0.8, 7)):
+        theirs = generate(text, "--deterministic", "-n", "60", "--preset", "best", "--temperature", str(temperature),
+                          "--seed", str(seed))[0]
+        ours = engine.generate(text, deterministic=True, max_new_tokens=60, temperature=temperature, seed=seed)
+        assert ours.tokens.tolist() == theirs["ids"] and ours.text == theirs["text"], (ours.text, theirs["text"])
+        assert ours.logprobs.tolist() == [float(np.float32(x)) for x in theirs["logprobs"]]
+        assert ours.finish == theirs["finish"]
+
+
+def under_load(deterministic, **options):
+    """Bits of every request of a load, and of the same requests alone."""
+    asked = {"deterministic": deterministic, "max_new_tokens": 100, "ignore_stop": True}
+    texts = TEXTS + [a + " and " + b for a in TEXTS for b in TEXTS[:2]]
+    with llm42.Engine(model(), max_running=24, **options) as engine:
+        together = bits(engine.generate(texts, **asked))
+        alone = bits([engine.generate(text, **asked) for text in texts])
+    return together, alone
+
+
+def test_deterministic_under_load():
+    for preset in ("dvr", "best", "invariant"):
+        together, alone = under_load(True, preset=preset, compute="fp32")
+        assert together == alone, preset
+
+
+def test_deterministic_under_load_control():
+    together, alone = under_load(False, preset="dvr", compute="fp32")
+    assert together != alone
+
+
+def test_events_are_the_answer():
+    """What the events bring is what the requests hold, and a rollback names another token."""
+    engine = llm42.Engine(model(), inject_rate=0.1, max_running=8)
+    requests = [engine.submit(text, deterministic=True, max_new_tokens=40) for text in TEXTS]
+    seen = {r.id: [] for r in requests}
+    rollbacks = 0
+    for event in engine:
+        if event.type == "committed":
+            assert event.position == len(seen[event.request.id])
+            seen[event.request.id] += zip(event.tokens.tolist(), event.logprobs.tolist())
+        elif event.type == "rolled_back":
+            rollbacks += 1
+            assert event.canonical[0] != event.tokens[0]
+        else:
+            assert event.type == "finished" and event.finish == event.request.finish
+    assert rollbacks and rollbacks == engine.stats["rollbacks"]
+    for r in requests:
+        assert seen[r.id] == list(zip(r.tokens.tolist(), r.logprobs.tolist())) and r.finished
+    assert [e.type for e in engine.events("all")] == []
+
+
+def test_events_of_every_type():
+    engine = llm42.Engine(model(), max_running=4)
+    first = engine.submit("It was", deterministic=True, max_new_tokens=6)
+    types = []
+    for event in engine.events("all"):
+        types.append(event.type)
+        assert (event.request is None) == (event.type == "pass")
+        if event.type == "finished" and event.request is first:  # more may be asked meanwhile
+            engine.submit("Once", max_new_tokens=3)
+    assert types.count("finished") == 2 and types.count("pass") == sum(engine.stats["passes"].values())
+    assert {"admitted", "prefilled", "candidate", "committed", "verified"} <= set(types), set(types)
+
+
+def test_cancel():
+    engine = llm42.Engine(model())
+    a, b = (engine.submit(text, max_new_tokens=50) for text in TEXTS[:2])
+    for event in engine:
+        if event.type == "committed" and event.request is a and a.committed == 5:
+            engine.cancel(a)
+    assert (a.finish, len(a.tokens), b.finish, len(b.tokens)) == ("cancelled", 5, "length", 50)
+
+
+# Errors
+
+def test_errors():
+    m = model()
+    error = raises(llm42.Error, "nowhere", llm42.Model, "nowhere")
+    assert error.result == "LLM42_IO"
+    raises(llm42.Error, "leaves", llm42.Engine, m, leaves=3)
+    raises(ValueError, "must be one of default, dvr, best", llm42.Engine, m, preset="fast")
+    raises(ValueError, "must be one of cpu, cuda, sim", llm42.Engine, m, backend="tpu")
+    raises(TypeError, "no option 'windows'", llm42.Engine, m, windows=3)
+    raises(TypeError, "the engine's own", llm42.Engine, m, on_event=print)
+    raises(ValueError, "does not fit", llm42.Engine, m, max_running=1 << 40)
+    raises(llm42.Error, "calibration", llm42.Engine, m, backend="sim")
+    if not hasattr(llm42.lib, "llm42_backend_cuda"):
+        raises(llm42.Error, "make shared CUDA=1", llm42.Engine, m, backend="cuda")
+    engine = llm42.Engine(m)
+    raises(llm42.Error, "temperature", engine.submit, "It was", temperature=-1)
+    raises(ValueError, "token ids", engine.submit, [-1])
+    raises(TypeError, "token ids", engine.submit, [0.5])
+    raises(llm42.Error, "prompt", engine.submit, [])
+    raises(llm42.Error, "2048", engine.submit, [5000])
+    raises(TypeError, "True or False", engine.submit, "It was", deterministic="no")
+    raises(TypeError, "no option 'tokens'", engine.submit, "It was", tokens=3)
+    raises(llm42.Error, "temperature", engine.generate, ["It was", {"prompt": "Once", "temperature": -1}])
+    assert engine.generate("It was", max_new_tokens=3).finish == "length"  # it goes on
+    raises(ValueError, "context", m.score, [0] * 3000)
+    raises(ValueError, "vocabulary", m.score, [0, 3000])
+    raises(llm42.Error, "not a transcript", llm42.Transcript, "README.md")
+    raises(llm42.Error, "not a transcript", llm42.audit, "README.md", m)
+    raises(llm42.Error, "--windows", llm42.sweep, windows=3)
+    engine.close()
+    raises(llm42.Error, "closed", engine.submit, "It was")
+
+
+# Ctrl-C
+
+def test_ctrl_c():
+    engine = llm42.Engine(model(), max_running=2)
+    asked = [{"prompt": t, "max_new_tokens": n, "ignore_stop": True} for t in TEXTS[:4] for n in (4, 2000)]
+    threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begin = time.monotonic()
+    answers = raises(llm42.Interrupted, "answers were finished", engine.generate, asked, deterministic=True).answers
+    assert time.monotonic() - begin < 5
+    ends = [a.finish for a in answers]
+    assert ends[0] == "length" and len(answers[0].tokens) == 4 and "cancelled" in ends, ends
+    assert all(a.finished for a in answers)
+    assert engine.generate("It was", max_new_tokens=3).committed == 3  # it goes on
+
+
+def test_ctrl_c_of_a_loop():
+    engine = llm42.Engine(model())
+    request = engine.submit("It was", max_new_tokens=2000, ignore_stop=True)
+    events = engine.events("committed")
+    next(events)
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    raises(KeyboardInterrupt, "", list, events)
+    kept = request.committed
+    assert 0 < kept < 2000
+    engine.run()
+    assert request.committed == 2000
+
+
+# Planners and drafters
+
+class Shortest:
+    """The planner of examples/README.md: requests with the fewest tokens to get first."""
+
+    def __init__(self):
+        self.passes = 0
+
+    def plan(self, view, plan):
+        ready = any(r.ready_since >= 0 for r in view.running)
+        if ready:
+            plan.windows(lambda r: (1e9 if r.ready_since < 0 else 0) + r.max_new_tokens - r.committed)
+        if not plan.count:
+            plan.ordinary()
+        if not plan.count:
+            plan.default()
+
+    def admit(self, view):
+        return min(view.waiting, key=lambda r: r.max_new_tokens)
+
+    def postprocess(self, view, plan, seconds):
+        self.passes += 1
+
+
+def test_planner():
+    asked = [{"prompt": t, "max_new_tokens": 10 * (i + 1), "deterministic": i % 2 == 0} for i, t in enumerate(TEXTS)]
+    alone = [llm42.Engine(model()).generate(a) for a in asked]
+    planner = Shortest()
+    engine = llm42.Engine(model(), planner=planner, max_running=2)
+    answers = engine.generate(list(reversed(asked)))[::-1]
+    assert planner.passes == sum(engine.stats["passes"].values()) > 0
+    assert [bits([a]) for a in answers[::2]] == [bits([a]) for a in alone[::2]]
+    order = [a.id for a in sorted(answers, key=lambda a: a.last_token)]
+    assert order == [a.id for a in answers], order  # the shortest first, although they came last
+
+
+def test_planner_by_hand():
+    def plan(view, plan):
+        plan.schedule = "invariant"
+        for r in view.running:
+            kind = "prompt" if r.state == "prefill" else "decode"
+            if view.rows(r, kind, "invariant"):
+                plan.choose(r, kind)
+    alone = llm42.Engine(model(), preset="invariant").generate(TEXTS, max_new_tokens=20)
+    engine = llm42.Engine(model(), preset="invariant", planner=plan)
+    assert bits(engine.generate(TEXTS, max_new_tokens=20)) == bits(alone)
+
+
+def test_planner_errors():
+    def wrong(view, plan):
+        plan.schedule = "fast"
+        plan.choose(view.running[0] if view.running else view.waiting[0], "window")
+
+    def broken(view, plan):
+        return 1 // 0
+    engine = llm42.Engine(model(), planner=wrong)
+    assert raises(llm42.Error, "request", engine.generate, "It was").result == "LLM42_PLAN"
+    engine = llm42.Engine(model(), planner=broken)
+    raises(ZeroDivisionError, "", engine.generate, "It was")
+
+
+def test_drafter():
+    options = {"deterministic": True, "max_new_tokens": 60, "ignore_stop": True}
+    alone = llm42.Engine(model()).generate(TEXTS, **options)
+    truth = {a.prompt.tobytes(): a.tokens.tolist() for a in alone}
+
+    def nonsense(request, limit):
+        return [(7 * int(request.text_ids.sum()) + i) % 2048 for i in range(limit)]
+
+    def oracle(request, limit):
+        at = len(request.text_ids) - request.prompt_count
+        return truth[request.prompt.tobytes()][at:at + limit]
+    passes = {}
+    for drafter in (None, nonsense, oracle, "lookup", llm42.Model("examples/draft42")):
+        engine = llm42.Engine(model(), drafter=drafter, preset="best", max_running=8)
+        assert bits(engine.generate(TEXTS, **options)) == bits(alone), drafter
+        passes[drafter] = sum(engine.stats["passes"].values())
+        assert (engine.stats["drafted"] > 0) == (drafter is not None)
+        if drafter is nonsense:
+            assert engine.stats["accepted"] < engine.stats["drafted"] / 10
+    assert passes[oracle] < passes[None] / 2, passes
+
+
+def test_drafter_errors():
+    engine = llm42.Engine(model(), drafter=lambda request, limit: {}["no"])
+    raises(KeyError, "no", engine.generate, "It was", deterministic=True)
+    raises(ValueError, "drafter", llm42.Engine, model(), drafter="oracle")
+
+
+# Scores
+
+def test_score_of_build_score():
+    m = model()
+    for text, options in ((TEXTS[0] + " and the wind was cold, and she said nothing.", {}),
+                          (TEXTS[2] * 20, {"compute": "fp32"}), (TEXTS[5], {"schedule": "fast", "rows": 3})):
+        words = ["--dtype" if k == "compute" else "--" + k for k in options]
+        words = [w for pair in zip(words, map(str, options.values())) for w in pair]
+        table = run(f"{B}/score", "--text", text, *words).splitlines()[1:]
+        score = m.score(text, **options)
+        assert [float(np.float32(line.split("\t")[2])) for line in table] == score.logprobs[1:].tolist(), text
+        assert [int(line.split("\t")[1]) for line in table] == score.ids[1:].tolist()
+
+
+def test_score_of_generate():
+    m = model()
+    answer = llm42.Engine(m).generate(TEXTS[0], deterministic=True, max_new_tokens=50)
+    ids = np.concatenate([answer.prompt, answer.tokens])
+    score = m.score(ids, top=4)
+    assert score.logprobs[answer.prompt_count:].tobytes() == answer.logprobs.tobytes()
+    assert score.top_ids.shape == (len(ids) + 1, 4)
+    assert (score.top_ids[answer.prompt_count:-1, 0] == answer.tokens).all()  # greedy
+    assert (np.diff(score.top_logprobs[1:], axis=1) <= 0).all()
+    assert (score.top_logprobs[answer.prompt_count:-1, 0] == answer.logprobs).all()
+    assert m.score(ids[:-1]).logprobs.tobytes() == score.logprobs[:-1].tobytes()
+    assert m.score(ids, schedule="fast", rows=7, compute="fp32").logprobs.tobytes() != m.score(
+        ids, schedule="fast", rows=32, compute="fp32").logprobs.tobytes()  # a control
+
+
+# Transcripts
+
+def test_transcript():
+    path = os.path.join(OUT, "python.txt")
+    with llm42.Engine(model(), record=path, preset="best") as engine:
+        answers = engine.generate(TEXTS, deterministic=True, max_new_tokens=30, temperature=0.7)
+        assert not os.path.exists(path)  # it has its name when it is whole
+    assert "verified to the bit: 8 of 8" in run(f"{B}/audit", path, "--model", "examples/tiny42")
+    done = llm42.audit(path, "examples/tiny42")
+    assert done.verified and "8 of 8" in done.text
+    transcript = llm42.Transcript(path)
+    assert transcript.result == "canonical" and transcript.preset == "best" and len(transcript) == 8
+    by_id = {a.request: a for a in transcript}
+    for a in answers:
+        b = by_id[a.id]
+        assert (b.tokens == a.tokens).all() and b.logprobs.tobytes() == a.logprobs.tobytes()
+        assert (b.prompt == a.prompt).all() and b.finish == a.finish and b.stop == [1] and len(b.digest) == 64
+
+
+def sealed(text):
+    """What somebody does who changes lines and does not want it seen: the digests are those of the lines again."""
+    done = head = answer = ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("request:"):
+            answer = ""
+        of = {"digest": head + answer, "file_digest": done}.get(line.split(":")[0])
+        line = line if of is None else f"{line.split(':')[0]}: {hashlib.sha256(of.encode()).hexdigest()}\n"
+        done, answer = done + line, answer + line
+        head = done if line.startswith("result:") else head
+    return done
+
+
+def test_transcript_control():
+    """A token that was changed is found: by the digests, and by the audit if the digests were changed, too."""
+    path = os.path.join(OUT, "changed.txt")
+    with llm42.Engine(model(), record=path) as engine:
+        engine.generate(TEXTS[:2], max_new_tokens=30, deterministic=True)
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    assert sealed(text) == text
+    text = re.sub(r"^tokens: \d+,", "tokens: 5,", text, count=1, flags=re.M)
+    for write, wrong in ((lambda t: t, True), (sealed, False)):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(write(text))
+        if wrong:
+            raises(llm42.Error, "digest", llm42.Transcript, path)
+            raises(llm42.Error, "digest", llm42.audit, path, "examples/tiny42")
+    done = llm42.audit(path, "examples/tiny42")
+    assert len(llm42.Transcript(path)) == 2 and not done.verified and "verified to the bit: 1 of 2" in done.text, done
+
+
+def test_transcript_of_h200():
+    transcript = llm42.Transcript("examples/h200.txt")
+    assert transcript.arithmetic == "sm90"
+    assert llm42.audit("examples/h200.txt", model()).verified
+    with llm42.Engine(model(), preset="best", arithmetic="sm90") as engine:
+        for a in transcript:
+            again = engine.generate(a.prompt, deterministic=True, max_new_tokens=a.max_new_tokens,
+                                    sampling=a.sampling)
+            assert again.tokens.tolist() == a.tokens.tolist() and again.logprobs.tobytes() == a.logprobs.tobytes()
+
+
+# Memory
+
+def test_views_and_copies():
+    engine = llm42.Engine(model())
+    request = engine.submit("It was", max_new_tokens=30, deterministic=True, ignore_stop=True)
+    engine.run()
+    a, b = request.tokens, request.tokens
+    assert a.__array_interface__["data"] == b.__array_interface__["data"]  # views of one memory
+    raises(ValueError, "read-only", a.__setitem__, 0, 1)
+    kept, logprobs = a.tolist(), request.logprobs
+    request.release()
+    c = request.tokens
+    assert c.__array_interface__["data"] != a.__array_interface__["data"]  # a copy
+    raises(ValueError, "read-only", c.__setitem__, 0, 1)
+    engine.generate(TEXTS, max_new_tokens=40)  # memory that were free would be used again
+    assert a.tolist() == b.tolist() == c.tolist() == kept
+    engine.close()
+    gc.collect()
+    assert a.tolist() == kept and len(logprobs) == 30 and request.committed == 30 and request.finish == "length"
+
+
+def test_released_when_nobody_holds_it():
+    engine = llm42.Engine(model())
+    answer = engine.generate("It was", max_new_tokens=5)
+    pointer, number = engine._pointer(), answer.id
+    assert llm42.lib.llm42_engine_request(pointer, number)
+    view = answer.tokens
+    del answer
+    gc.collect()
+    assert llm42.lib.llm42_engine_request(pointer, number)  # the view holds it
+    del view
+    gc.collect()
+    assert not llm42.lib.llm42_engine_request(pointer, number)
+
+
+def test_the_engine_lives_as_long_as_views():
+    answer = llm42.Engine(model()).generate("It was", max_new_tokens=5)
+    view, kept = answer.tokens, answer.tokens.tolist()
+    del answer
+    gc.collect()
+    assert view.tolist() == kept
+
+
+# Texts, simulator, sweep
+
+def test_tokenizers():
+    with open("examples/tiny42/tokenizer_golden.json", encoding="utf-8") as file:
+        golden = json.load(file)
+    golden = golden if isinstance(golden, list) else golden.get("cases", golden.get("texts", []))
+    m, own, hf = model(), llm42.Tokenizer(model()), llm42._hf_tokenizer(model(), "examples/tiny42/tokenizer.json")
+    assert golden
+    for case in golden:
+        ids = own.encode(case["text"])
+        assert ids[0] == m.config["bos"] and ids[1:].tolist() == [i for i in case["ids"] if i != m.config["bos"]]
+        assert own.decode(ids) == case["text"]
+        if hf:
+            assert hf.encode(case["text"]).tolist() == ids.tolist() and hf.decode(ids) == case["text"]
+
+
+def test_simulator():
+    m = llm42.Model("shape:llama-3.1-8b")
+    options = {"backend": "sim", "calibration": "sweep/calibration/h100-pcie-paper.tsv"}
+    answers, times = [], []
+    for flips in (False, True):
+        with llm42.Engine(m, no_flips=flips, **options) as engine:
+            requests = engine.generate([list(range(10))] * 16, deterministic=True, max_new_tokens=400)
+            answers.append([r.tokens.tolist() for r in requests])
+            times.append(engine.stats["rollbacks"])
+            assert 0.1 < engine.now < 100
+    assert answers[0] == answers[1] and times[0] > 0 and times[1] == 0, times
+
+
+def test_sweep():
+    table = llm42.sweep(calibration="sweep/calibration/h100-pcie-paper.tsv", requests=16, window=[16, 32], group=[1, 2])
+    rows = table if isinstance(table, list) else table.to_dict("records")
+    assert [(r["window"], r["group"]) for r in rows] == [(16, 1), (16, 2), (32, 1), (32, 2)]
+    assert all(r["e2e_p99_s"] > 0 for r in rows)
+
+
+def test_notebook():
+    """Executes the tour: no cell fails, and what cells print is what is committed."""
+    import nbclient
+    import nbformat
+    path = "examples/python/tour.ipynb"
+    tour = nbformat.read(path, 4)
+    before = printed(tour)
+    nbclient.NotebookClient(tour, timeout=300, kernel_name="python3",
+                            resources={"metadata": {"path": "examples/python"}}).execute()
+    assert printed(tour) == before, [p for p in zip(printed(tour), before) if p[0] != p[1]][:1]
+
+
+def printed(notebook):
+    outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
+    return [o.get("text") or o["data"].get("text/plain") for o in outputs if "image/png" not in o.get("data", {})]
+
+
+if __name__ == "__main__":
+    tests = {name[5:]: value for name, value in list(globals().items()) if name.startswith("test_")}
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join(tests))
+    else:
+        for chosen in sys.argv[1:]:
+            tests[chosen]()
