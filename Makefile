@@ -107,10 +107,12 @@ WITH_PART = $(foreach t,$(1),$(if $(PART),"$(t) $(PART)",$(t)))
 NO_PARTS = PART=$(PART): needs TEST=NAME, one of $(notdir $(filter-out $(B)/tests/fuzz_%,$(TESTS)))
 HAS_PARTS = $(and $(TEST),$(if $(filter %.sh $(B)/tests/fuzz_%,$(CHOSEN)),,1))
 
+test: NUMPY = $(filter %/test_python.sh,$(CHOSEN))
 test: setup banner  ## build and run every test (TEST=sim: only test_sim); the last line is "N passed, N failed"
 	@$(if $(CHOSEN),,echo "TEST=$(TEST): no such test: there are $(notdir $(basename $(TESTS) $(SCRIPTS)))" >&2; exit 2)
 	@$(if $(and $(PART),$(if $(HAS_PARTS),,1)),echo "$(NO_PARTS)" >&2; exit 2)
-	@+$(SUBMAKE) $(if $(filter %.sh,$(CHOSEN)),programs) $(filter-out %.sh,$(CHOSEN))
+	@+$(SUBMAKE) $(if $(filter %.sh,$(CHOSEN)),programs) $(if $(NUMPY),$(B)/libllm42_python.so) \
+	    $(filter-out %.sh,$(CHOSEN))
 	@$(RUN_TESTS) $(call WITH_PART,$(CHOSEN))
 
 check: setup banner  ## the tests for the inner loop: under 45 seconds on two idle cores, all building included
@@ -150,7 +152,7 @@ $(B)/llm42.o: llm42.h tests/allocate.h $(B)/.flags
 # one is for Python: it also has companions, and the declarations, line by line as strings of C.
 EXPORTED = -fPIC -fvisibility=hidden -D'LLM42_API=extern __attribute__((visibility("default")))'
 PIC := $(B)/o/pic
-shared: banner $(B)/libllm42.so $(B)/libllm42_python.so  ## build/libllm42.so, and libllm42_python.so for Python
+shared: need banner $(B)/libllm42.so $(B)/libllm42_python.so  ## build/libllm42.so, and libllm42_python.so for Python
 $(PIC)/llm42.o: llm42.h $(B)/.flags
 	$(SAY)mkdir -p $(@D) && $(CC) $(CFLAGS) $(REQUIRED) $(OMP) $(EXPORTED) -DLLM42_IMPLEMENTATION -x c -c $< -o $@
 $(PIC)/declarations.inc: examples/python/binding.h llm42.h $(wildcard examples/util/*.h) $(B)/.flags
@@ -198,12 +200,13 @@ FORCE:
 # The chosen programs that read text: only they need PCRE2.
 PCRE2 = $(shell grep -ls tokenizer.h $(foreach p,$(PROGRAMS:$(B)/%=%),examples/$(p).c sweep/$(p).c $(p).c) /dev/null)
 
-SETUP = CC="$(CC)" STB="$(STB)" PCRE2="$(PCRE2)" PLOTS="$(PLOTS)" WASM="$(WASM)" bash tests/setup.sh
+SETUP = CC="$(CC)" STB="$(STB)" PCRE2="$(PCRE2)" PLOTS="$(PLOTS)" WASM="$(WASM)" NUMPY="$(NUMPY)" bash tests/setup.sh
 need:
 	@$(SETUP)
 setup:
 	@$(SETUP) install
 deps: PLOTS := gnuplot
+deps: NUMPY := numpy
 deps: setup  ## install what is missing (packages of Debian and Ubuntu); test, demo, figures and others call it
 
 FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cu' '*.js')
@@ -230,31 +233,35 @@ INSTALLED := $(filter-out 0%,$(notdir $(PROGRAMS)))
 # These keep their paths below share/llm42, where programs look for the model and the calibrations, and plot.sh for its
 # parts. The examples compile there with their headers.
 SHARED := $(wildcard examples/tiny42/*.json examples/tiny42/*.safetensors sweep/calibration/*.tsv examples/0*.c) \
-    $(COMPANIONS) sweep/plot.sh $(wildcard sweep/plot/*) sweep/figures/draw.inc sweep/figures/common.gp
+    $(COMPANIONS) sweep/plot.sh $(wildcard sweep/plot/*) sweep/figures/draw.inc sweep/figures/common.gp \
+    examples/python/llm42.py
 SHARE = $(DESTDIR)$(PREFIX)/share/llm42
 # What pkg-config and CMake read.
 FOUND_BY := pkgconfig/llm42.pc llm42/cmake/llm42-config.cmake llm42/cmake/llm42-config-version.cmake
 
-install: all  ## install llm42.h, its companions, tiny42, calibrations, programs (llm42-NAME) below DESTDIR and PREFIX
-	install -d $(addprefix "$(DESTDIR)$(PREFIX)"/,include/llm42 share/pkgconfig bin) \
+# What Python loads stands apart from the libraries of programs.
+install: all $(B)/libllm42_python.so  ## install llm42.h, companions, models, programs (llm42-NAME) below DESTDIR, PREFIX
+	install -d $(addprefix "$(DESTDIR)$(PREFIX)"/,include/llm42 share/pkgconfig bin lib/llm42) \
 	    $(addprefix "$(SHARE)"/,cmake $(sort $(dir $(SHARED))))
 	install -m 644 llm42.h "$(DESTDIR)$(PREFIX)/include/llm42.h"
 	install -m 644 $(COMPANIONS) "$(DESTDIR)$(PREFIX)/include/llm42"
+	install -m 644 $(B)/libllm42_python.so "$(DESTDIR)$(PREFIX)/lib/llm42"
 	for f in $(SHARED); do install -m $$([ -x $$f ] && echo 755 || echo 644) $$f "$(SHARE)/$$f" || exit 1; done
 	for f in $(FOUND_BY); do sed -e 's|@PREFIX@|$(PREFIX)|; s|@STB@|$(STB)|; s|@OPENMP@|$(OMP)|' \
 	    -e 's|@VERSION@|$(VERSION)|' examples/install/$${f##*/}.in >"$(DESTDIR)$(PREFIX)/share/$$f" || exit 1; done
 	for p in $(INSTALLED); do install -m 755 $(B)/$$p "$(DESTDIR)$(PREFIX)/bin/llm42-$$p" || exit 1; done
 	ln -sf ../share/llm42/sweep/plot.sh "$(DESTDIR)$(PREFIX)/bin/llm42-plot"
 	@echo "pkg-config finds it with PKG_CONFIG_PATH=$(PREFIX)/share/pkgconfig; compile with -O3 -march=native"
+	@echo "Python finds it with PYTHONPATH=$(PREFIX)/share/llm42/examples/python"
 
 # Folders that are empty then go too, but not those of the system, which had them before.
 uninstall:  ## remove what install put there
 	rm -f $(addprefix "$(DESTDIR)$(PREFIX)"/,include/llm42.h $(addprefix include/llm42/,$(notdir $(COMPANIONS))) \
-	    $(addprefix bin/llm42-,$(INSTALLED) plot) $(addprefix share/,$(FOUND_BY) $(addprefix llm42/,$(SHARED))))
+	    lib/llm42/libllm42_python.so $(addprefix bin/llm42-,$(INSTALLED) plot) $(addprefix share/,$(FOUND_BY) $(addprefix llm42/,$(SHARED))))
 	for d in $(sort $(dir $(SHARED))) cmake examples sweep ""; do rmdir "$(SHARE)/$$d" 2>/dev/null || true; done
-	rmdir "$(DESTDIR)$(PREFIX)/include/llm42" 2>/dev/null || true
+	for d in include lib; do rmdir "$(DESTDIR)$(PREFIX)/$$d/llm42" 2>/dev/null || true; done
 	case "$(DESTDIR)$(PREFIX)/" in /usr/ | /usr/local/ | /usr/local//) ;; *) \
-	    for d in share/pkgconfig share include bin ""; do rmdir "$(DESTDIR)$(PREFIX)/$$d" 2>/dev/null || true; done ;; esac
+	    for d in share/pkgconfig share include lib bin ""; do rmdir "$(DESTDIR)$(PREFIX)/$$d" 2>/dev/null || true; done ;; esac
 
 clean:  ## remove build/
 	rm -rf $(B)

@@ -2,14 +2,16 @@
 # Looks for what make needs, each header on its own, and names the packages of Debian and Ubuntu that are missing. With
 # the argument `install` it installs them, where there are apt-get and root, or a sudo that asks for no password. It
 # ends well if nothing is missing any more; else it prints the command to run.
-# From the environment: CC, STB (folder of stb_ds.h), PCRE2, PLOTS and WASM (not empty: PCRE2,
-# gnuplot, and clang for WebAssembly are needed too).
+# From the environment: CC, STB (folder of stb_ds.h), PCRE2, PLOTS and WASM (not empty: PCRE2, gnuplot, and clang for
+# WebAssembly are needed too), and NUMPY (not empty: numpy is installed where that can be done, but not needed).
 set -u
 
 has() { printf '#include <stddef.h>\n#include <%s>\n' "$1" | $CC -DPCRE2_CODE_UNIT_WIDTH=8 -isystem "$STB" -E -; }
 lacks() { ! has "$1" >/dev/null 2>&1; }
-look() {  # sets missing (packages) and install (how to get them)
-    missing=
+no_numpy() { ! python3 -c 'import numpy' 2>/dev/null && ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
+look() {  # sets missing and wanted (packages) and install (how to get the missing ones)
+    missing='' wanted=
+    [ -n "$NUMPY" ] && no_numpy && wanted=" python3-numpy"
     lacks stdio.h && missing="$missing gcc libc6-dev"
     lacks stb_ds.h && missing="$missing libstb-dev"
     lacks jsmn.h && missing="$missing libjsmn-dev"
@@ -23,13 +25,17 @@ look() {  # sets missing (packages) and install (how to get them)
 }
 
 look
-if [ -n "$missing" ] && [ "${1:-}" = install ]; then
+if [ -n "$missing$wanted" ] && [ "${1:-}" = install ]; then
     as=
     [ "$(id -u)" = 0 ] || as="sudo -n"
     if command -v apt-get >/dev/null && $as true 2>/dev/null; then
-        echo "installing$missing"
         export DEBIAN_FRONTEND=noninteractive
-        $as $install >/dev/null 2>&1 || { $as apt-get update -qq && $as $install; }
+        for packages in "$missing" "$wanted"; do
+            [ -n "$packages" ] || continue
+            echo "installing$packages"
+            install="apt-get install -y --no-install-recommends$packages"
+            $as $install >/dev/null 2>&1 || { $as apt-get update -qq && $as $install; }
+        done
         look
     fi
 fi

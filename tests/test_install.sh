@@ -49,6 +49,13 @@ if command -v gnuplot >/dev/null; then
 else
     skip "llm42-plot" "no gnuplot"
 fi
+if /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
+    check "elsewhere: llm42.py" from "$root/elsewhere" env PYTHONPATH="$prefix/share/llm42/examples/python" /usr/bin/python3 \
+        -c 'import llm42; assert llm42.Engine(llm42.Model("examples/tiny42")).generate("Once", max_new_tokens=4).text;
+assert llm42.sweep(calibration="sweep/calibration/h100-pcie-paper.tsv", requests=4) is not None'
+else
+    skip "llm42.py" "no numpy"
+fi
 check "by a link" from "$root/elsewhere" "$root/links/generate" --prompt Once -n 4
 mkdir -p "$root/links/sweep/calibration" && echo mine >"$root/links/$paper"
 check "a file of the working folder comes first" bash -c 'cd "$1" && "$0" --calibration "$2" 2>&1 |
