@@ -257,7 +257,8 @@ install: all $(B)/libllm42_python.so  ## install llm42.h, companions, models, pr
 # Folders that are empty then go too, but not those of the system, which had them before.
 uninstall:  ## remove what install put there
 	rm -f $(addprefix "$(DESTDIR)$(PREFIX)"/,include/llm42.h $(addprefix include/llm42/,$(notdir $(COMPANIONS))) \
-	    lib/llm42/libllm42_python.so $(addprefix bin/llm42-,$(INSTALLED) plot) $(addprefix share/,$(FOUND_BY) $(addprefix llm42/,$(SHARED))))
+	    lib/llm42/libllm42_python.so $(addprefix bin/llm42-,$(INSTALLED) plot) \
+	    $(addprefix share/,$(FOUND_BY) $(addprefix llm42/,$(SHARED))))
 	for d in $(sort $(dir $(SHARED))) cmake examples sweep ""; do rmdir "$(SHARE)/$$d" 2>/dev/null || true; done
 	for d in include lib; do rmdir "$(DESTDIR)$(PREFIX)/$$d/llm42" 2>/dev/null || true; done
 	case "$(DESTDIR)$(PREFIX)/" in /usr/ | /usr/local/ | /usr/local//) ;; *) \

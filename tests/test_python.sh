@@ -5,6 +5,7 @@ set -u
 B=${B:-build}
 source tests/check.sh
 OUT=$B/python
+rm -rf "$OUT"
 mkdir -p "$OUT"
 log=$OUT/log
 export B OUT CC=${CC:-gcc} STB=${STB:-/usr/include/stb}
@@ -31,6 +32,8 @@ for t in $tests; do
     fi
     check "$t" timeout 300 "$python" tests/python/tests.py "$t"
 done
+check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \
+    examples/python/*.py tests/python/*.py
 # What is not there is said in one line that names what to do.
 check "no library" bash -c 'LLM42_LIBRARY=/nowhere.so "$0" -c "import sys; sys.path.append(\"examples/python\")
 import llm42" 2>&1 | tail -n 1 | grep "no libllm42_python.so at /nowhere.so: run .make shared."' "$python"

@@ -1,7 +1,7 @@
 """llm42 from Python: deterministic LLM inference by decode, verify, roll back.
 
     import llm42
-    engine = llm42.Engine(llm42.Model("examples/tiny42"), preset="best")
+    engine = llm42.Engine("examples/tiny42", preset="best")
     for answer in engine.generate(["It was", "Once"], deterministic=True):
         print(answer.text)
 
@@ -492,6 +492,7 @@ class Request(Info):
     def __init__(self, model, memory, struct):
         super().__init__(struct)
         self._model, self._owner, self._copies = model, memory, None
+        self.id = struct.id
 
     @property
     def finished(self):
@@ -902,15 +903,12 @@ class Engine:
         mask = _mask(types or _SHOWN)
         wanted = {word for word, value in _EVENT_TYPES.items() if mask >> value & 1}
         mask |= 1 << _FINISHED
-        idle = False
-        while True:
-            while self._pending:
-                event = self._pending.popleft()
+        pending = self._pending
+        while not self._run(mask) or pending:
+            while pending:
+                event = pending.popleft()
                 if event.type in wanted:
                     yield event
-            if idle and not self._live and not self._pending:
-                return
-            idle = self._run(mask)
 
     def __iter__(self):
         return self.events()
@@ -935,16 +933,15 @@ class Engine:
                 asked = {**options, **prompt} if isinstance(prompt, dict) else {"prompt": prompt, **options}
                 requests.append(self.submit(**asked))
             bar = _bar(len(requests), progress)
-            left = {r.id for r in requests}
-            while left:
-                self._run(1 << _FINISHED)
+            left, idle = {r.id for r in requests}, False
+            while left and not idle:
+                idle = self._run(1 << _FINISHED)
                 for event in self._pending:
                     if event.request is not None and event.request.id in left:
                         left.remove(event.request.id)
                         if bar is not None:
                             bar.update()
                 self._pending.clear()
-                left &= self._live.keys()
         except BaseException as exception:
             self._end(requests)
             if isinstance(exception, KeyboardInterrupt):
@@ -1154,7 +1151,7 @@ class Transcript:
         return self.answers[at]
 
 
-def _program(name):
+def program(name):
     """A program of llm42: beside the library, as PREFIX/bin/llm42-NAME, or on PATH."""
     places = [os.path.join(os.path.dirname(library_path), name), os.path.join(ROOT, "build", name),
               os.path.join(ROOT, "..", "..", "bin", "llm42-" + name), shutil.which("llm42-" + name)]
@@ -1185,7 +1182,7 @@ def audit(path, model, **options):
     """Computes the answers of a transcript again by build/audit, whose options are share=0.05, backend="cuda" and so
     on. model: your own copy. Raises Error if a comparison is not possible."""
     model = model.path if isinstance(model, Model) else model if model == "from-file" else find(model)
-    done = subprocess.run([_program("audit"), find(path), "--model", model, *_arguments(options)],
+    done = subprocess.run([program("audit"), find(path), "--model", model, *_arguments(options)],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode not in (0, 1):
         raise Error(done.stderr.strip() or f"audit ended with status {done.returncode}", "LLM42_FORMAT")
@@ -1199,7 +1196,7 @@ def sweep(**options):
         options["calibration"] = find(options["calibration"])
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "sweep.tsv")
-        done = subprocess.run([_program("sweep"), *_arguments({"quiet": True, **options, "out": table})],
+        done = subprocess.run([program("sweep"), *_arguments({"quiet": True, **options, "out": table})],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
         if done.returncode:
             raise Error(done.stderr.strip() or f"sweep ended with status {done.returncode}")

@@ -1,0 +1,88 @@
+"""What Python costs: the same requests run by C and by llm42.py, in turns, on one thread.
+
+    make shared build/generate && OMP_NUM_THREADS=1 python3 examples/python/overhead.py
+
+64 samples of a prompt run 16 at a time, and each gets 256 tokens, greedily. `C` is llm42_engine_run, a single call that
+runs everything, and keeps no event. `generate` is Engine.generate, `events` a loop over `for event in engine` that
+collects every token, and build/generate a program in C that also prints the tokens. Times are from the first submit to
+the last token. Compared with C are medians over the rounds, and `least` and `most` are of the rounds' own ratios. All
+ways must give the same tokens.
+"""
+import argparse
+import re
+import statistics
+import subprocess
+import time
+
+import llm42
+
+parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+parser.add_argument("--model", default="examples/tiny42")
+parser.add_argument("--samples", type=int, default=64)
+parser.add_argument("--batch", type=int, default=16)
+parser.add_argument("--tokens", type=int, default=256)
+parser.add_argument("--repeats", type=int, default=21)
+options = parser.parse_args()
+model = llm42.Model(options.model)
+prompt = model.encode("It was a dark night")
+
+
+def program(asked):
+    words = [llm42.program("generate"), "--model", model.path, "--ids", ",".join(map(str, prompt)), "--ids-out",
+             "--stats", "--samples", str(options.samples), "--max-running", str(options.batch), "-n",
+             str(options.tokens), "-t", "1", "--ignore-eos"] + ["--deterministic"] * asked["deterministic"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    tokens = [list(map(int, line.split(","))) for line in done.stdout.splitlines()]
+    return float(re.search(r"new tokens in ([0-9.]+) s", done.stderr)[1]), tokens
+
+
+def in_this_process(way):
+    def run(asked):
+        with llm42.Engine(model, max_running=options.batch, threads=1) as engine:
+            begin = time.perf_counter()
+            answers = way(engine, asked)
+            seconds = time.perf_counter() - begin
+            return seconds, [a if isinstance(a, list) else a.tokens.tolist() for a in answers]
+    return run
+
+
+def submit(engine, asked):
+    return [engine.submit(sample_index=i, **asked) for i in range(options.samples)]
+
+
+def run_c(engine, asked):
+    requests = submit(engine, asked)
+    engine._events.types = 0  # its events are not kept
+    llm42.lib.llm42_engine_run(engine._pointer(), None)
+    return requests
+
+
+def generate(engine, asked):
+    return engine.generate([{**asked, "sample_index": i} for i in range(options.samples)], progress=False)
+
+
+def events(engine, asked):
+    tokens = {request.id: [] for request in submit(engine, asked)}
+    for event in engine:
+        if event.type == "committed":
+            tokens[event.request.id].extend(event.tokens.tolist())
+    return tokens.values()
+
+
+WAYS = {"C": in_this_process(run_c), "generate": in_this_process(generate), "events": in_this_process(events),
+        "build/generate": program}
+print("requests       way                 ms   over C, %   least   most")
+for deterministic in (False, True):
+    asked = {"prompt": prompt, "max_new_tokens": options.tokens, "ignore_stop": True, "deterministic": deterministic}
+    seconds = {way: [] for way in WAYS}
+    for i in range(options.repeats + 1):
+        results = {way: run(asked) for way, run in WAYS.items()}
+        if any(tokens != results["C"][1] for _, tokens in results.values()):
+            raise SystemExit("tokens differ: this compares different work")
+        for way in WAYS if i else ():  # the first round warms up
+            seconds[way].append(results[way][0])
+    for way, times in seconds.items():
+        over = [100 * (t / c - 1) for t, c in zip(times, seconds["C"])]
+        median = 100 * (statistics.median(times) / statistics.median(seconds["C"]) - 1)
+        print(f"{'deterministic' if deterministic else 'ordinary':13}  {way:14}  {1000 * statistics.median(times):7.1f}"
+              f"  {median:10.2f}  {min(over):6.2f}  {max(over):5.2f}")
