@@ -1002,9 +1002,9 @@ def _as_dict(struct):
 # Scores ---------------------------------------------------------------------------------------------------------------
 
 Score = collections.namedtuple("Score", "ids logprobs top_ids top_logprobs")
-Score.__doc__ = """Of a text of n tokens. logprobs[i] is the log-probability of ids[i], NaN for the first. top_ids[i] and
-top_logprobs[i] are the likeliest tokens at position i, best first, up to position n, which comes behind the text; the
-first row has -1 and NaN, since nothing stands before it. They are None if no top was asked for."""
+Score.__doc__ = """Of a text of n tokens. logprobs[i] is the log-probability of ids[i], and NaN for the first. The rows
+top_ids[i] and top_logprobs[i] have the likeliest tokens at position i, best first, up to position n, which comes behind
+the text. The first row has -1 and NaN, since nothing stands before it. They are None if no top was asked for."""
 
 
 class Scorer:

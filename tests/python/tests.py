@@ -526,6 +526,16 @@ def test_sweep():
     assert all(r["e2e_p99_s"] > 0 for r in rows)
 
 
+def test_readme():
+    """The pieces of Python in the README run, one after the other."""
+    with open("examples/python/README.md", encoding="utf-8") as file:
+        blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+    names = {}
+    for block in blocks:
+        exec(block, names)  # pylint: disable=exec-used
+    assert len(blocks) == 2 and names["engine"].generate(TEXTS, max_new_tokens=4, deterministic=True)
+
+
 def test_notebook():
     """Executes the tour: no cell fails, and what cells print is what is committed."""
     import nbclient
