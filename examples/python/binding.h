@@ -47,7 +47,7 @@ LLM42_API llm42_result llm42_py_encode(llm42_py_tokenizer *tokenizer, const char
 LLM42_API const char *llm42_py_decode(llm42_py_tokenizer *tokenizer, const int32_t *ids, int count, bool skip_special,
                                       size_t *size);
 
-LLM42_API const char *llm42_py_version(void);               // LLM42_VERSION
+LLM42_API const char *llm42_py_version(void);              // LLM42_VERSION
 LLM42_API const char *const *llm42_py_declarations(void);  // lines of C, NULL-terminated
 
 #endif  // BINDING_H

@@ -243,7 +243,7 @@ def test_errors():
 
 def test_ctrl_c():
     engine = llm42.Engine(model(), max_running=2)
-    asked = [{"prompt": t, "max_new_tokens": n, "ignore_stop": True} for t in TEXTS[:4] for n in (4, 2000)]
+    asked = [{"prompt": t, "max_new_tokens": n, "ignore_stop": True} for t in TEXTS for n in (4, 2000)]
     threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
     begin = time.monotonic()
     answers = raises(llm42.Interrupted, "answers were finished", engine.generate, asked, deterministic=True).answers
@@ -255,16 +255,13 @@ def test_ctrl_c():
 
 
 def test_ctrl_c_of_a_loop():
-    engine = llm42.Engine(model())
-    request = engine.submit("It was", max_new_tokens=2000, ignore_stop=True)
-    events = engine.events("committed")
-    next(events)
+    engine = llm42.Engine(model(), max_running=1)
+    requests = [engine.submit(text, max_new_tokens=2000, ignore_stop=True) for text in TEXTS]
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-    raises(KeyboardInterrupt, "", list, events)
-    kept = request.committed
-    assert 0 < kept < 2000
+    raises(KeyboardInterrupt, "", list, engine)
+    assert 0 < sum(r.committed for r in requests) < 2000 * len(TEXTS)
     engine.run()
-    assert request.committed == 2000
+    assert all(r.committed == 2000 for r in requests)
 
 
 # Planners and drafters
