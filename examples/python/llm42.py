@@ -476,14 +476,14 @@ class Info:
 
 
 class _RequestMemory:
-    """Releases a request when neither its Request nor a view of its arrays is left."""
+    """When neither a Request nor a view of its arrays is left, its id goes to a list. The engine releases what is
+    there before it runs, because this end may come in any thread, also while the engine runs in another."""
 
-    def __init__(self, engine_memory, id):
-        self._engine, self._id, self._release = engine_memory, id, lib.llm42_engine_release
+    def __init__(self, engine_memory, id, dead):
+        self._engine, self._id, self._dead = engine_memory, id, dead
 
     def __del__(self):
-        if self._engine.pointer:
-            self._release(self._engine.pointer, self._id, None)
+        self._dead.append(self._id)
 
 
 class Request(Info):
@@ -511,11 +511,13 @@ class Request(Info):
         for array in copies:
             array.flags.writeable = False
         self._struct = type(self._struct).from_buffer_copy(self._struct)
+        self._struct.prompt = self._struct.tokens = self._struct.logprobs = None
         self._copies, self._owner = copies, None
 
     prompt = property(lambda self: Info.prompt.fget(self) if self._owner else self._copies[0])
     tokens = property(lambda self: Info.tokens.fget(self) if self._owner else self._copies[1])
     logprobs = property(lambda self: Info.logprobs.fget(self) if self._owner else self._copies[2])
+    text_ids = property(lambda self: Info.text_ids.fget(self) if self._owner else np.concatenate(self._copies[:2]))
 
     def __repr__(self):
         return f"<llm42.Request {self.id}: {self.state}, {self.committed} tokens, finish {self.finish}>"
@@ -782,7 +784,7 @@ class Engine:
         self._raised.again()
         _check(result, error)
         self._memory = _Memory(pointer, _engine_free(self._events), keep, desc, backend_desc)
-        self._error, self._pending = error, collections.deque()
+        self._error, self._pending, self._dead = error, collections.deque(), collections.deque()
         self._live = {}                                # requests that are not finished, by id
         self._known = weakref.WeakValueDictionary()    # all requests that somebody holds
         self._recorder = None
@@ -857,10 +859,11 @@ class Engine:
             raise TypeError(f"submit: no option '{next(iter(options))}': there are "
                             f"{_names('llm42_request_desc', 'llm42_sampling')}")
         number = ctypes.c_int64()
+        self._release_dead()
         _check(lib.llm42_engine_submit(self._pointer(), ctypes.byref(desc), ctypes.byref(number), ctypes.byref(error)),
                error)
         pointer = lib.llm42_engine_request(self._pointer(), number.value)
-        request = Request(self.model, _RequestMemory(self._memory, number.value), pointer.contents)
+        request = Request(self.model, _RequestMemory(self._memory, number.value, self._dead), pointer.contents)
         self._live[number.value] = self._known[number.value] = request
         return request
 
@@ -873,9 +876,14 @@ class Engine:
         if request.finished:
             self._live.pop(request.id, None)
 
+    def _release_dead(self):
+        while self._dead:
+            lib.llm42_engine_release(self._pointer(), self._dead.popleft(), None)
+
     def _run(self, types, seconds=_SLICE):
         """Runs for a while and puts events of these types into _pending. True: every request is finished."""
         events = self._events
+        self._release_dead()
         events.types = types
         result = lib.llm42_py_run(self._pointer(), ctypes.byref(events), seconds, ctypes.byref(self._error))
         if events.count:
