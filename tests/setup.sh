@@ -11,7 +11,7 @@ lacks() { ! has "$1" >/dev/null 2>&1; }
 no_numpy() { ! python3 -c 'import numpy' 2>/dev/null && ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
 look() {  # sets missing and wanted (packages) and install (how to get the missing ones)
     missing='' wanted=
-    [ -n "$NUMPY" ] && no_numpy && wanted=" python3-numpy"
+    [ -n "${NUMPY:-}" ] && no_numpy && wanted=" python3-numpy"
     lacks stdio.h && missing="$missing gcc libc6-dev"
     lacks stb_ds.h && missing="$missing libstb-dev"
     lacks jsmn.h && missing="$missing libjsmn-dev"
