@@ -523,41 +523,39 @@ class Request(Info):
         return f"<llm42.Request {self.id}: {self.state}, {self.committed} tokens, finish {self.finish}>"
 
 
-class Event:
+class Event(collections.namedtuple("Event", "type request row all_tokens all_logprobs")):
     """An llm42_event. type, finish and schedule are words, and request is a Request (None for a pass). tokens and
-    logprobs are arrays of the event's own, None where it has none. What is seldom asked for is computed then."""
+    logprobs are arrays of the event's own, None where it has none. There is an event for nearly every token, so it is
+    a tuple, made in C, of the words and what they were read from, and the rest is computed when it is asked for."""
 
-    __slots__ = ("type", "request", "_row", "_tokens", "_logprobs")
+    __slots__ = ()
 
-    def __init__(self, type, request, row, tokens, logprobs):
-        self.type, self.request, self._row, self._tokens, self._logprobs = type, request, row, tokens, logprobs
-
-    time = property(lambda self: self._row[1], doc="seconds on the backend's clock")
-    begin = property(lambda self: self._row[2])
-    n = property(lambda self: self._row[4])
-    position = property(lambda self: self._row[5], doc="index of tokens[0] among the request's output tokens")
-    finish = property(lambda self: _FINISH_WORDS[self._row[6]])
-    schedule = property(lambda self: _SCHEDULE_WORDS.get(self._row[7]))
-    shape = property(lambda self: self._row[8])
-    windows = property(lambda self: self._row[9])
+    time = property(lambda self: self.row[1], doc="seconds on the backend's clock")
+    begin = property(lambda self: self.row[2])
+    n = property(lambda self: self.row[4])
+    position = property(lambda self: self.row[5], doc="index of tokens[0] among the request's output tokens")
+    finish = property(lambda self: _FINISH_WORDS[self.row[6]])
+    schedule = property(lambda self: _SCHEDULE_WORDS.get(self.row[7]))
+    shape = property(lambda self: self.row[8])
+    windows = property(lambda self: self.row[9])
 
     @property
     def tokens(self):
-        at = self._row[10]
-        return self._tokens[at:at + self._row[4]] if at >= 0 else None
+        row = self.row
+        return self.all_tokens[row[10]:row[10] + row[4]] if row[10] >= 0 else None
 
     @property
     def logprobs(self):
-        at = self._row[10]
-        return self._logprobs[at:at + self._row[4]] if self._row[11] else None
+        row = self.row
+        return np.frombuffer(self.all_logprobs, np.float32, row[4], 4 * row[10]) if row[11] else None
 
     @property
     def canonical(self):
         """Of a rollback: (token, logprob) of the replay pass, in place of tokens[0]."""
-        return self._row[12:] if self.type == "rolled_back" else None
+        return self.row[12:] if self.type == "rolled_back" else None
 
     def __repr__(self):
-        return f"<llm42.Event {self.type}, request {self._row[0]}, n {self.n}>"
+        return f"<llm42.Event {self.type}, request {self.row[0]}, n {self.n}>"
 
 
 # Planners and drafters ------------------------------------------------------------------------------------------------
@@ -784,6 +782,7 @@ class Engine:
         self._raised.again()
         _check(result, error)
         self._memory = _Memory(pointer, _engine_free(self._events), keep, desc, backend_desc)
+        self._by_ref = ctypes.byref(self._events), ctypes.byref(error)
         self._error, self._pending, self._dead = error, collections.deque(), collections.deque()
         self._live = {}                                # requests that are not finished, by id
         self._known = weakref.WeakValueDictionary()    # all requests that somebody holds
@@ -883,26 +882,34 @@ class Engine:
     def _run(self, types, seconds=_SLICE):
         """Runs for a while and puts events of these types into _pending. True: every request is finished."""
         events = self._events
-        self._release_dead()
+        if self._dead:
+            self._release_dead()
         events.types = types
-        result = lib.llm42_py_run(self._pointer(), ctypes.byref(events), seconds, ctypes.byref(self._error))
+        result = lib.llm42_py_run(self._pointer(), self._by_ref[0], seconds, self._by_ref[1])
         if events.count:
             self._collect(events)
-        self._raised.again()
-        return _check(result, self._error) == 1
+        if self._raised.exception is not None:
+            self._raised.again()
+        if result < 0:
+            _check(result, self._error)
+        return result == 1
 
     def _collect(self, events):
-        rows = _EVENT.iter_unpack(ctypes.string_at(events.event, events.count * _EVENT.size))
+        count, string_at = events.tokens, ctypes.string_at
+        rows = _EVENT.iter_unpack(string_at(events.event, events.count * _EVENT.size))
         tokens = logprobs = None
-        if events.tokens:
-            tokens = np.frombuffer(ctypes.string_at(events.token, 4 * events.tokens), np.int32)
-            logprobs = np.frombuffer(ctypes.string_at(events.logprob, 4 * events.tokens), np.float32)
+        if count:
+            tokens = np.frombuffer(string_at(events.token, 4 * count), np.int32)
+            logprobs = string_at(events.logprob, 4 * count)  # seldom asked for
         events.count = events.tokens = 0
-        known, words, add = self._known, _TYPE_WORDS, self._pending.append
+        live, words, add, new = self._live, _TYPE_WORDS, self._pending.append, tuple.__new__
         for row in rows:
-            add(Event(words[row[3]], known.get(row[0]), row, tokens, logprobs))
+            request = live.get(row[0])
+            if request is None and row[0]:
+                request = self._known.get(row[0])
+            add(new(Event, (words[row[3]], request, row, tokens, logprobs)))
             if row[3] == _FINISHED:
-                self._live.pop(row[0], None)
+                live.pop(row[0], None)
 
     def events(self, *types):
         """Runs until every request is finished, and yields events of these types ("all": of every type).

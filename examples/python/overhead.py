@@ -5,8 +5,9 @@
 64 samples of a prompt run 16 at a time, and each gets 256 tokens, greedily. `C` is llm42_engine_run, a single call that
 runs everything, and keeps no event. `generate` is Engine.generate, `events` a loop over `for event in engine` that
 collects every token, and build/generate a program in C that also prints the tokens. Times are from the first submit to
-the last token. Compared with C are medians over the rounds, and `least` and `most` are of the rounds' own ratios. All
-ways must give the same tokens.
+the last token. Time of the processor (cpu) is compared, because other programs change it less than time by the clock;
+for build/generate it is not known. `over C` compares medians over the rounds, and `least` and `most` are of the rounds'
+own ratios. All ways must give the same tokens.
 """
 import argparse
 import re
@@ -33,16 +34,16 @@ def program(asked):
              str(options.tokens), "-t", "1", "--ignore-eos"] + ["--deterministic"] * asked["deterministic"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     tokens = [list(map(int, line.split(","))) for line in done.stdout.splitlines()]
-    return float(re.search(r"new tokens in ([0-9.]+) s", done.stderr)[1]), tokens
+    return float(re.search(r"new tokens in ([0-9.]+) s", done.stderr)[1]), None, tokens
 
 
 def in_this_process(way):
     def run(asked):
         with llm42.Engine(model, max_running=options.batch, threads=1) as engine:
-            begin = time.perf_counter()
+            begin, cpu_begin = time.perf_counter(), time.process_time()
             answers = way(engine, asked)
-            seconds = time.perf_counter() - begin
-            return seconds, [a if isinstance(a, list) else a.tokens.tolist() for a in answers]
+            seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu_begin
+            return seconds, cpu, [a if isinstance(a, list) else a.tokens.tolist() for a in answers]
     return run
 
 
@@ -71,18 +72,21 @@ def events(engine, asked):
 
 WAYS = {"C": in_this_process(run_c), "generate": in_this_process(generate), "events": in_this_process(events),
         "build/generate": program}
-print("requests       way                 ms   over C, %   least   most")
+print("requests       way                 ms   cpu ms   over C, %   least   most")
 for deterministic in (False, True):
     asked = {"prompt": prompt, "max_new_tokens": options.tokens, "ignore_stop": True, "deterministic": deterministic}
-    seconds = {way: [] for way in WAYS}
+    rounds = []
     for i in range(options.repeats + 1):
-        results = {way: run(asked) for way, run in WAYS.items()}
-        if any(tokens != results["C"][1] for _, tokens in results.values()):
+        rounds.append({way: run(asked) for way, run in WAYS.items()})
+        if any(tokens != rounds[-1]["C"][2] for _, _, tokens in rounds[-1].values()):
             raise SystemExit("tokens differ: this compares different work")
-        for way in WAYS if i else ():  # the first round warms up
-            seconds[way].append(results[way][0])
-    for way, times in seconds.items():
-        over = [100 * (t / c - 1) for t, c in zip(times, seconds["C"])]
-        median = 100 * (statistics.median(times) / statistics.median(seconds["C"]) - 1)
-        print(f"{'deterministic' if deterministic else 'ordinary':13}  {way:14}  {1000 * statistics.median(times):7.1f}"
-              f"  {median:10.2f}  {min(over):6.2f}  {max(over):5.2f}")
+    del rounds[0]  # it warms up
+    base = statistics.median(r["C"][1] for r in rounds)
+    for way in WAYS:
+        line = f"{'deterministic' if deterministic else 'ordinary':13}  {way:14}  "
+        line += f"{1000 * statistics.median(r[way][0] for r in rounds):7.1f}"
+        if rounds[0][way][1] is not None:
+            median = statistics.median(r[way][1] for r in rounds)
+            over = [100 * (r[way][1] / r["C"][1] - 1) for r in rounds]
+            line += f"  {1000 * median:7.1f}  {100 * (median / base - 1):10.2f}  {min(over):6.2f}  {max(over):5.2f}"
+        print(line)
