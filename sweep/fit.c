@@ -20,12 +20,15 @@
 //   flip_rate, flip_order,      a candidate flips with flip_rate, unless both its FAST pass and the replay pass have
 //   flip_rest, flip_shape       flip_order rows or more: such passes sum in one order. Then it flips with flip_rest.
 //                               flip_shape: how uneven requests are. From Fig. 12b, and Table 4 at 100% deterministic
-//   invariant_*                 a batch-invariant decoding pass takes invariant_row_ms more than a FAST one for each
-//                               row. But it takes at least invariant_base_ms, less invariant_fall_ms for each doubling
-//                               of the rows up to 128: the published passes get shorter up to there. A batch-invariant
-//                               pass of prompts takes invariant_prompt times as long as a FAST one, but at least
-//                               invariant_prompt_ms. From the batch-invariant points of throughput_vs_batch, Figs. 10
-//                               and 11
+//   invariant_*                 products of batch-invariant kernels cut their rows into tiles of 128 and fill up the
+//   last
+//                               tile. A decoding pass takes invariant_base_ms instead of base_ms, invariant_tile_ms
+//                               more for each tile beyond the first, and invariant_filler_ms for each row that fills
+//                               the last tile. A pass of prompts takes invariant_prompt times as long as a FAST one,
+//                               but at least invariant_prompt_ms: no CUDA graph hides the launches of its kernels. From
+//                               the batch-invariant points of throughput_vs_batch, Figs. 10 and 11. The search must
+//                               start with an invariant_prompt_ms above the time of the shortest FAST pass times
+//                               invariant_prompt: a smaller one changes nothing, so that a step up seems not to help
 //
 // What is chosen and not fitted: attention takes 4 L H d operations for each position attended to, at the rate that
 // row_ms gives. The KV pool is 0.85 of the memory less the weights. Passes side by side share memory and tensor cores;
@@ -114,7 +117,7 @@ typedef struct fit {
     double row_ms, base_ms, decode_row_ms, kv_rate, host_prompt_ms, host_window_ms;
     double host_sum_ms;  // host_prompt_ms + host_request_ms
     double flip_rate, flip_order, flip_rest, flip_shape;
-    double invariant_row_ms, invariant_base_ms, invariant_fall_ms, invariant_prompt, invariant_prompt_ms;
+    double invariant_base_ms, invariant_tile_ms, invariant_filler_ms, invariant_prompt, invariant_prompt_ms;
     int turn;  // of the search: the first is coarse, with one seed
     llm42_model *model;
 } fit;
@@ -284,8 +287,11 @@ static void read_workload(fit *f, char **field) {
 
 // >>model --------------------------------------------------------------------------------------------------------
 static const double decode_rows[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}, contexts[] = {0, 8192, 131072};
+// Here from tile to tile. The last rows must not take less time than fewer rows, so the last tile is full.
+static const double tile_rows[] = {1,   32,  64,  96,  128, 129, 192, 256, 257, 320,  384,
+                                   385, 448, 512, 513, 576, 640, 641, 704, 768, 1024, 2048};
 static const double more_rows[] = {1024, 2048, 4096, 8192, 16384};
-enum { CONTEXTS = sizeof contexts / sizeof *contexts };
+enum { TILE = 128, CONTEXTS = sizeof contexts / sizeof *contexts };
 
 static double pass_ms(const fit *f, double rows, double context) {
     const table *v = &f->verify;
@@ -304,18 +310,23 @@ static double decode_ms(const fit *f, double rows, double context) {
 static double model_ms(const fit *f, llm42_schedule schedule, llm42_kind kind, double rows, double context) {
     bool decode = kind == LLM42_KIND_DECODE;
     if (schedule != LLM42_SCHEDULE_INVARIANT) return decode ? decode_ms(f, rows, context) : pass_ms(f, rows, context);
-    double least = f->invariant_base_ms - f->invariant_fall_ms * fmin(log2(rows), 7);
-    if (decode) return fmax(least, decode_ms(f, rows, context) + rows * f->invariant_row_ms);
+    double tiles = ceil(rows / TILE);
+    if (decode)
+        return decode_ms(f, rows, context) - f->base_ms + f->invariant_base_ms + (tiles - 1) * f->invariant_tile_ms +
+               (tiles * TILE - rows) * f->invariant_filler_ms;
     return fmax(f->invariant_prompt_ms, f->invariant_prompt * pass_ms(f, rows, context));
 }
 
-static double rows_of(const fit *f, llm42_kind kind, int i, int *count) {
-    enum { DECODE = sizeof decode_rows / sizeof *decode_rows, MORE = sizeof more_rows / sizeof *more_rows };
-    *count = kind == LLM42_KIND_DECODE ? DECODE : f->verify.count + MORE;
+static double rows_of(const fit *f, llm42_schedule schedule, llm42_kind kind, int i, int *count) {
+    enum { DECODE = sizeof decode_rows / sizeof *decode_rows, TILED = sizeof tile_rows / sizeof *tile_rows };
+    enum { MORE = sizeof more_rows / sizeof *more_rows };
+    bool decode = kind == LLM42_KIND_DECODE, tiled = decode && schedule == LLM42_SCHEDULE_INVARIANT;
+    *count = tiled ? TILED : decode ? DECODE : f->verify.count + MORE;
     if (i >= *count) return 0;
-    return kind == LLM42_KIND_DECODE ? decode_rows[i]
-           : i < f->verify.count     ? f->verify.x[i]
-                                     : more_rows[i - f->verify.count];
+    return tiled                 ? tile_rows[i]
+           : decode              ? decode_rows[i]
+           : i < f->verify.count ? f->verify.x[i]
+                                 : more_rows[i - f->verify.count];
 }
 
 // Writes the calibration, comments included.
@@ -339,18 +350,18 @@ static void write_calibration(const fit *f, FILE *file) {
             peak_bytes_per_s * 1e-12, peak_flop_per_s * 1e-12);
     fprintf(
         file,
-        "# parameters: row_ms %.5g, base_ms %.5g, decode_row_ms %.4g, KV read at %.3g TB/s; batch-invariant: %.4g ms "
-        "more for each row, at least %.4g ms less %.3g for each doubling of rows to 128, prompts %.4g times as long, "
-        "at least %.4g ms\n",
-        f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_row_ms, f->invariant_base_ms,
-        f->invariant_fall_ms, f->invariant_prompt, f->invariant_prompt_ms);
+        "# parameters: row_ms %.5g, base_ms %.5g, decode_row_ms %.4g, KV read at %.3g TB/s; batch-invariant: base_ms "
+        "%.4g, %.4g ms more for each tile of 128 rows but the first, %.4g ms for each row that fills the last tile, "
+        "prompts %.4g times as long, at least %.4g ms\n",
+        f->row_ms, f->base_ms, f->decode_row_ms, f->kv_rate * 1e-12, f->invariant_base_ms, f->invariant_tile_ms,
+        f->invariant_filler_ms, f->invariant_prompt, f->invariant_prompt_ms);
     fputs(CALIBRATION_COLUMNS, file);
     for (int t = 0; t < COST_TABLES; t++) {
         llm42_schedule schedule = cost_tables[t].schedule;
         llm42_kind kind = cost_tables[t].kind;
         int count;
-        for (int i = 0; rows_of(f, kind, i, &count) > 0; i++) {
-            double rows = rows_of(f, kind, i, &count);
+        for (int i = 0; rows_of(f, schedule, kind, i, &count) > 0; i++) {
+            double rows = rows_of(f, schedule, kind, i, &count);
             if (!i) calibration_table(file, t, count * CONTEXTS);
             for (int c = 0; c < CONTEXTS; c++)
                 calibration_row(file, t, rows, contexts[c], model_ms(f, schedule, kind, rows, contexts[c]));
@@ -498,9 +509,9 @@ static void fit_all(fit *f) {
                                {&f->flip_order, 9, 505, 8},
                                {&f->flip_rest, 1e-6, 0.5, 0},
                                {&f->flip_shape, 0.05, 100, 0}};
-    const parameter invariant[] = {{&f->invariant_row_ms, 1e-4, 1, 0},
-                                   {&f->invariant_base_ms, f->base_ms, 1000, 0},
-                                   {&f->invariant_fall_ms, 0, 2, 0.02},
+    const parameter invariant[] = {{&f->invariant_base_ms, f->base_ms, 1000, 0},
+                                   {&f->invariant_tile_ms, 1e-2, 100, 0},
+                                   {&f->invariant_filler_ms, 1e-4, 1, 0},
                                    {&f->invariant_prompt, 1, 100, 0},
                                    {&f->invariant_prompt_ms, f->verify.y[0], 1000, 0}};
     for (f->turn = 0; f->turn < 2; f->turn++) {
@@ -538,11 +549,11 @@ int main(int argc, char **argv) {
                .flip_order = 185,
                .flip_rest = 1e-4,
                .flip_shape = 7,
-               .invariant_row_ms = 0.02,
-               .invariant_base_ms = 26,
-               .invariant_fall_ms = 0.6,
-               .invariant_prompt = 1.5,
-               .invariant_prompt_ms = 18};
+               .invariant_base_ms = 14,
+               .invariant_tile_ms = 5,
+               .invariant_filler_ms = 0.08,
+               .invariant_prompt = 1.6,
+               .invariant_prompt_ms = 28};
     const args_option options[] = {
         ARGS_IN("reference DIR", &f->set.reference, "the published tables"),
         ARGS_OUT("out FILE", &f->set.out, "the calibration to write"),
