@@ -43,6 +43,9 @@ figure=fig11 metric=ttft_s
 points "Fig. 11: median of the time to first token within 5%" "n == 32 && median <= 5"
 metric=e2e_s
 points "Fig. 11: latencies within 10%" "n == 32 && worst <= 10"
+figure=table5_rates metric=e2e_s
+but="batch" points "Table 5 at other rates, latencies of the other modes: within 15%" "n == 56 && worst <= 15"
+but="nondet|dvr|ArXiv" points "Table 5, ShareGPT at 14 and 18 queries/s, batch-invariant: within 8%" "n == 4 && worst <= 8"
 figure=throughput_vs_batch metric=output_tok_per_s
 but="dvr|invariant" points "the fitted curve: within 5%" "n == 9 && worst <= 5"
 
