@@ -291,9 +291,9 @@ says none
     --out "$dir/load.tsv" >/dev/null 2>&1
 draws "overload" "$dir/load.tsv" --x qps --y window --value e2e_p99_s
 check "the worst cell" grep -qx \
-    'crosses: overloaded (at worst served 1.3[0-9]* of 9.03/s), latencies grow with --requests' "$dir/text"
+    'crosses: overloaded (at worst served 1.4[0-9]* of 9.03/s), latencies grow with --requests' "$dir/text"
 draws "overload everywhere" "$dir/load.tsv" --x window --y e2e_p99_s --where qps=9
-check "in all cells" grep -qx 'overloaded: served 1.3[0-9]* of 9.03/s, latencies grow with --requests' "$dir/text"
+check "in all cells" grep -qx 'overloaded: served 1.4[0-9]* of 9.03/s, latencies grow with --requests' "$dir/text"
 draws "no overload" "$dir/load.tsv" --x window --y e2e_p99_s --where qps=1
 silent overload
 awk -F '\t' -v OFS='\t' '$1 == "sim" { $NF = "nan" } 1' "$dir/load.tsv" >"$dir/short.tsv"

@@ -38,7 +38,7 @@ groups=(
     "fig12;^recompute_pct ;Fig. 12b, recomputed tokens, all deterministic;fitted;21;"
     "fig10;^recompute_pct .* 1$;Table 4, recomputed tokens, all deterministic;fitted;8;"
     "fig10;^rollbacks_pct .* 1$;Table 4, rollbacks per 100 requests, all deterministic;shares data;8;Table 4, recomputed"
-    "fig9;^cdf_pct ;Fig. 9b-d, requests by rollbacks, all deterministic;shares data;12;Fig. 12b at G = 1"
+    "fig9;^cdf_pct ;Fig. 9b, requests by rollbacks, all deterministic;shares data;12;Fig. 12b at G = 1"
     "fig10;^total_tok_per_s .*G=8 1$;Fig. 10, throughput, W = 64, all deterministic;shares data;8;Table 4, recomputed"
     "fig12;^p99_latency_s ;Fig. 12a, P99 latency, all deterministic;shares data;21;Fig. 12b"
     "fig5;^output_tok_per_s ;Fig. 5, throughput, one of eleven;predicted;4;"
@@ -65,7 +65,7 @@ groups=(
 # Published values that stand twice in the paper: figure; pattern; what they are; how many; where they are counted. They
 # have no role.
 repeats=(
-    "fig9;^recompute_pct ;Fig. 9, recomputed tokens;4;Fig. 12b, cells of G = 1"
+    "fig9;^recompute_pct ;Fig. 9d, recomputed tokens;4;Fig. 12b, cells of G = 1"
     "fig10;^total_tok_per_s .*G=16 [nb];Fig. 10, the modes without verification beside W = 32;16;the same beside W = 64"
 )
 
@@ -133,7 +133,7 @@ awk -F '\t' -v OFS='\t' -v table="$table" '
         exit failed
     }' "$table.groups" "${files[@]}" >"$table.new"
 # Each point of a figure with several seeds must have one value of each seed that the first line of its points file
-# names, and ours must be their mean. (Not in two cases: Fig. 9b-d is over the requests of all seeds, and
+# names, and ours must be their mean. (Not in two cases: Fig. 9b is over the requests of all seeds, and
 # throughput_vs_best is the ratio of two means. Fig. 9a is not simulated.)
 for seeds in "${seed_files[@]}"; do
     awk -F '\t' -v file="$(basename "$seeds")" '
@@ -169,14 +169,16 @@ for seeds in "${seed_files[@]}"; do
 done
 mv "$table.new" "$table"
 
-# A table for each role.
-awk -F '\t' '
+functions='
     function abs(x) { return x < 0 ? -x : x }
-    function insert(list, n, x) {  # keeps list[1..n] sorted; returns its new length
+    function insert(list, n, x) {  # keeps list[1..n] sorted
         for (n++; n > 1 && list[n - 1] > x; n--) list[n] = list[n - 1]
         list[n] = x
     }
-    function median(list, n) { return (list[int((n + 1) / 2)] + list[int(n / 2) + 1]) / 2 }
+    function median(list, n) { return (list[int((n + 1) / 2)] + list[int(n / 2) + 1]) / 2 }'
+
+# A table for each role.
+awk -F '\t' "$functions"'
     # The median error of each seed over the points of a group: the lowest and the highest, as two cells of the table.
     function spread(g, unit,    s, k, i, n, list, low, high, m) {
         low = high = -1
@@ -264,6 +266,90 @@ awk -F '\t' '
         print "but their published values differ (46.173 and 45.8445 s), because they are two runs, and both count."
         exit failed
     }' "$table.groups" "$table" "${seed_files[@]}" >"$summary.new"
+
+# The overhead of verification in Fig. 10, against a null model. Values of one load are not independent of each other, so
+# the interval is a bootstrap over loads: all ways to draw as many loads with replacement, each with its probability.
+awk -F '\t' "$functions"'
+    $1 != "fig10" || $2 !~ /^total_tok_per_s / { next }
+    {
+        load = $2
+        sub(/^[^ ]* /, "", load)
+        sub(/ W=.*/, "", load)
+        x = $2
+        sub(/.* /, "", x)
+        if (x == "nondeterministic") { base_ours[load] = $5; base[load] = $6 }
+        if (x !~ /^[0-9]/) next
+        share[++all] = x; load_of[all] = load; role[all] = $4; ours[all] = $5; published[all] = $6
+        if (!seen[load]++) name[++loads] = load
+    }
+    # Sums over the values with shares from LOW to HIGH, of one load (or of all) and one role (or of all).
+    function collect(low, high, one_load, one_role,    k, l, mine, theirs) {
+        n = sum_off = sum_null = sum_ours = 0
+        for (l = 1; l <= loads; l++) off[l] = null[l] = 0
+        for (k = 1; k <= all; k++) {
+            if (share[k] < low || share[k] > high || (one_load != "" && load_of[k] != one_load) ||
+                (one_role != "" && role[k] != one_role)) continue
+            mine = 100 * (1 - ours[k] / base_ours[load_of[k]])
+            theirs = 100 * (1 - published[k] / base[load_of[k]])
+            insert(errors, n, abs(100 * (ours[k] / published[k] - 1)))
+            insert(null_errors, n, abs(100 * (base[load_of[k]] / published[k] - 1)))
+            n++
+            for (l = 1; name[l] != load_of[k]; l++) continue
+            off[l] += abs(mine - theirs); null[l] += abs(theirs)
+            sum_off += abs(mine - theirs); sum_null += abs(theirs); sum_ours += mine
+        }
+    }
+    # Draws the loads from l on, `left` times in all: what is off, that of the null model, and the chance so far.
+    function draw(l, left, off_sum, null_sum, chance,    k) {
+        if (l < loads) {
+            for (k = 0; k <= left; k++) {
+                draw(l + 1, left - k, off_sum + k * off[l], null_sum + k * null[l], chance)
+                chance /= k + 1
+            }
+            return
+        }
+        for (k = 2; k <= left; k++) chance /= k
+        k = int(1e6 + 1000 * (1 - (off_sum + left * off[l]) / (null_sum + left * null[l])) + 0.5)
+        probability[k] += chance
+        if (k < least) least = k
+    }
+    function quantile(q,    k, sum) {
+        for (k = least; (sum += probability[k]) < q; k++) continue
+        return (k - 1e6) / 1000
+    }
+    function row(text, low, high, one_role,    k, chance) {
+        collect(low, high, "", one_role)
+        split("", probability)
+        least = 1e9
+        chance = 1
+        for (k = 1; k <= loads; k++) chance *= k / loads
+        draw(1, loads, 0, 0, chance)
+        printf "| %s | %d | %.1f | %.1f | %.1f | %.1f | %.2f | %.2f | %.2f |\n", text, n, median(errors, n),
+            median(null_errors, n), sum_off / n, sum_null / n, 1 - sum_off / sum_null, quantile(0.025), quantile(0.975)
+    }
+    END {
+        print "\n## Skill: the overhead of verification, Fig. 10\n"
+        print "An overhead is the throughput that verification costs, in % of the nondeterministic throughput of the same"
+        print "load (of our own for ours). The null model says that verification is free, so that all modes have the"
+        print "published nondeterministic throughput. The error of its overhead is the published overhead. Skill is 1"
+        print "minus our mean error divided by that of the null model: 1 is perfect, and below 0 the null model is nearer.\n"
+        print "| deterministic requests, % | values | throughput: median error, % | the same, null model |" \
+            " overhead: mean error, points | the same, null model | skill | 95% interval from | to |"
+        print "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        row("2 to 20", 0, 0.2)
+        row("50 and 100", 0.5, 1)
+        row("50 and 100, predicted values alone", 0.5, 1, "predicted")
+        row("2 to 100", 0, 1)
+        print "\nThe " all " values are of " loads " loads, and values of one load err together. So the interval is an exact"
+        print "bootstrap over loads: the skill over all ways to draw " loads " loads with replacement. By load:\n"
+        print "| load, 50 and 100% deterministic | published overhead, mean, % | ours | mean error, points | skill |"
+        print "| --- | --- | --- | --- | --- |"
+        for (l = 1; l <= loads; l++) {
+            collect(0.5, 1, name[l])
+            printf "| %s | %.1f | %.1f | %.1f | %.2f |\n", name[l], sum_null / n, sum_ours / n, sum_off / n,
+                1 - sum_off / sum_null
+        }
+    }' "$table" >>"$summary.new"
 cat >>"$summary.new" <<'END'
 
 ## How to read the tables

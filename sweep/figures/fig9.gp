@@ -1,10 +1,10 @@
-# Figure 9: a, pass time against tokens; b-d, distribution of rollbacks; recomputed tokens by window.
+# Figure 9: a, pass time against tokens; b, distribution of rollbacks; d, recomputed tokens by window.
 width = 1100; height = 1270
 eval start("", width, height)
 set multiplot
 array head[5] = ["What verification costs, and how often it rolls back (Figure 9)", \
     "ShareGPT, 12 queries/s, all deterministic, EAGER, G = 1; 20,480 requests of five seeds", \
-    "lines and bars: ours; hollow marks: published (those of b-d are read off the paper's curves)", \
+    "lines and bars: ours; hollow marks: published (those of b are read off the paper's curves)", \
     source, elsewhere]
 bold = 1
 eval sheet_head
@@ -21,7 +21,7 @@ plot match("verify_pass_ms", "G=1") using 4:5 with lines lw 3.5 lc rgb sky, \
 unset logscale x
 unset label
 eval area(660, 1065, 265, 550)
-set title "recomputed tokens"
+set title "d  recomputed tokens, in all"
 set xlabel "window W"
 set ylabel "% of returned tokens"
 set xrange [-0.6:3.6]
@@ -31,7 +31,7 @@ set xtics scale 0
 plot match("recompute_pct", "G=1") using 0:5:xticlabel(4) with boxes lc rgb "#8FC3E3", \
     "" using 0:6 with points pt 6 lw 3 lc rgb black
 eval area(130, 1065, 710, 1050)
-set title "b-d  rollbacks per verification pass, over requests"
+set title "b  rollbacks per verification pass, over requests"
 set xlabel "rollbacks / verification passes of a request"
 set ylabel "requests up to this (%)"
 set xrange [-0.01:1.01]

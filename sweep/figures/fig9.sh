@@ -1,7 +1,8 @@
 #!/bin/bash
-# Figure 9: what a verification costs (a: from the calibration) and how often it rolls back (b-d: ShareGPT, 12 queries
-# a second, all deterministic, G = 1; rollbacks per verification pass of each request, and recomputed tokens). The
-# recomputed tokens are also in Fig. 12b, as its cells of G = 1.
+# Figure 9: what a verification costs (a: from the calibration) and how often it rolls back (ShareGPT, 12 queries a
+# second, all deterministic, G = 1). b: rollbacks per verification pass of each request; d: recomputed tokens, which are
+# also in Fig. 12b, as its cells of G = 1. (c, recomputed tokens of each request, is not drawn: its published curves are
+# not in sweep/reference.)
 source "$(dirname "$0")/common.sh"
 windows="32 64 128 256"
 for w in $windows; do
@@ -18,7 +19,7 @@ cut -f 1 "$work/verify" | window_ms >"$work/ms"
 awk -F '\t' -v OFS='\t' '{ print "verify_pass_ms", "G=1", $1, $2 }' "$work/ms" >"$work/ours"
 awk -F '\t' -v OFS='\t' '{ print "verify_pass_ms", "G=1", $1, $2 }' "$work/verify" >"$work/published"
 
-# b-d: share of requests with at most this many rollbacks per verification, over the requests of all seeds.
+# b: share of requests with at most this many rollbacks per verification, over the requests of all seeds.
 cdf=$OUT/${figure}_cdf.tsv
 if [ -z "$KEEP" ]; then
     printf 'window\trollbacks_per_verification\trequests_pct\n' >"$work/cdf"
