@@ -65,7 +65,8 @@ fi
 
 # Pairs of published values of one quantity and GPU that agree to the digits that both print (three at least), in other
 # figures or other series: one run that the paper states twice. All lines of accuracy.tsv, or only those that are
-# counted. Rollbacks are left out: they are counts, often below 100, and some are equal by chance.
+# counted. Rollbacks are left out: they are counts, often below 100, and some are equal by chance. So is one pair of Table
+# 5 at 14 and at 18 queries/s, which cannot be one run.
 twice() {  # twice all|counted
     awk -F '\t' -v which="$1" '
         function decimals(x) { return index(x, ".") ? length(x) - index(x, ".") : 0 }
@@ -79,6 +80,7 @@ twice() {  # twice all|counted
             sub(/ [^ ]*$/, "", series[n])
             for (i = 1; i < n; i++) {
                 if (metric[i] != metric[n] || series[i] == series[n]) continue
+                if (point[i] " " point[n] ~ /^table5_rates .* table5_rates /) continue
                 fewer = decimals(value[i]) < decimals(value[n]) ? decimals(value[i]) : decimals(value[n])
                 if (digits(value[i]) < 3 || digits(value[n]) < 3) continue
                 gap = value[i] - value[n]
@@ -125,6 +127,39 @@ spread() {
         END { exit bad || n < 10 || wide < 5 }' "$dir/accuracy.md"
 }
 check "the report has the lowest and the highest median of the seeds" spread
+
+# The skill over the null model: the pages say what the report says, and it is 1 for perfect results, 0 if
+# verification is free, and -1 if it costs three times as much as published.
+skill() {  # skill REPORT: the rows by share: skill, from, to
+    sed -nE 's/^\| [0-9]+ (to|and) [0-9]+ (.*\| ){6}([-0-9.]+) \| ([-0-9.]+) \| ([-0-9.]+) \|$/\3 \4 \5/p' "$1" | xargs
+}
+pages() {  # pages REPORT: the numbers of a report stand in README.md and in results/paper/README.md
+    awk -F ' *[|] *' '
+        function has(file, text) { if (!index(page[file], text)) print file ": " text; else found++ }
+        FILENAME ~ /README/ { page[FILENAME] = page[FILENAME] " " $0; next }
+        $2 == "50 and 100" {
+            has("README.md", "| " $6 " | if none were lost | " $7 " |")
+            has("sweep/results/paper/README.md", "error is " $6 " points, a skill of " $8 \
+                " (95% interval over the eight loads: " $9 " to " $10 ")")
+        }
+        END { exit found != 2 }' README.md sweep/results/paper/README.md "$1"
+}
+check "the pages have the skill of the report" pages "$dir/accuracy.md"
+sed '/^| 50 and 100 |/s/| 0\.\([0-9]\)\([0-9]\) |/| 0.\2\1 |/' "$dir/accuracy.md" >"$dir/other.md"
+control() { ! pages "$dir/other.md"; }
+check "control: not another one" control
+made_up() {  # made_up AWK WANTED: the skill in the report on results in which ours are $5 as the program says
+    mkdir -p "$dir/made_up" && cp "$dir"/*_points.tsv "$dir"/*_seeds.tsv "$dir/made_up/"
+    awk -F '\t' -v OFS='\t' 'NR == FNR { if ($4 == "nondeterministic") free[$3] = $6; next }
+        $2 == "total_tok_per_s" && $6 != "published" { '"$1"' } 1' "$dir/fig10_points.tsv" "$dir/fig10_points.tsv" \
+        >"$dir/made_up/fig10_points.tsv"
+    OUT=$dir/made_up bash $accuracy >/dev/null || return 1
+    echo "skill: $(skill "$dir/made_up/accuracy.md")"
+    [ "$(skill "$dir/made_up/accuracy.md" | xargs -n 1 printf '%.2f\n' | sort -u | xargs)" = "$2" ]
+}
+check "skill of perfect results" made_up '$5 = $6' 1.00
+check "skill where verification is free" made_up '$5 = free[$3]' 0.00
+check "skill where it costs three times as much" made_up '$5 = free[$3] - 3 * (free[$3] - $6)' -1.00
 
 # accuracy.sh on changed results, and with a changed table.
 refuses() {  # refuses TEXT: it fails, says TEXT, and leaves the report alone

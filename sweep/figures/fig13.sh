@@ -28,6 +28,29 @@ awk -F '\t' -v OFS='\t' '
 rows $reference/sosp_fig13_8b.tsv group window recompute_pct throughput_vs_best | awk -F '\t' -v OFS='\t' '
     { print "recompute_pct", "G=" $1, $2, $3; print "throughput_vs_best", "G=" $1, $2, $4 + 0 }' >"$work/published"
 compare "$work/ours" "$work/published" "simulated H100 PCIe, means over seeds $seeds; published: H100 SXM"
+
+# Every cell, by the rows of a replay pass.
+awk -F '\t' '
+    /^#/ || $1 == "figure" { next }
+    { group = substr($3, 3); ours[$2, $4, group] = $5; published[$2, $4, group] = $6; cell[$4 FS group] }
+    END {
+        print "Fig. 13 of the camera-ready paper, ours (simulated H100 PCIe) beside the published values (H100 SXM)."
+        print "Throughput is relative to the best pair of W and G of the same GPU. Recomputed tokens are % of returned ones.\n"
+        print "| M = W x G | W | G | throughput, published | ours | error, % | recomputed, published | ours | error, % |"
+        print "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        for (m = 16; m <= 1024; m *= 2) for (w = 16; w <= m; w *= 2) {
+            g = m / w
+            if (!((w FS g) in cell)) continue
+            t = ours["throughput_vs_best", w, g] / published["throughput_vs_best", w, g]
+            r = ours["recompute_pct", w, g] / published["recompute_pct", w, g]
+            printf "| %d | %d | %d | %.2f | %.2f | %+.0f | %.1f | %.1f | %+.0f |\n", m, w, g,
+                published["throughput_vs_best", w, g], ours["throughput_vs_best", w, g], 100 * (t - 1),
+                published["recompute_pct", w, g], ours["recompute_pct", w, g], 100 * (r - 1)
+            cells++; high += t > 1.1; low += t < 0.9; less += r < 1; sum += r
+        }
+        printf "\nOf %d throughputs, %d are more than 10%% too high, and %d are more than 10%% too low. Recomputed tokens are\n" \
+            "too few in %d cells, by %.0f%% in the mean.\n", cells, high, low, less, 100 * (1 - sum / cells)
+    }' "$points" >"$OUT/fig13.md"
 common=(--x window --y group --mean seed --reference $reference/sosp_fig13_8b.tsv --reference-name published \
     --grey "more than 1,024 rows")
 plot_sweep a "$raw" "${common[@]}" --value recompute_pct \
