@@ -46,7 +46,10 @@ SAY = $(if $(V),,@echo "  building $@"; )
 include tests/cuda/cuda.mk
 include examples/web/web.mk
 
-PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(wildcard examples/*.c)) $(patsubst sweep/%.c,$(B)/%,$(wildcard sweep/*.c))
+# build/serve alone needs these two libraries, and is left out where they are not found.
+HTTP := $(shell pkg-config --exists libmicrohttpd jansson 2>/dev/null && echo 1 || echo 0)
+PROGRAMS := $(patsubst examples/%.c,$(B)/%,$(filter-out $(if $(filter 1,$(HTTP)),,examples/serve.c),\
+    $(wildcard examples/*.c))) $(patsubst sweep/%.c,$(B)/%,$(wildcard sweep/*.c))
 # test_isa is built and compared in many ways by tests/test_isa.sh; fuzz targets run for a moment as tests.
 TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/test_*.c)) $(wildcard tests/fuzz_*.c)) \
     $(if $(filter 1,$(CUDA)),$(B)/tests/test_cuda)
@@ -181,6 +184,13 @@ $(B)/%: $(B)/o/examples/%.o $(B)/llm42.o $(CUDA_OBJECT)
 	$(LINK)
 $(B)/%: $(B)/o/sweep/%.o $(B)/llm42.o $(CUDA_OBJECT)
 	$(LINK)
+ifeq ($(HTTP),1)
+$(B)/serve: LDFLAGS += $(shell pkg-config --libs libmicrohttpd jansson) -lpthread
+else
+$(B)/serve:
+	@echo "$@ needs libmicrohttpd and jansson: make deps installs libmicrohttpd-dev, libjansson-dev and pkg-config" >&2
+	@exit 1
+endif
 # bench is several files; cuda.c needs the CUDA backend.
 $(B)/bench: $(patsubst %.c,$(B)/o/%.o,$(filter-out $(if $(CUDA_OBJECT),,%/cuda.c),$(wildcard sweep/bench/*.c)))
 $(B)/tests/%: $(B)/o/tests/%.o
@@ -224,6 +234,7 @@ banner: | $(if $(filter figures accuracy fit demo test check asan bench fuzz,$(M
 	@echo "  flags    $(CFLAGS) -ffp-contract=off, instruction set $(ISA)"
 	@echo "  OpenMP   $(if $(OMP),found,not found: one thread)"
 	@echo "  CUDA     $(if $(filter 1,$(CUDA)),built in (sm $(CUDA_ARCH)),$(if $(NVCC),found but not built in,not found))"
+	@echo "  HTTP     $(if $(filter 1,$(HTTP)),found: build/serve,no libmicrohttpd or jansson: build/serve is left out)"
 	@echo "  gnuplot  $(if $(shell command -v gnuplot),found,not found (make figures installs it))"
 
 # Headers of examples/ for users' programs, and all programs but the numbered examples.

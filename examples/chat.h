@@ -1,13 +1,16 @@
-// chat.h: one turn of a user, with a system's turn before it if there is one, as the chat template of a model's family
-// spells it. A template is a program (of Jinja), which is not run here: its family is recognised by the tokens that it
-// names. It is read from chat_template.jinja in the model's folder, or from chat_template in tokenizer_config.json. A
-// folder without either is known by its special tokens.
+// chat.h: the turns of a chat, as the chat template of a model's family spells them: the user's, the assistant's
+// between them, and a system's before them if there is one. A template is a program (of Jinja), which is not run here:
+// its family is recognised by the tokens that it names. It is read from chat_template.jinja in the model's folder, or
+// from chat_template in tokenizer_config.json. A folder without either is known by its special tokens.
 //
 //   family    models                      recognised by           a turn of the user
 //   llama3    Llama 3, 3.1, 3.2, 3.3      <|start_header_id|> <|start_header_id|>user<|end_header_id|>\n\n...<|eot_id|>
 //   chatml    Qwen2, Qwen2.5, Qwen3, ...  <|im_start|>            <|im_start|>user\n...<|im_end|>\n
 //   llama2    Llama 2                     [INST] and <<SYS>>      [INST] ... [/INST]
 //   mistral   Mistral, Ministral          [INST] alone            [INST] ...[/INST], with the template's spaces
+//
+// In llama2 and mistral there is one turn of the user alone, since their templates disagree about what stands between
+// several.
 #ifndef CHAT_H
 #define CHAT_H
 
@@ -22,23 +25,30 @@ typedef struct chat {
     char standard[2048];         // what a ChatML template says for a system that says nothing; empty: no turn
     bool dated;                  // llama3: two lines with dates stand before what the system says
     bool thinks;                 // chatml: an answer begins with <think>
+    bool forgets;                // chatml: of what the assistant said before, the part up to </think> is left out
+    bool no_system;              // mistral: the template has no system's turn
     bool bos;                    // a begin-of-text token comes first
     const char *before, *after;  // mistral: around what the user says
     int32_t end;                 // the token that ends a turn; -1: the model's own are enough
 } chat;
 
+typedef struct chat_turn {
+    const char *role;  // "system", "user" or "assistant"
+    tok_text text;
+} chat_turn;
+
 // The template of a folder, to be freed; NULL: it has none.
-static inline char *chat_template(const char *folder) {
+static inline llm42_result chat_template(const char *folder, char **template, llm42_error *error) {
     char path[4096];
-    char *text = NULL;
     size_t size = 0;
     tok_json j;
-    llm42_error error = {0};
+    llm42_result result;
+    *template = NULL;
     snprintf(path, sizeof path, "%.4000s/chat_template.jinja", folder);
-    if (!access(path, F_OK)) return args_check(tok_read(path, &text, &size, &error), &error), text;
+    if (!access(path, F_OK)) return tok_read(path, template, &size, error);
     snprintf(path, sizeof path, "%.4000s/tokenizer_config.json", folder);
-    if (access(path, F_OK)) return NULL;
-    args_check(tok_json_load(&j, path, &error), &error);
+    if (access(path, F_OK)) return LLM42_OK;
+    if ((result = tok_json_load(&j, path, error))) return result;
     int value = tok_json_get(&j, 0, "chat_template");
     if (tok_json_is(&j, value, JSMN_ARRAY)) {  // several, by name
         int item = value + 1, named = -1;
@@ -49,12 +59,12 @@ static inline char *chat_template(const char *folder) {
     }
     if (tok_json_is(&j, value, JSMN_STRING)) {
         size = strlen(tok_json_string(&j, value)) + 1;
-        text = malloc(size);
-        if (!text) args_fail(1, "%s: out of memory", path);
-        memcpy(text, tok_json_string(&j, value), size);
+        *template = malloc(size);
+        if (*template) memcpy(*template, tok_json_string(&j, value), size);
+        else result = llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
     }
     tok_json_free(&j);
-    return text;
+    return result;
 }
 
 // What a ChatML template says where there is no system: the text between <|im_start|>system, a newline, and <|im_end|>.
@@ -84,6 +94,8 @@ static inline bool chat_recognise(chat *c, const char *template) {
     c->dated = strstr(template, "Cutting Knowledge Date");
     c->thinks = strstr(template, "<|im_start|>assistant\\n<think>") ||
                 strstr(template, "<|im_start|>assistant\n<think>");
+    c->forgets = strstr(template, "</think>");
+    c->no_system = !strstr(template, "system");
     if (strstr(template, "Reasoning Mode")) return false;  // some models of other makers say more to a system
     if (c->dated && !strstr(template, "\"Today Date: \" + date_string + \"\\n\\n\"")) return false;
     if (strstr(template, "<|start_header_id|>")) c->family = CHAT_LLAMA3;
@@ -95,48 +107,59 @@ static inline bool chat_recognise(chat *c, const char *template) {
     return c->family != CHAT_CHATML || chat_standard(c, template);
 }
 
-// Exits if the tokenizer lacks a token of the family, because it would spell the token's name letter by letter, which
+// Fails if the tokenizer lacks a token of the family, because it would spell the token's name letter by letter, which
 // no model has learned.
-static inline void chat_check_tokens(const chat *c, tok *t, const char *folder) {
+static inline llm42_result chat_check_tokens(const chat *c, tok *t, const char *folder, llm42_error *error) {
     static const char *const llama3[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", NULL},
                              *const chatml[] = {"<|im_start|>", "<|im_end|>", NULL}, *const none[] = {NULL};
     const char *const *names = c->family == CHAT_LLAMA3 ? llama3 : c->family == CHAT_CHATML ? chatml : none;
-    for (; *names; names++) {
+    llm42_result result = LLM42_OK;
+    for (; *names && !result; names++) {
         int32_t *ids = NULL;
-        llm42_error error = {0};
-        args_check(tok_encode(t, *names, strlen(*names), false, &ids, &error), &error);
-        if (arrlen(ids) != 1)
-            args_fail(1,
-                      "--chat: %s: the tokenizer lacks the token %s of the chat template, and would spell it as text: "
-                      "give the tokenizer that belongs to the template",
-                      folder, *names);
+        result = tok_encode(t, *names, strlen(*names), false, &ids, error);
+        if (!result && arrlen(ids) != 1)
+            result = llm42_fail(error, LLM42_FORMAT,
+                                "%s: the tokenizer lacks the token %s of the chat template, and would spell it as "
+                                "text: give the tokenizer that belongs to the template",
+                                folder, *names);
         arrfree(ids);
     }
+    return result;
 }
 
-// Exits if the family of the model is not known. `system` NULL: nobody said anything before the user.
-static inline void chat_open(chat *c, tok *t, const char *folder, const char *system) {
-    static const char what_to_do[] = "leave out --chat and write the turns out in the prompt, special tokens included";
+// Recognises the family. `system` NULL: nobody said anything before the user. Errors: those of reading a file,
+// UNSUPPORTED (the family is not known), FORMAT (the tokenizer is another one's).
+static inline llm42_result chat_open(chat *c, tok *t, const char *folder, const char *system, llm42_error *error) {
+    char *template = NULL;
     *c = (chat){.system = system, .end = -1};
-    char *template = chat_template(folder);
+    llm42_result result = chat_template(folder, &template, error);
+    if (result) return result;
     if (template && !chat_recognise(c, template))
-        args_fail(
-            1, "--chat: %s: the chat template is of no family that is known here (Llama 2 and 3, ChatML, Mistral): %s",
-            folder, what_to_do);
-    if (template && system && c->family == CHAT_MISTRAL && !strstr(template, "system"))
-        args_fail(1, "--system: %s: the chat template has no system's turn", folder);
+        result = llm42_fail(error, LLM42_UNSUPPORTED,
+                            "%s: the chat template is of no family that is known here (Llama 2 and 3, ChatML, Mistral)",
+                            folder);
+    free(template);
     if (!template && tok_word_id(t, "<|start_header_id|>") >= 0) c->family = CHAT_LLAMA3, c->bos = true;
     else if (!template && tok_word_id(t, "<|im_start|>") >= 0) c->family = CHAT_CHATML;
     else if (!template)
-        args_fail(
-            1,
-            "--chat: %s: no chat_template in tokenizer_config.json, no chat_template.jinja, and no special tokens "
-            "of Llama 3 or ChatML: %s",
-            folder, what_to_do);
-    chat_check_tokens(c, t, folder);
+        result = llm42_fail(error, LLM42_UNSUPPORTED,
+                            "%s: no chat_template in tokenizer_config.json, no chat_template.jinja, and no special "
+                            "tokens of Llama 3 or ChatML",
+                            folder);
+    if (!result) result = chat_check_tokens(c, t, folder, error);
+    if (result) return c->family = 0, result;
+    if (c->family != CHAT_MISTRAL) c->no_system = false;
     if (c->family == CHAT_LLAMA3) c->end = tok_word_id(t, "<|eot_id|>");
     if (c->family == CHAT_CHATML) c->end = tok_word_id(t, "<|im_end|>");
-    free(template);
+    return LLM42_OK;
+}
+
+// The stop tokens of a model and the one that ends a turn. Returns their number.
+static inline int chat_stop(const chat *c, const llm42_config *config, int32_t stop[LLM42_MAX_STOP]) {
+    int count = config->stop_count;
+    for (int i = 0; i < count; i++) stop[i] = config->stop[i];
+    if (c->end >= 0 && count < LLM42_MAX_STOP) stop[count++] = c->end;
+    return count;
 }
 
 // Without the white space around it, as the templates of the Llamas have it.
@@ -147,6 +170,17 @@ static inline tok_text chat_trim(tok_text text) {
     return text;
 }
 
+// What an assistant said before, behind the last </think> and the newlines that follow it.
+static inline tok_text chat_said(tok_text text) {
+    static const char end[] = "</think>";
+    for (size_t at = text.size; at >= sizeof end - 1; at--) {
+        if (memcmp(text.data + at - (sizeof end - 1), end, sizeof end - 1)) continue;
+        while (at < text.size && text.data[at] == '\n') at++;
+        return (tok_text){text.data + at, text.size - at};
+    }
+    return text;
+}
+
 static inline void chat_put(FILE *file, const char *before, tok_text text, const char *after) {
     fputs(before, file);
     fwrite(text.data, 1, text.size, file);
@@ -154,47 +188,82 @@ static inline void chat_put(FILE *file, const char *before, tok_text text, const
 }
 
 // Llama 3. The date is that of the template where nobody sets one, so that no answer depends on the day.
-static inline void chat_write_llama3(const chat *c, FILE *file, tok_text system, tok_text user) {
-    if (c->system || c->dated) fputs("<|start_header_id|>system<|end_header_id|>\n\n", file);
+static inline void chat_write_llama3(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn,
+                                     int turns) {
+    if (system || c->dated) fputs("<|start_header_id|>system<|end_header_id|>\n\n", file);
     if (c->dated) fputs("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", file);
-    if (c->system || c->dated) chat_put(file, "", chat_trim(system), "<|eot_id|>");
-    chat_put(file, "<|start_header_id|>user<|end_header_id|>\n\n", chat_trim(user),
-             "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+    if (system || c->dated) chat_put(file, "", system ? chat_trim(*system) : (tok_text){"", 0}, "<|eot_id|>");
+    for (int i = 0; i < turns; i++) {
+        fprintf(file, "<|start_header_id|>%s<|end_header_id|>\n\n", turn[i].role);
+        chat_put(file, "", chat_trim(turn[i].text), "<|eot_id|>");
+    }
+    fputs("<|start_header_id|>assistant<|end_header_id|>\n\n", file);
+}
+
+static inline void chat_write_chatml(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn,
+                                     int turns) {
+    const tok_text said = system ? *system : (tok_text){c->standard, strlen(c->standard)};
+    if (system || said.size) chat_put(file, "<|im_start|>system\n", said, "<|im_end|>\n");
+    for (int i = 0; i < turns; i++) {
+        const bool cut = c->forgets && !strcmp(turn[i].role, "assistant");
+        fprintf(file, "<|im_start|>%s\n", turn[i].role);
+        chat_put(file, "", cut ? chat_said(turn[i].text) : turn[i].text, "<|im_end|>\n");
+    }
+    fputs(c->thinks ? "<|im_start|>assistant\n<think>\n" : "<|im_start|>assistant\n", file);
 }
 
 // Writes the turns, up to where the model's answer begins.
-static inline void chat_write(const chat *c, FILE *file, tok_text user) {
-    const char *said = c->system ? c->system : c->standard;
-    const tok_text system = {said, strlen(said)}, trimmed = chat_trim(user);
+static inline void chat_write(const chat *c, FILE *file, const chat_turn *turn, int turns) {
+    const tok_text *system = !strcmp(turn->role, "system") ? &turn++->text : NULL;
+    if (system) turns--;
     if (c->family == CHAT_LLAMA3) {
-        chat_write_llama3(c, file, system, user);
+        chat_write_llama3(c, file, system, turn, turns);
     } else if (c->family == CHAT_CHATML) {
-        if (c->system || system.size) chat_put(file, "<|im_start|>system\n", system, "<|im_end|>\n");
-        chat_put(file, "<|im_start|>user\n", user, "<|im_end|>\n<|im_start|>assistant\n");
-        if (c->thinks) fputs("<think>\n", file);
+        chat_write_chatml(c, file, system, turn, turns);
     } else if (c->family == CHAT_LLAMA2) {  // the template trims the system's and the user's words together
+        tok_text user = turn->text;
+        const tok_text trimmed = chat_trim(user);
         fputs("[INST] ", file);
-        if (c->system) chat_put(file, "<<SYS>>\n", system, "\n<</SYS>>\n\n");
-        if (c->system) user.size = trimmed.size + (size_t)(trimmed.data - user.data);
-        chat_put(file, "", c->system ? user : trimmed, " [/INST]");
+        if (system) chat_put(file, "<<SYS>>\n", *system, "\n<</SYS>>\n\n");
+        if (system) user.size = trimmed.size + (size_t)(trimmed.data - user.data);
+        chat_put(file, "", system ? user : trimmed, " [/INST]");
     } else {
         fputs(c->before, file);
-        if (c->system) chat_put(file, "", system, "\n\n");
-        chat_put(file, "", user, c->after);
+        if (system) chat_put(file, "", *system, "\n\n");
+        chat_put(file, "", turn->text, c->after);
     }
 }
 
-// Appends the ids of the turns to *ids.
+// Appends the ids of the turns to *ids. Errors: UNSUPPORTED (the family spells no such turns), and those of tok_encode.
+static inline llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns, int32_t **ids,
+                                      llm42_error *error) {
+    char *text = NULL;
+    size_t size = 0;
+    const bool system = turns && !strcmp(turn->role, "system");
+    for (int i = system; i < turns; i++)
+        if (strcmp(turn[i].role, (i - system) % 2 ? "assistant" : "user"))
+            return llm42_fail(error, LLM42_UNSUPPORTED,
+                              "turn %d is of the %s: behind a system's turn, if there is one, the user and the "
+                              "assistant take turns, and the user begins",
+                              i, turn[i].role);
+    if ((turns - system) % 2 == 0) return llm42_fail(error, LLM42_UNSUPPORTED, "the last turn must be the user's");
+    if (turns - system > 1 && c->family >= CHAT_LLAMA2)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "for the families Llama 2 and Mistral only one turn of the user can be spelled here");
+    if (system && c->no_system) return llm42_fail(error, LLM42_UNSUPPORTED, "the template has no system's turn");
+    FILE *file = open_memstream(&text, &size);
+    if (file) chat_write(c, file, turn, turns);
+    if (!file || fclose(file)) return llm42_fail(error, LLM42_MEMORY, "out of memory for the chat's turns");
+    llm42_result result = tok_encode(t, text, size, c->bos, ids, error);
+    free(text);
+    return result;
+}
+
+// The same for one turn of the user, behind that of .system.
 static inline llm42_result chat_encode(const chat *c, tok *t, const char *text, size_t size, int32_t **ids,
                                        llm42_error *error) {
-    char *turns = NULL;
-    size_t length = 0;
-    FILE *file = open_memstream(&turns, &length);
-    if (file) chat_write(c, file, (tok_text){text, size});
-    if (!file || fclose(file)) return llm42_fail(error, LLM42_MEMORY, "out of memory for the chat's turns");
-    llm42_result result = tok_encode(t, turns, length, c->bos, ids, error);
-    free(turns);
-    return result;
+    const chat_turn turn[] = {{"system", {c->system, c->system ? strlen(c->system) : 0}}, {"user", {text, size}}};
+    return chat_turns(c, t, turn + !c->system, 2 - !c->system, ids, error);
 }
 
 #endif  // CHAT_H

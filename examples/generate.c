@@ -243,13 +243,9 @@ static void print_stats(double seconds) {
 // What is asked of a request, as far as the options say it. --chat also ends an answer where its turn ends.
 static llm42_request_desc new_request(void) {
     static int32_t stop[LLM42_MAX_STOP];
-    const llm42_config *c = &model->config;
     llm42_request_desc ask = {.max_new_tokens = (int)n, .deterministic = deterministic, .ignore_stop = ignore_eos};
     ask.sampling = (llm42_sampling){temperature, (int)top_k, top_p, min_p, (uint64_t)seed};
-    if (!chatting || turns.end < 0 || c->stop_count == LLM42_MAX_STOP) return ask;
-    for (int i = 0; i < c->stop_count; i++) stop[i] = c->stop[i];
-    stop[c->stop_count] = turns.end;
-    ask.stop = stop, ask.stop_count = c->stop_count + 1;
+    if (chatting) ask.stop = stop, ask.stop_count = chat_stop(&turns, &model->config, stop);
     return ask;
 }
 
@@ -330,6 +326,17 @@ static void check_options(void) {
     if (prompt) text_check("--prompt", "--prompt-file", prompt);
 }
 
+static void open_chat(void) {
+    llm42_error error = {0};
+    const char *advice = "";
+    const llm42_result result = chat_open(&turns, t, model_path, system_text, &error);
+    if (result == LLM42_UNSUPPORTED)
+        advice = ": leave out --chat and write the turns out in the prompt, special tokens included";
+    if (result) args_fail(1, "--chat: %s%s", error.text, advice);
+    if (system_text && turns.no_system)
+        args_fail(1, "--system: %s: the chat template has no system's turn", model_path);
+}
+
 // Opens the tokenizer, unless the model has none and nothing needs it, and the chat template.
 static void open_texts(void) {
     llm42_error error = {0};
@@ -338,7 +345,7 @@ static void open_texts(void) {
     if (ids_text && synthetic && !json) ids_out = true;  // it has no text
     if (ids_alone && (synthetic || ids_out)) return;
     if (!tok_open(&t, model, model_path, tokenizer, &error)) {
-        if (chatting) chat_open(&turns, t, model_path, system_text);
+        if (chatting) open_chat();
         return;
     }
     if (batch_in && ids_alone && !tokenizer && error.result == LLM42_IO) return;  // the file may have ids alone

@@ -1,0 +1,342 @@
+// serve: answers requests over HTTP, in the form of OpenAI's completions and chat completions. A request that says
+// "deterministic": true gets the tokens and log-probabilities of `generate --deterministic`, whoever else is served.
+// serve/README.md has the fields. Needs libmicrohttpd and jansson: `make deps` installs them.
+// make build/serve && build/serve --port 8042
+//
+// This file has the engine's thread: it submits what HTTP has read, steps the engine, takes its tokens, and wakes the
+// connections that wait for them. serve/calls.h says what both threads share, serve/ask.h reads requests, serve/reply.h
+// writes answers, serve/http.h has the endpoints, and serve/tap.h the log-probabilities that the engine does not
+// return.
+#define _GNU_SOURCE  // POLLRDHUP
+#define LLM42_IMPLEMENTATION
+#include "llm42.h"
+#include "args.h"
+#define LLM42_DRAFT_IMPLEMENTATION
+#include "drafting.h"
+#include "planners.h"
+#include "serve/http.h"
+#include "serve/tap.h"
+#define LLM42_TRANSCRIPT_IMPLEMENTATION
+#include "util/llm42_transcript.h"
+#include <poll.h>
+
+static const char *model_path = "examples/tiny42", *tokenizer, *name, *host = "127.0.0.1", *key, *backend = "cpu";
+static const char *dtype = "bf16", *arithmetic, *preset = "dvr", *verifier, *planner = "default", *record_path;
+static int64_t port = 8042, connections = 256, max_body = 1 << 20, max_queue = 256, read_timeout = 30;
+static int64_t request_timeout = 600, max_running = 32, max_context, window, group, threads, tensor_parallel = 1;
+static int64_t leaves = 1, devices;
+static bool deterministic, no_mmap;
+static drafting drafts;
+
+static const args_option options[] = {
+    ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
+    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_ONCE("name NAME", &name, "what clients call the model (default: the last part of its path)"),
+    ARGS_TEXT("host NAME", &host, "address to listen on; 0.0.0.0 or :: for all of this computer's"),
+    ARGS_INT("port,p N", &port, 0, 65535, "0: any free one, which is printed"),
+    ARGS_ONCE("api-key KEY", &key, "clients must send Authorization: Bearer KEY (default: none)"),
+    ARGS_FLAG("deterministic", &deterministic, "what counts for requests that do not say"),
+    ARGS_INT("max-connections N", &connections, 1, 4096, "connections at once"),
+    ARGS_INT("max-body N", &max_body, 1, 1 << 28, "bytes of a request's body"),
+    ARGS_INT("max-queue N", &max_queue, 0, 1 << 20, "answers that wait, beside those that run; more are refused"),
+    ARGS_INT("read-timeout S", &read_timeout, 1, 86400, "seconds in which a request must have come, or bytes be taken"),
+    ARGS_INT("request-timeout S", &request_timeout, 1, 86400, "seconds in which an answer must be finished"),
+    ARGS_TEXT("backend NAME", &backend, "cpu or cuda"),
+    ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
+    ARGS_ARITHMETIC(&arithmetic),
+    ARGS_TEXT("preset NAME", &preset, "policies of the engine: dvr, best, invariant or paper"),
+    ARGS_TEXT("verifier NAME", &verifier, "order of sums of replay passes: fixed or invariant (default: the preset's)"),
+    ARGS_INT("window W", &window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),
+    ARGS_INT("group G", &group, 0, 4096, "requests verified together; 0: the preset's"),
+    ARGS_INT("max-running N", &max_running, 1, 4096, "answers that run at once"),
+    ARGS_INT("max-context N", &max_context, 0, INT32_MAX, "tokens of prompt and answer; 0: the model's, at most 8192"),
+    ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
+    DRAFTING_OPTIONS(&drafts),
+    ARGS_RANKS(&tensor_parallel, &leaves, &devices),
+    ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+    ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
+    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
+    ARGS_END,
+};
+
+static llm42_recorder *recorder;
+static args_manifest manifest;
+static struct MHD_Connection **wake;  // stb_ds array: to be resumed when the lock is free
+
+// >>events: on the engine's thread, inside a step --------------------------------------------------------------------
+static int count_chars(const char *text, size_t size) {
+    int chars = 0;
+    for (size_t i = 0; i < size; chars++) {
+        const int bytes = tok_utf8(text + i, size - i);
+        i += bytes < 1 ? 1 : (size_t)bytes;
+    }
+    return chars;
+}
+
+// Behind a stop string what the event brings depends on the load and belongs to nobody.
+static void take_tokens(serve_sample *s, const llm42_event *event) {
+    answer *a = &s->answer;
+    for (int i = 0; i < event->n && !a->stopped && s->committed < s->limit; i++) {
+        const size_t before = arrlenu(a->text);
+        s->tokens[s->committed] = event->tokens[i];
+        s->logprobs[s->committed] = event->logprobs[i];
+        s->offset[s->committed++] = s->chars;
+        answer_take(a, event->tokens[i]);
+        if (arrlenu(a->text) > before) s->chars += count_chars(a->text + before, arrlenu(a->text) - before);
+    }
+}
+
+static void take_end(serve_sample *s, const llm42_event *event) {
+    serve_call *c = s->call;
+    if (s->limit) answer_finished(&s->answer);
+    s->finished = true, s->finish = event->finish, s->seed = event->info->sampling.seed;
+    c->open--, serve.counts.live--;
+    serve.counts.finished[s->answer.stopped ? LLM42_FINISH_STOP : s->finish]++;
+    serve_observe(&serve.counts.latency, serve_now() - c->begin);
+    if (s->finish == LLM42_FINISH_ERROR)
+        serve_fail(c, 500, NULL, "not_finite",
+                   "the logits are not finite: the weights hold NaN or infinity, or overflow");
+}
+
+static void on_event(void *user, const llm42_event *event) {
+    (void)user;
+    llm42_recorder_event(recorder, event);
+    if (event->type != LLM42_EVENT_COMMITTED && event->type != LLM42_EVENT_FINISHED) return;
+    serve_sample *s = event->info->user;
+    serve_lock();
+    if (event->type == LLM42_EVENT_FINISHED) take_end(s, event);
+    else if (event->position == 0) serve_observe(&serve.counts.first_token, serve_now() - s->call->begin);
+    if (event->type == LLM42_EVENT_COMMITTED) take_tokens(s, event);
+    s->call->fresh = true;
+    const bool stopped = s->answer.stopped && !s->finished;
+    serve_unlock();
+    if (stopped) llm42_engine_cancel(serve.engine, event->request, NULL);
+    if (event->type == LLM42_EVENT_FINISHED) tap_end(event->request);
+}
+
+// >>loop -------------------------------------------------------------------------------------------------------------
+// A sample that the engine has not taken ends here.
+static void submit_sample(serve_sample *s) {
+    llm42_error error = {0};
+    serve_call *c = s->call;
+    const llm42_result result = llm42_engine_submit(serve.engine, &s->ask, &s->id, &error);
+    if (!result && (c->top || s->prompt_logprobs)) arrput(tap.wanted, s);
+    if (!result) return;
+    serve_lock();
+    serve_fail(c, result == LLM42_MEMORY ? 500 : 400, NULL, "refused", "%s", error.text);
+    s->finished = true, s->finish = LLM42_FINISH_CANCELLED;
+    c->open--, serve.counts.live--;
+    serve_unlock();
+}
+
+static void cancel_call(serve_call *c) {
+    for (int i = 0; i < c->samples; i++)
+        if (c->sample[i].id && !c->sample[i].finished) llm42_engine_cancel(serve.engine, c->sample[i].id, NULL);
+}
+
+// Does a suspended connection's client listen no more? Nobody else looks at its socket.
+static bool client_gone(const serve_call *c) {
+    struct pollfd at = {.fd = c->fd, .events = POLLRDHUP};
+    return c->suspended && poll(&at, 1, 0) > 0;
+}
+
+// Submits the samples of new calls and cancels those of calls that nobody waits for any more, that took too long, or
+// that an error has ended. `look`: it is time to look at the clients.
+static void update_calls(bool look) {
+    serve_call **take = NULL, **end = NULL;
+    const double now = serve_now();
+    serve_lock();
+    if (!serve.asked && !look) {
+        serve_unlock();
+        return;
+    }
+    serve.asked = false;
+    for (serve_call *c = serve.calls; c; c = c->next) {
+        if (!c->gone && look && client_gone(c)) c->gone = true;
+        if (c->open && look && now - c->begin > (double)serve.request_timeout)
+            serve_fail(c, 504, NULL, "timeout", "no answer within %" PRId64 " s: ask for less, or later",
+                       serve.request_timeout);
+        if (!c->taken) arrput(take, c), c->taken = true;
+        if (c->cancelled || !(c->gone || c->status)) continue;
+        c->cancelled = true, c->fresh = true;
+        if (c->gone && c->open) serve.counts.clients_gone++;
+        arrput(end, c);
+    }
+    // A connection that sends no whole request, or takes no answer, is shut in the end.
+    for (serve_connection *at = serve.connections; at && look; at = at->next) {
+        const int64_t most = serve.read_timeout + (at->asked ? serve.request_timeout : 0);
+        if (at->shut || now - at->since <= (double)most) continue;
+        at->shut = true;
+        shutdown(at->fd, SHUT_RDWR);
+    }
+    serve_unlock();
+    for (int i = 0; i < (int)arrlen(take); i++)
+        for (int k = 0; k < take[i]->samples; k++) submit_sample(&take[i]->sample[k]);
+    for (int i = 0; i < (int)arrlen(end); i++) cancel_call(end[i]);
+    arrfree(take);
+    arrfree(end);
+}
+
+// Wakes the connections that have news, and frees the calls that nobody needs. Returns whether any call is left.
+static bool publish(void) {
+    serve_call *unneeded = NULL;
+    serve_lock();
+    serve.counts.stats = llm42_engine_stats(serve.engine);
+    for (serve_call **link = &serve.calls, *c; (c = *link);) {
+        if (c->suspended && (c->gone || (c->stream ? c->fresh : !c->open))) {
+            c->suspended = false;
+            arrput(wake, c->connection);
+        }
+        if (c->done && c->taken && !c->open) *link = c->next, c->next = unneeded, unneeded = c;
+        else link = &c->next;
+    }
+    const bool any = serve.calls != NULL;
+    serve_unlock();
+    for (int i = 0; i < (int)arrlen(wake); i++) MHD_resume_connection(wake[i]);
+    arrsetlen(wake, 0);
+    for (serve_call *c; (c = unneeded); serve_call_free(c)) unneeded = c->next;
+    return any;
+}
+
+// An error of a step ends all calls that it may have been about, so that none waits for ever.
+static void fail_calls(const llm42_error *error) {
+    fprintf(stderr, "%s: %s\n", args_program, error->text);
+    serve_lock();
+    for (serve_call *c = serve.calls; c; c = c->next)
+        if (c->open) serve_fail(c, 500, NULL, "engine_failed", "%s", error->text);
+    serve.asked = true;
+    serve_unlock();
+}
+
+static void wait_for_calls(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 50 * 1000 * 1000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    serve_lock();
+    if (!serve.asked) pthread_cond_timedwait(&serve.news, &serve.lock, &until);
+    serve_unlock();
+}
+
+// Serves until it is asked to end, and then until all requests are answered.
+static void run(void) {
+    double next_look = 0;
+    for (bool any = true; !serve.draining || any;) {
+        llm42_error error = {0};
+        const bool look = serve_now() >= next_look;
+        if (look) next_look = serve_now() + 0.05;
+        if (args_signal && !serve.draining) {
+            serve_lock();
+            serve.draining = true;
+            serve_unlock();
+        }
+        update_calls(look);
+        const llm42_result result = llm42_engine_step(serve.engine, &error);
+        if (result < 0) fail_calls(&error);
+        any = publish();
+        if (result == LLM42_IDLE) wait_for_calls();
+    }
+}
+
+// >>start ------------------------------------------------------------------------------------------------------------
+static void open_texts(void) {
+    llm42_error error = {0};
+    serve.chat_error = (llm42_error){LLM42_UNSUPPORTED, "the model has no tokenizer"};
+    if (tok_open(&serve.t, serve.model, model_path, tokenizer, &error)) {
+        if (tokenizer || (error.result != LLM42_IO && strncmp(model_path, "synthetic:", 10)))
+            args_fail(1, "%s", error.text);
+        return;
+    }
+    chat_open(&serve.chat, serve.t, model_path, NULL, &serve.chat_error);
+    serve.stop_count = chat_stop(&serve.chat, &serve.model->config, serve.stop);
+}
+
+static void open_engine(const llm42_backend *table) {
+    llm42_error error = {0};
+    llm42_engine_desc desc = {.model = serve.model,
+                              .backend = tap_open(table),
+                              .backend_desc = args_backend_desc(table, threads, tensor_parallel, devices),
+                              .planner = planner_find(planner),
+                              .numerics.compute = args_dtype("--dtype", dtype),
+                              .numerics.arithmetic = args_arithmetic(arithmetic),
+                              .tensor_parallel = (int)tensor_parallel,
+                              .numerics.leaves = (int)leaves,
+                              .max_running = (int)max_running,
+                              .max_context = (int)max_context,
+                              .policy.window = (int)window,
+                              .policy.group = (int)group,
+                              .auto_release = true,
+                              .on_event = on_event,
+                              .log = args_manifest_log,
+                              .log_user = &manifest};
+    args_policy(&desc, "preset", preset);
+    args_policy(&desc, "verifier", verifier);
+    drafting_open(&drafts, &desc);
+    args_check(llm42_engine_open(&serve.engine, &desc, &error), &error);
+    if (record_path)
+        args_check(llm42_recorder_open(&recorder, record_path, serve.engine, manifest.text, &error), &error);
+    serve.config = llm42_engine_config(serve.engine);
+    serve.counts.stats = llm42_engine_stats(serve.engine);
+    const char *rounding = llm42_engine_arithmetic(serve.engine);
+    snprintf(serve.fingerprint, sizeof serve.fingerprint, "llm42-%s-%s-%s-%s", LLM42_VERSION, dtype,
+             rounding ? rounding : "unknown", preset);
+}
+
+// The last part of the model's path.
+static void set_name(void) {
+    static char last[256];
+    const char *path = serve.model->name;
+    size_t size = strlen(path);
+    while (size > 1 && path[size - 1] == '/') size--;
+    size_t from = size;
+    while (from > 0 && path[from - 1] != '/') from--;
+    snprintf(last, sizeof last, "%.*s", (int)(size - from), path + from);
+    serve.name = name ? name : last;
+    json_t *json = json_string(serve.name);
+    if (!json || !serve.name[0]) args_fail(2, "--name: what clients call the model must be UTF-8 and not empty");
+    json_decref(json);
+}
+
+int main(int argc, char **argv) {
+    args_parse(argc, argv, "Answers requests over HTTP, in the form of OpenAI's completions and chat completions.",
+               options);
+    const llm42_backend *table = args_backend(backend);
+    args_dtype("--dtype", dtype);
+    args_choice("--planner", planner, planner_names);
+    drafting_check(&drafts);
+    if (key && !key[0]) args_fail(2, "--api-key: the key is empty");
+    char found[4096];
+    model_path = args_find(model_path, found);
+    llm42_error error = {0};
+    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, table), .no_mmap = no_mmap};
+    args_check(llm42_model_load(&serve.model, &load, &error), &error);
+    open_texts();
+    set_name();
+    open_engine(table);
+    serve.key = key, serve.deterministic = deterministic, serve.max_body = max_body;
+    serve.max_samples = max_running + max_queue;
+    serve.read_timeout = read_timeout, serve.request_timeout = request_timeout;
+    serve.started = time(NULL);
+    signal(SIGPIPE, SIG_IGN);
+    args_watches = 1;
+    const int fd = http_listen(host, &port);
+    struct MHD_Daemon *daemon = http_start(fd, connections);
+    if (!daemon) args_fail(1, "libmicrohttpd does not start");
+    const bool local = !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
+    if (!local && !key) fprintf(stderr, "%s: anybody who reaches %s can ask: set --api-key\n", args_program, host);
+    printf("%s: http://%s%s%s:%" PRId64 "/v1 serves %s\n", args_program, strchr(host, ':') ? "[" : "", host,
+           strchr(host, ':') ? "]" : "", port, serve.name);
+    fflush(stdout);
+    run();
+    MHD_stop_daemon(daemon);
+    publish();
+    drafting_report(&drafts, serve.engine);
+    args_check(llm42_recorder_close(recorder, &error), &error);
+    llm42_engine_close(serve.engine);
+    drafting_close(&drafts);
+    tap_close();
+    arrfree(wake);
+    tok_free(serve.t);
+    llm42_model_free(serve.model);
+    return args_finish();
+}

@@ -1,0 +1,173 @@
+// calls.h: what the two threads of build/serve share. The thread of HTTP reads requests and writes answers; the
+// engine's thread, which is the program's first, steps the engine. A call is a request over HTTP. It has one sample, a
+// request of the engine, for each answer that it asks for.
+//
+// Each field of a call or sample belongs to one thread, or is only touched under serve.lock, as its comment says. What
+// a sample's arrays hold below .committed never changes again, so it is read without the lock. They have room for all
+// of its answer from the beginning. So a client that reads slowly holds nobody up, and needs no more memory than one
+// that reads at once: its answer becomes JSON only when it can be sent.
+#ifndef SERVE_CALLS_H
+#define SERVE_CALLS_H
+
+#include <jansson.h>
+#include <microhttpd.h>
+
+#include "../answers.h"
+#include "../chat.h"
+
+enum { SERVE_TOP = 20 };  // most alternatives of a token
+
+typedef struct serve_top {
+    int32_t token;
+    float logprob;
+} serve_top;
+
+typedef struct serve_sample {
+    struct serve_call *call;
+    llm42_request_desc ask;  // its prompt is of the call
+    int limit;               // new tokens; 0: none, and the engine's one is dropped
+    int64_t id;              // engine's thread; 0: not submitted
+    answer answer;           // lock
+    int chars;               // characters in .answer.text; engine's thread
+    int committed;           // lock
+    bool finished;           // lock
+    llm42_finish finish;
+    uint64_t seed;
+    int32_t *tokens;         // [limit]
+    float *logprobs;         // [limit]
+    int *offset;             // [limit]: characters of text before the token
+    serve_top *top;          // NULL, or [prompt, if it is echoed, + limit][call.top]
+    float *prompt_logprobs;  // NULL, or [prompt]
+    int sent;                // tokens; HTTP's thread
+    bool begun, ended;       // its first and its last chunk are written; HTTP's thread
+} serve_sample;
+
+typedef struct serve_call {
+    struct serve_call *next;  // in serve.calls; lock
+    struct MHD_Connection *connection;
+    int fd;
+    int64_t number;
+    char *body;
+    size_t size, room;  // of the body
+    bool asked;         // all of it was read; HTTP's thread
+    bool chat, stream, usage, echo, ids_out, logprobs;
+    int top;                      // alternatives of each token
+    int n, samples;               // answers to a prompt, and in all
+    int32_t **prompt;             // [samples / n], stb_ds arrays
+    tok_text stop[ANSWER_STOPS];  // its samples share them
+    int stops;
+    serve_sample *sample;  // [samples]
+    int64_t prompt_tokens;
+    double begin;  // seconds
+    int status;    // of the error; 0: none. Set before the engine has it, then lock
+    char message[700], param[64];
+    const char *code;
+    // Under the lock:
+    bool submitted;  // the engine has its samples
+    bool suspended;  // HTTP waits for news
+    bool fresh;      // there are some
+    bool gone;       // its client has gone
+    bool cancelled;  // its samples were
+    bool done;       // HTTP has no more to do with it
+    bool taken;      // its samples were submitted to the engine
+    int open;        // samples that are not finished
+    // HTTP's thread:
+    char *out;  // stb_ds array: what is written of a stream but not yet sent
+    size_t out_sent;
+    bool out_ended;
+} serve_call;
+
+// A connection, from its first byte on.
+typedef struct serve_connection {
+    struct serve_connection *next;
+    int fd;
+    double since;  // seconds: when it began, or was answered last, or was asked
+    bool asked;    // a request is being answered
+    bool shut;
+} serve_connection;
+
+enum { SERVE_BUCKETS = 13 };
+typedef struct serve_histogram {
+    int64_t count[SERVE_BUCKETS + 1];
+    double sum;
+} serve_histogram;
+
+// What /metrics tells.
+typedef struct serve_counts {
+    llm42_stats stats;
+    int live;  // samples that are not finished
+    int64_t finished[5], responses[6], clients_gone;
+    serve_histogram first_token, latency;
+} serve_counts;
+
+static struct serve {
+    // Set before the threads begin.
+    llm42_model *model;
+    tok *t;     // NULL: requests have ids; encoding is HTTP's, decoding anybody's
+    chat chat;  // its family is 0: chat_error says why
+    llm42_error chat_error;
+    int32_t stop[LLM42_MAX_STOP];  // tokens that end an answer in a chat
+    int stop_count;
+    llm42_engine *engine;  // the engine's thread
+    const llm42_engine_desc *config;
+    const char *name, *key;  // the model's name for clients; the API key, NULL: none is needed
+    char fingerprint[128];
+    bool deterministic;  // of requests that do not say
+    int64_t max_body, max_samples, max_running, read_timeout, request_timeout;
+    time_t started;
+    // Under the lock:
+    pthread_mutex_t lock;
+    pthread_cond_t news;  // for the engine's thread
+    serve_call *calls;    // all that the engine's thread knows of, the oldest first
+    serve_connection *connections;
+    bool asked;  // there is something new in a call
+    bool draining;
+    int64_t numbers;  // calls so far
+    serve_counts counts;
+} serve = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+
+static inline double serve_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline void serve_lock(void) { pthread_mutex_lock(&serve.lock); }
+static inline void serve_unlock(void) { pthread_mutex_unlock(&serve.lock); }
+
+static const double serve_bounds[SERVE_BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+
+static inline void serve_observe(serve_histogram *h, double seconds) {
+    int i = 0;
+    while (i < SERVE_BUCKETS && seconds > serve_bounds[i]) i++;
+    h->count[i]++, h->sum += seconds;
+}
+
+// What is wrong with a request: the first fault counts. `param` is the field, NULL: none. Returns false.
+static inline bool serve_fail(serve_call *c, int status, const char *param, const char *code, const char *format, ...) {
+    va_list values;
+    if (c->status) return false;
+    va_start(values, format);
+    vsnprintf(c->message, sizeof c->message, format, values);
+    va_end(values);
+    snprintf(c->param, sizeof c->param, "%s", param ? param : "");
+    c->status = status, c->code = code;
+    return false;
+}
+
+static inline void serve_call_free(serve_call *c) {
+    for (int i = 0; i < c->samples && c->sample; i++) {
+        serve_sample *s = &c->sample[i];
+        answer_free(&s->answer);
+        free(s->tokens), free(s->logprobs), free(s->offset), free(s->top), free(s->prompt_logprobs);
+    }
+    for (int i = 0; i < c->stops; i++) free((char *)c->stop[i].data);
+    for (int i = 0; i < (int)arrlen(c->prompt); i++) arrfree(c->prompt[i]);
+    arrfree(c->prompt);
+    arrfree(c->out);
+    free(c->sample);
+    free(c->body);
+    free(c);
+}
+
+#endif  // SERVE_CALLS_H

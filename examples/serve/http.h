@@ -1,0 +1,346 @@
+// http.h: connections and endpoints, on the one thread of libmicrohttpd. A connection that waits for the engine is
+// suspended, so that it takes no time; the engine's thread resumes it when there is news. While a connection is
+// suspended nobody else looks at its socket, so the engine's thread also looks whether the client is still there.
+#ifndef SERVE_HTTP_H
+#define SERVE_HTTP_H
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "ask.h"
+#include "reply.h"
+
+// >>metrics: Prometheus text. Names of vLLM where they mean the same ------------------------------------------------
+static inline void http_metric(FILE *f, const char *name, const char *type, const char *help, double value) {
+    fprintf(f, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
+}
+
+static inline void http_histogram(FILE *f, const char *name, const char *help, const serve_histogram *h) {
+    int64_t count = 0;
+    fprintf(f, "# HELP %s %s\n# TYPE %s histogram\n", name, help, name);
+    for (int i = 0; i < SERVE_BUCKETS; i++)
+        fprintf(f, "%s_bucket{le=\"%g\"} %" PRId64 "\n", name, serve_bounds[i], count += h->count[i]);
+    count += h->count[SERVE_BUCKETS];
+    fprintf(f, "%s_bucket{le=\"+Inf\"} %" PRId64 "\n%s_sum %.9g\n%s_count %" PRId64 "\n", name, count, name, h->sum,
+            name, count);
+}
+
+static inline void http_by_schedule(FILE *f, const char *name, const char *help, const int64_t *value) {
+    fprintf(f, "# HELP %s %s\n# TYPE %s counter\n", name, help, name);
+    for (int s = 1; s < LLM42_SCHEDULE_COUNT; s++)
+        fprintf(f, "%s{schedule=\"%s\"} %" PRId64 "\n", name, llm42_schedule_name((llm42_schedule)s), value[s]);
+}
+
+static inline void http_metrics(FILE *f) {
+    static const char *const reasons[] = {"none", "stop", "length", "abort", "error"};
+    serve_lock();
+    const serve_counts now = serve.counts;
+    serve_unlock();
+    const llm42_stats *s = &now.stats;
+    http_metric(f, "vllm:num_requests_running", "gauge", "Samples that the engine runs.", s->running);
+    http_metric(f, "vllm:num_requests_waiting", "gauge", "Samples in the queue.", now.live - s->running);
+    http_metric(f, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV pages in use, 0 to 1.",
+                1 - (double)s->pages_free / serve.config->kv.pages);
+    http_metric(f, "vllm:num_preemptions_total", "counter", "Requests that lost their KV pages.",
+                (double)s->preemptions);
+    http_metric(f, "vllm:prompt_tokens_total", "counter", "Prompt tokens of admitted samples.",
+                (double)s->prompt_tokens);
+    http_metric(f, "vllm:generation_tokens_total", "counter", "Tokens returned.", (double)s->returned_tokens);
+    fprintf(f, "# HELP vllm:request_success_total Finished samples.\n# TYPE vllm:request_success_total counter\n");
+    for (int i = 1; i < 5; i++)
+        fprintf(f, "vllm:request_success_total{finished_reason=\"%s\"} %" PRId64 "\n", reasons[i], now.finished[i]);
+    http_histogram(f, "vllm:time_to_first_token_seconds", "From the request to its first token.", &now.first_token);
+    http_histogram(f, "vllm:e2e_request_latency_seconds", "From the request to its last token.", &now.latency);
+    http_by_schedule(f, "llm42:passes_total", "Passes by the order of their sums.", s->passes);
+    http_by_schedule(f, "llm42:rows_total", "Rows in these passes.", s->rows);
+    fprintf(f, "# HELP llm42:busy_seconds_total Seconds in passes.\n# TYPE llm42:busy_seconds_total counter\n");
+    for (int i = 1; i < LLM42_SCHEDULE_COUNT; i++)
+        fprintf(f, "llm42:busy_seconds_total{schedule=\"%s\"} %.9g\n", llm42_schedule_name((llm42_schedule)i),
+                s->busy[i]);
+    http_metric(f, "llm42:deterministic_tokens_total", "counter", "Tokens returned to deterministic samples.",
+                (double)s->deterministic_tokens);
+    http_metric(f, "llm42:candidates_total", "counter", "Tokens decoded but not verified.", (double)s->candidates);
+    http_metric(f, "llm42:windows_total", "counter", "Windows verified.", (double)s->verifications);
+    http_metric(f, "llm42:rollbacks_total", "counter", "Windows in which a candidate differed.", (double)s->rollbacks);
+    http_metric(f, "llm42:recomputed_tokens_total", "counter", "Candidates dropped by rollbacks.",
+                (double)s->recomputed);
+    http_metric(f, "llm42:clients_gone_total", "counter", "Requests whose clients went away before their end.",
+                (double)now.clients_gone);
+    fprintf(f, "# HELP llm42:http_responses_total Responses.\n# TYPE llm42:http_responses_total counter\n");
+    for (int i = 2; i < 6; i++)
+        fprintf(f, "llm42:http_responses_total{code=\"%dxx\"} %" PRId64 "\n", i, now.responses[i]);
+}
+
+// >>responses -------------------------------------------------------------------------------------------------------
+static inline enum MHD_Result http_queue(serve_call *c, int status, struct MHD_Response *response, const char *type) {
+    if (!response) return MHD_NO;
+    serve_lock();
+    const bool draining = serve.draining;
+    serve.counts.responses[status / 100]++;
+    serve_unlock();
+    MHD_add_response_header(response, "Content-Type", type);
+    if (draining) MHD_add_response_header(response, "Connection", "close");
+    if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
+    if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    const enum MHD_Result result = MHD_queue_response(c->connection, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+// Sends a text, which is freed.
+static inline enum MHD_Result http_text(serve_call *c, int status, char *text, const char *type) {
+    if (!text) return MHD_NO;
+    return http_queue(c, status, MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE), type);
+}
+
+static inline enum MHD_Result http_json(serve_call *c, int status, json_t *json) {
+    char *text = json_dumps(json, REPLY_FLAGS);
+    json_decref(json);
+    return http_text(c, status, text, "application/json");
+}
+
+// The next bytes of a stream. Where there are none yet, the connection is suspended.
+static ssize_t http_stream(void *user, uint64_t position, char *to, size_t room) {
+    serve_call *c = user;
+    (void)position;
+    for (;;) {
+        const size_t left = arrlenu(c->out) - c->out_sent, size = left < room ? left : room;
+        if (left) memcpy(to, c->out + c->out_sent, size);
+        c->out_sent += size;
+        if (left) return (ssize_t)size;
+        arrsetlen(c->out, 0), c->out_sent = 0;
+        if (c->out_ended) return MHD_CONTENT_READER_END_OF_STREAM;
+        reply_stream(c);
+        if (arrlen(c->out)) continue;
+        serve_lock();
+        const bool gone = c->gone, wait = !gone && !c->fresh && !c->status;
+        if (wait) c->suspended = true, MHD_suspend_connection(c->connection);
+        serve_unlock();
+        if (gone) return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (wait) return 0;
+    }
+}
+
+// Gives a call to the engine's thread, unless there are too many.
+static inline bool http_submit(serve_call *c) {
+    serve_call **end = &serve.calls;
+    serve_lock();
+    const int64_t room = serve.max_samples - serve.counts.live;
+    if (serve.draining) serve_fail(c, 503, NULL, "draining", "the server is being ended: ask another one");
+    if (c->samples > room)
+        serve_fail(c, 429, NULL, "queue_full", "the queue has room for %" PRId64 " answers, not for %d: try again",
+                   room, c->samples);
+    if (!c->status) {
+        while (*end) end = &(*end)->next;
+        *end = c, serve.counts.live += c->samples;
+        c->open = c->samples, c->number = ++serve.numbers, c->begin = serve_now(), c->submitted = true;
+        serve.asked = true;
+        pthread_cond_signal(&serve.news);
+        if (!c->stream) c->suspended = true, MHD_suspend_connection(c->connection);
+    }
+    serve_unlock();
+    return c->submitted;
+}
+
+// >>endpoints -------------------------------------------------------------------------------------------------------
+static inline json_t *http_model(void) {
+    return json_pack("{s:s, s:s, s:I, s:s, s:i}", "id", serve.name, "object", "model", "created",
+                     (json_int_t)serve.started, "owned_by", "llm42", "max_model_len", serve.config->max_context);
+}
+
+// Compares every byte, so that the time tells nothing of the key.
+static inline bool http_key(struct MHD_Connection *connection) {
+    const char *said = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    if (!serve.key) return true;
+    if (!said || strncasecmp(said, "Bearer ", 7)) return false;
+    const size_t size = strlen(said + 7), want = strlen(serve.key);
+    unsigned different = size != want;
+    for (size_t i = 0; i < want; i++) different |= (unsigned char)(serve.key[i] ^ (said + 7)[i < size ? i : 0]);
+    return !different;
+}
+
+static inline bool http_is_json(struct MHD_Connection *connection) {
+    const char *type = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Type");
+    return type && !strncasecmp(type, "application/json", 16);
+}
+
+static inline enum MHD_Result http_metrics_reply(serve_call *c) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file) return MHD_NO;
+    http_metrics(file);
+    fclose(file);
+    return http_text(c, 200, text, "text/plain; version=0.0.4; charset=utf-8");
+}
+
+// Answers that need no engine. False: it is no such request.
+static inline bool http_plain(serve_call *c, const char *url, bool get, enum MHD_Result *result) {
+    if (!get) return false;
+    serve_lock();
+    const bool draining = serve.draining;
+    serve_unlock();
+    if (!strcmp(url, "/health"))
+        *result = http_json(c, draining ? 503 : 200, json_pack("{s:s}", "status", draining ? "draining" : "ok"));
+    else if (!strcmp(url, "/metrics")) *result = http_metrics_reply(c);
+    else if (!strcmp(url, "/v1/models"))
+        *result = http_json(c, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", http_model()));
+    else if (!strncmp(url, "/v1/models/", 11) && !strcmp(url + 11, serve.name))
+        *result = http_json(c, 200, http_model());
+    else return false;
+    return true;
+}
+
+// A request whose body is all here.
+static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
+    const bool v1 = !strncmp(url, "/v1/", 4), text = !strcmp(url, "/v1/completions");
+    const bool get = !strcmp(method, "GET"), post = !strcmp(method, "POST");
+    enum MHD_Result result;
+    c->chat = !strcmp(url, "/v1/chat/completions");
+    const bool known = text || c->chat, other = !strcmp(url, "/health") || !strncmp(url, "/v1/models", 10);
+    if (v1 && !http_key(c->connection))
+        serve_fail(c, 401, NULL, "invalid_api_key", "the API key is missing or wrong: send Authorization: Bearer KEY");
+    else if (http_plain(c, url, get, &result)) return result;
+    else if ((known && !post) || (!get && (other || !strcmp(url, "/metrics"))))
+        serve_fail(c, 405, NULL, "method_not_allowed", "%s: use %s", url, known ? "POST" : "GET");
+    else if (!known)
+        serve_fail(c, 404, NULL, "not_found",
+                   "%.200s: there are /v1/completions, /v1/chat/completions, /v1/models, "
+                   "/health and /metrics",
+                   url);
+    else if ((int64_t)c->size > serve.max_body)
+        serve_fail(c, 413, NULL, "body_too_large", "the body has more than %" PRId64 " bytes (--max-body)",
+                   serve.max_body);
+    else if (!http_is_json(c->connection))
+        serve_fail(c, 415, NULL, "not_json", "send the header Content-Type: application/json");
+    else if (ask_read(c) && http_submit(c)) {
+        if (!c->stream) return MHD_YES;
+        return http_queue(c, 200, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1 << 14, http_stream, c, NULL),
+                          "text/event-stream; charset=utf-8");
+    }
+    return http_json(c, c->status, reply_error(c));
+}
+
+// What is over the limit is read and dropped, so that the client can read why, but not for ever.
+static inline bool http_body(serve_call *c, const char *data, size_t size) {
+    if ((int64_t)(c->size + size) > serve.max_body) {
+        free(c->body);
+        c->body = NULL, c->room = 0, c->size += size;
+        return (int64_t)c->size <= 4 * serve.max_body + (1 << 20);
+    }
+    if (c->size + size > c->room) {
+        c->room = 2 * (c->size + size);
+        char *body = realloc(c->body, c->room);
+        if (!body) return false;
+        c->body = body;
+    }
+    memcpy(c->body + c->size, data, size);
+    c->size += size;
+    return true;
+}
+
+static inline serve_connection *http_connection_of(struct MHD_Connection *connection) {
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+// libmicrohttpd calls this when the headers are there, for each part of the body, at its end, and when the connection
+// was resumed.
+static enum MHD_Result http_request(void *user, struct MHD_Connection *connection, const char *url, const char *method,
+                                    const char *version, const char *data, size_t *size, void **context) {
+    serve_call *c = *context;
+    (void)user, (void)version;
+    if (!c) {
+        if (!http_connection_of(connection) || !(*context = c = calloc(1, sizeof *c))) return MHD_NO;
+        c->connection = connection;
+        c->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        return MHD_YES;
+    }
+    if (*size) {
+        const bool fine = http_body(c, data, *size);
+        *size = 0;
+        return fine ? MHD_YES : MHD_NO;
+    }
+    serve_lock();
+    const bool gone = c->gone, first = !c->asked;
+    if (first) http_connection_of(connection)->since = serve_now(), http_connection_of(connection)->asked = true;
+    serve_unlock();
+    c->asked = true;
+    if (first) return http_dispatch(c, url, method);
+    if (gone) return MHD_NO;
+    if (c->status) return http_json(c, c->status, reply_error(c));
+    return http_text(c, 200, reply_whole(c), "application/json");
+}
+
+// HTTP is done with a request, for whatever reason.
+static void http_completed(void *user, struct MHD_Connection *connection, void **context,
+                           enum MHD_RequestTerminationCode why) {
+    serve_call *c = *context;
+    serve_connection *at = http_connection_of(connection);
+    (void)user, (void)why;
+    if (!c) return;
+    *context = NULL;
+    serve_lock();
+    if (at) at->asked = false, at->since = serve_now();
+    const bool own = !c->submitted;
+    c->done = true;
+    if (c->open) c->gone = true;
+    if (!own) serve.asked = true, pthread_cond_signal(&serve.news);
+    serve_unlock();
+    if (own) serve_call_free(c);
+}
+
+static void http_connected(void *user, struct MHD_Connection *connection, void **context,
+                           enum MHD_ConnectionNotificationCode code) {
+    (void)user;
+    serve_lock();
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        serve_connection *at = calloc(1, sizeof *at);
+        if (at) {
+            at->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+            at->since = serve_now(), at->next = serve.connections;
+            serve.connections = at;
+        }
+        *context = at;
+    } else {
+        serve_connection **link = &serve.connections;
+        while (*link && *link != *context) link = &(*link)->next;
+        if (*link) *link = (*link)->next;
+        free(*context);
+        *context = NULL;
+    }
+    serve_unlock();
+}
+
+// >>socket ----------------------------------------------------------------------------------------------------------
+// A listening socket; *port 0 becomes the port that it got.
+static inline int http_listen(const char *host, int64_t *port) {
+    const struct addrinfo want = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct sockaddr_storage got;
+    struct addrinfo *found = NULL;
+    socklen_t size = sizeof got;
+    char number[16], text[16];
+    const int yes = 1;
+    snprintf(number, sizeof number, "%d", (int)*port);
+    const int wrong = getaddrinfo(host, number, &want, &found);
+    if (wrong) args_fail(2, "--host: %s: %s", host, gai_strerror(wrong));
+    const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) || listen(fd, 511))
+        args_fail(1, "cannot listen on %s, port %s: %s: give another --port or --host", host, number, strerror(errno));
+    freeaddrinfo(found);
+    if (getsockname(fd, (struct sockaddr *)&got, &size) ||
+        getnameinfo((struct sockaddr *)&got, size, NULL, 0, text, sizeof text, NI_NUMERICSERV))
+        args_fail(1, "cannot tell the port: %s", strerror(errno));
+    *port = atoll(text);
+    return fd;
+}
+
+static inline struct MHD_Daemon *http_start(int fd, int64_t connections) {
+    return MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+                            http_request, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)1 << 16,
+                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)serve.read_timeout, MHD_OPTION_NOTIFY_COMPLETED,
+                            http_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, http_connected, NULL, MHD_OPTION_END);
+}
+
+#endif  // SERVE_HTTP_H

@@ -1,0 +1,253 @@
+// reply.h: answers as JSON: whole, or as the events of a stream. It runs on HTTP's thread.
+#ifndef SERVE_REPLY_H
+#define SERVE_REPLY_H
+
+#include "calls.h"
+
+enum { REPLY_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };  // 9 digits give the bits of a float back
+
+// A string of JSON. Each byte that is no UTF-8 becomes U+FFFD.
+static inline json_t *reply_text(const char *text, size_t size) {
+    char *good = NULL;
+    for (size_t i = 0; i < size;) {
+        const int bytes = tok_utf8(text + i, size - i);
+        const tok_text from = bytes < 1 ? (tok_text){"\xEF\xBF\xBD", 3} : (tok_text){text + i, (size_t)bytes};
+        memcpy(arraddnptr(good, from.size), from.data, from.size);
+        i += bytes < 1 ? 1 : from.size;
+    }
+    json_t *json = json_stringn(good ? good : "", arrlenu(good));
+    arrfree(good);
+    return json;
+}
+
+static inline tok_text reply_bytes(int32_t id, char number[32]) {
+    const tok *t = serve.t;
+    if (t && id < t->count) return (tok_text){t->bytes + t->piece[id].at, (size_t)t->piece[id].size};
+    return (tok_text){number, (size_t)snprintf(number, 32, "token_id:%d", (int)id)};
+}
+
+// The text of a token, by itself: "bytes:\xe2\x80" if it is a part of a character.
+static inline json_t *reply_token(int32_t id) {
+    char number[32], *spelled = NULL;
+    const tok_text piece = reply_bytes(id, number);
+    size_t size = 0;
+    bool whole = true;
+    for (size_t i = 0; i < piece.size && whole;) {
+        const int bytes = tok_utf8(piece.data + i, piece.size - i);
+        whole = bytes > 0, i += whole ? (size_t)bytes : 0;
+    }
+    if (whole) return json_stringn(piece.data, piece.size);
+    FILE *file = open_memstream(&spelled, &size);
+    if (!file) return json_string("");
+    fputs("bytes:", file);
+    for (size_t i = 0; i < piece.size; i++) fprintf(file, "\\x%02x", (unsigned char)piece.data[i]);
+    fclose(file);
+    json_t *json = json_stringn(spelled, size);
+    free(spelled);
+    return json;
+}
+
+// What a chat's answer says of a token.
+static inline json_t *reply_chat_token(int32_t id, float logprob) {
+    char number[32];
+    const tok_text piece = reply_bytes(id, number);
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < piece.size; i++) json_array_append_new(bytes, json_integer((unsigned char)piece.data[i]));
+    return json_pack("{s:o, s:f, s:o}", "token", reply_token(id), "logprob", (double)logprob, "bytes", bytes);
+}
+
+// The alternatives of place `at`, by their texts, and the token itself, which is none of them if it was unlikely.
+static inline json_t *reply_top(const serve_sample *s, int at, int32_t id, float logprob) {
+    const int k = s->call->top;
+    json_t *all = json_object();
+    for (int i = 0; i <= k; i++) {
+        const serve_top *top = &s->top[(size_t)at * (size_t)k + (size_t)(i < k ? i : 0)];
+        const int32_t token = i < k ? top->token : id;
+        json_t *key = token < 0 ? NULL : reply_token(token);
+        if (key && !json_object_get(all, json_string_value(key)))  // of equal texts the likelier one counts
+            json_object_set_new(all, json_string_value(key), json_real((double)(i < k ? top->logprob : logprob)));
+        json_decref(key);
+    }
+    return all;
+}
+
+// The logprobs of tokens [from, to) of a completion. With `echo` those of the prompt come first.
+static inline json_t *reply_logprobs(const serve_sample *s, bool echo, int from, int to) {
+    json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array();
+    const int prompt = s->ask.prompt_count, before = s->call->echo ? prompt : 0;
+    tok_stream stream = {.t = serve.t, .skip_special = true};
+    json_int_t chars = 0;
+    for (int i = echo ? -prompt : from; i < to; i++) {
+        if (echo && i == 0) i = from;
+        if (i >= to) break;
+        const int32_t id = i < 0 ? s->ask.prompt[prompt + i] : s->tokens[i];
+        const bool first = i == -prompt;
+        const float logprob = first ? 0 : i < 0 ? s->prompt_logprobs[prompt + i] : s->logprobs[i];
+        const tok_text piece = i < 0 && serve.t ? tok_stream_next(&stream, id) : (tok_text){"", 0};
+        json_array_append_new(tokens, reply_token(id));
+        json_array_append_new(logprobs, first ? json_null() : json_real((double)logprob));
+        json_array_append_new(tops, first || !s->top ? json_null() : reply_top(s, before + i, id, logprob));
+        json_array_append_new(offsets, json_integer(i < 0 ? chars : s->offset[i]));
+        for (size_t k = 0; k < piece.size; k++) chars += ((unsigned char)piece.data[k] & 0xC0) != 0x80;
+    }
+    tok_stream_free(&stream);
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs, "top_logprobs", tops,
+                     "text_offset", offsets);
+}
+
+static inline json_t *reply_chat_logprobs(const serve_sample *s, int from, int to) {
+    json_t *content = json_array();
+    for (int i = from; i < to; i++) {
+        json_t *token = reply_chat_token(s->tokens[i], s->logprobs[i]), *tops = json_array();
+        for (int k = 0; k < s->call->top; k++) {
+            const serve_top *top = &s->top[(size_t)i * (size_t)s->call->top + (size_t)k];
+            if (top->token >= 0) json_array_append_new(tops, reply_chat_token(top->token, top->logprob));
+        }
+        json_object_set_new(token, "top_logprobs", tops);
+        json_array_append_new(content, token);
+    }
+    return json_pack("{s:o}", "content", content);
+}
+
+// A choice: the tokens from .sent to `to`, whose text is `text`. `whole`: not of a stream. `ended`: the answer is.
+static inline json_t *reply_choice(serve_sample *s, tok_text text, int to, bool whole, bool ended) {
+    const serve_call *c = s->call;
+    json_t *said = text.data ? reply_text(text.data, text.size) : json_null(), *ids;
+    json_t *choice = json_pack("{s:i}", "index", (int)(s - c->sample));
+    if (!c->chat) json_object_set_new(choice, "text", said);
+    else if (whole || !s->begun)
+        json_object_set_new(choice, whole ? "message" : "delta",
+                            json_pack("{s:s, s:o}", "role", "assistant", "content", said));
+    else json_object_set_new(choice, "delta", json_pack("{s:o}", "content", said));
+    json_object_set_new(choice, "logprobs",
+                        !c->logprobs ? json_null()
+                        : c->chat    ? reply_chat_logprobs(s, s->sent, to)
+                                     : reply_logprobs(s, c->echo && !s->begun, s->sent, to));
+    json_object_set_new(choice, "finish_reason",
+                        ended ? json_string(answer_finish(&s->answer, s->finish)) : json_null());
+    if (ended) json_object_set_new(choice, "seed", json_integer((json_int_t)s->seed));
+    if (ended) json_object_set_new(choice, "deterministic", json_boolean(s->ask.deterministic));
+    if (c->ids_out) {
+        json_object_set_new(choice, "token_ids", ids = json_array());
+        for (int i = s->sent; i < to; i++) json_array_append_new(ids, json_integer(s->tokens[i]));
+    }
+    s->sent = to, s->begun = true, s->ended = ended;
+    return choice;
+}
+
+// What every answer and every event begins with; `choice` NULL: there is none.
+static inline json_t *reply_head(const serve_call *c, json_t *choices) {
+    char id[64];
+    snprintf(id, sizeof id, "%s-%" PRId64, c->chat ? "chatcmpl" : "cmpl", c->number);
+    const char *object = !c->chat ? "text_completion" : c->stream ? "chat.completion.chunk" : "chat.completion";
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", id, "object", object, "created", (json_int_t)time(NULL),
+                     "model", serve.name, "system_fingerprint", serve.fingerprint, "choices", choices);
+}
+
+static inline json_t *reply_usage(const serve_call *c) {
+    json_int_t tokens = 0;
+    for (int i = 0; i < c->samples; i++) tokens += c->sample[i].sent;
+    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens", tokens,
+                     "total_tokens", (json_int_t)c->prompt_tokens + tokens);
+}
+
+// {"error": {"message", "type", "param", "code"}}, OpenAI's form.
+static inline json_t *reply_error(const serve_call *c) {
+    const char *type = c->status == 401   ? "authentication_error"
+                       : c->status == 429 ? "rate_limit_error"
+                       : c->status >= 500 ? "server_error"
+                                          : "invalid_request_error";
+    json_t *param = c->param[0] ? reply_text(c->param, strlen(c->param)) : json_null();
+    return json_pack("{s:{s:o, s:s, s:o, s:s}}", "error", "message", reply_text(c->message, strlen(c->message)), "type",
+                     type, "param", param, "code", c->code);
+}
+
+// A new array with the prompt's text, if it is echoed, and the rest.
+static inline char *reply_echoed(const serve_sample *s, tok_text rest) {
+    char *text = NULL;
+    tok_stream stream = {.t = serve.t, .skip_special = true};
+    for (int i = 0; serve.t && s->call->echo && i < s->ask.prompt_count; i++) {
+        const tok_text piece = tok_stream_next(&stream, s->ask.prompt[i]);
+        if (piece.size) memcpy(arraddnptr(text, piece.size), piece.data, piece.size);
+    }
+    tok_stream_free(&stream);
+    if (rest.size) memcpy(arraddnptr(text, rest.size), rest.data, rest.size);
+    return text;
+}
+
+// The answer to a call whose samples are all finished, to be freed.
+static inline char *reply_whole(serve_call *c) {
+    json_t *choices = json_array();
+    for (int i = 0; i < c->samples; i++) {
+        serve_sample *s = &c->sample[i];
+        char *text = reply_echoed(s, (tok_text){s->answer.text, arrlenu(s->answer.text)});
+        const tok_text all = {text ? text : serve.t ? "" : NULL, arrlenu(text)};
+        json_array_append_new(choices, reply_choice(s, all, s->committed, true, true));
+        arrfree(text);
+    }
+    json_t *reply = reply_head(c, choices);
+    json_object_set_new(reply, "usage", reply_usage(c));
+    char *text = json_dumps(reply, REPLY_FLAGS);
+    json_decref(reply);
+    return text;
+}
+
+// Adds an event to what is to be sent, and lets the object go.
+static inline void reply_put(serve_call *c, json_t *event) {
+    char *text = json_dumps(event, REPLY_FLAGS);
+    const size_t size = text ? strlen(text) : 0;
+    json_decref(event);
+    if (!text) return;
+    memcpy(arraddnptr(c->out, 6), "data: ", 6);
+    memcpy(arraddnptr(c->out, size), text, size);
+    memcpy(arraddnptr(c->out, 2), "\n\n", 2);
+    free(text);
+}
+
+// Adds an event with what is new of a sample.
+static inline void reply_news(serve_call *c, serve_sample *s) {
+    char *text = NULL;
+    serve_lock();
+    const int to = s->committed;
+    const bool ended = s->finished, waits = c->echo && !s->begun && !to && !ended;  // for the prompt's logprobs
+    const tok_text fresh = answer_fresh(&s->answer, ended);
+    if (fresh.size) memcpy(arraddnptr(text, fresh.size), fresh.data, fresh.size);
+    serve_unlock();
+    if (waits) return;
+    if (c->echo && !s->begun) {
+        char *all = reply_echoed(s, (tok_text){text, arrlenu(text)});
+        arrfree(text);
+        text = all;
+    }
+    if (ended || arrlen(text) || (to > s->sent && (c->logprobs || c->ids_out))) {
+        const tok_text all = {text ? text : serve.t ? "" : NULL, arrlenu(text)};
+        json_t *event = reply_head(c, json_pack("[o]", reply_choice(s, all, to, false, ended)));
+        if (c->usage) json_object_set_new(event, "usage", json_null());
+        reply_put(c, event);
+    }
+    arrfree(text);
+}
+
+// Adds to .out of a stream what has come since the last time. At the end it sets .out_ended.
+static inline void reply_stream(serve_call *c) {
+    bool all = true;
+    serve_lock();
+    const bool failed = c->status != 0;
+    c->fresh = false;
+    serve_unlock();
+    for (int i = 0; i < c->samples && !failed; i++) {
+        if (!c->sample[i].ended) reply_news(c, &c->sample[i]);
+        all &= c->sample[i].ended;
+    }
+    if (!failed && !all) return;
+    if (failed) reply_put(c, reply_error(c));
+    if (!failed && c->usage) {
+        json_t *event = reply_head(c, json_array());
+        json_object_set_new(event, "usage", reply_usage(c));
+        reply_put(c, event);
+    }
+    memcpy(arraddnptr(c->out, 14), "data: [DONE]\n\n", 14);
+    c->out_ended = true;
+}
+
+#endif  // SERVE_REPLY_H
