@@ -64,15 +64,6 @@ static args_manifest manifest;
 static struct MHD_Connection **wake;  // stb_ds array: to be resumed when the lock is free
 
 // >>events: on the engine's thread, inside a step --------------------------------------------------------------------
-static int count_chars(const char *text, size_t size) {
-    int chars = 0;
-    for (size_t i = 0; i < size; chars++) {
-        const int bytes = tok_utf8(text + i, size - i);
-        i += bytes < 1 ? 1 : (size_t)bytes;
-    }
-    return chars;
-}
-
 // Behind a stop string what the event brings depends on the load and belongs to nobody.
 static void take_tokens(serve_sample *s, const llm42_event *event) {
     answer *a = &s->answer;
@@ -82,7 +73,7 @@ static void take_tokens(serve_sample *s, const llm42_event *event) {
         s->logprobs[s->committed] = event->logprobs[i];
         s->offset[s->committed++] = s->chars;
         answer_take(a, event->tokens[i]);
-        if (arrlenu(a->text) > before) s->chars += count_chars(a->text + before, arrlenu(a->text) - before);
+        if (arrlenu(a->text) > before) s->chars += serve_chars(a->text + before, arrlenu(a->text) - before);
     }
 }
 

@@ -329,7 +329,10 @@ static inline bool ask_sample(serve_call *c, serve_sample *s, const int32_t *pro
     s->ask.user = s;
     s->answer = (answer){.stream = {.t = serve.t, .skip_special = true}, .stops = c->stops};
     memcpy(s->answer.stop, c->stop, sizeof c->stop);
-    for (size_t i = 0; serve.t && i < count; i++) tok_stream_next(&s->answer.stream, prompt[i]);
+    for (size_t i = 0; serve.t && i < count; i++) {
+        const tok_text piece = tok_stream_next(&s->answer.stream, prompt[i]);
+        if (c->echo) s->chars += serve_chars(piece.data, piece.size);
+    }
     s->tokens = calloc(room, sizeof *s->tokens);
     s->logprobs = calloc(room, sizeof *s->logprobs);
     s->offset = calloc(room, sizeof *s->offset);

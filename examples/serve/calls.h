@@ -28,7 +28,7 @@ typedef struct serve_sample {
     int limit;               // new tokens; 0: none, and the engine's one is dropped
     int64_t id;              // engine's thread; 0: not submitted
     answer answer;           // lock
-    int chars;               // characters in .answer.text; engine's thread
+    int chars;               // characters of the answer, and of the prompt if it is echoed, so far; engine's thread
     int committed;           // lock
     bool finished;           // lock
     llm42_finish finish;
@@ -153,6 +153,16 @@ static inline bool serve_fail(serve_call *c, int status, const char *param, cons
     snprintf(c->param, sizeof c->param, "%s", param ? param : "");
     c->status = status, c->code = code;
     return false;
+}
+
+// Characters of a text; a byte that is no UTF-8 becomes one.
+static inline int serve_chars(const char *text, size_t size) {
+    int chars = 0;
+    for (size_t i = 0; i < size; chars++) {
+        const int bytes = tok_utf8(text + i, size - i);
+        i += bytes < 1 ? 1 : (size_t)bytes;
+    }
+    return chars;
 }
 
 static inline void serve_call_free(serve_call *c) {

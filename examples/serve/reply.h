@@ -88,7 +88,7 @@ static inline json_t *reply_logprobs(const serve_sample *s, bool echo, int from,
         json_array_append_new(logprobs, first ? json_null() : json_real((double)logprob));
         json_array_append_new(tops, first || !s->top ? json_null() : reply_top(s, before + i, id, logprob));
         json_array_append_new(offsets, json_integer(i < 0 ? chars : s->offset[i]));
-        for (size_t k = 0; k < piece.size; k++) chars += ((unsigned char)piece.data[k] & 0xC0) != 0x80;
+        chars += serve_chars(piece.data, piece.size);
     }
     tok_stream_free(&stream);
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs, "top_logprobs", tops,

@@ -1,0 +1,484 @@
+#!/usr/bin/env python3
+"""The parts of tests/test_serve.sh: each starts build/serve and asks it something.
+
+    B=build python3 tests/serve/parts.py --list
+    B=build python3 tests/serve/parts.py PART...
+"""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import hostile
+from client import Server, joined, post, together, whole
+
+B = os.environ.get('B', 'build')
+SLOW = os.environ.get('TEST_SLOW', '0') != '0'
+LONG = {'max_tokens': 2000, 'n': 64, 'ignore_eos': True}  # takes long enough to be ended before it ends
+PROMPTS = ['It was the best of times', 'Once upon a time', 'The landlord', 'I had no idea', 'He went on',
+           'Mr. Pickwick']
+
+
+def serve(*options):
+    return Server(B, '--threads', '1', *options)
+
+
+def generate(prompt, **how):
+    """The samples of build/generate, run alone."""
+    command = [B + '/generate', '--threads', '1', '--json', '--prompt', prompt]
+    for name, value in how.items():
+        name = ('-' if len(name) == 1 else '--') + name.replace('_', '-')
+        command += [name] if value is True else [] if value is False else [name, str(value)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def refused(server, status, param, pattern, fields=None, path='/v1/completions', **how):
+    """The request is refused in OpenAI's form, for this field, in words that have the pattern."""
+    got, headers, text = server.ask(path, {'prompt': 'It was', **fields} if isinstance(fields, dict) else fields, **how)
+    error = json.loads(text)['error']
+    assert (got, error['param']) == (status, param) and pattern in error['message'], (got, text, status, param, pattern)
+    assert set(error) == {'message', 'type', 'param', 'code'} and error['type'] and error['code'], error
+    assert headers['Content-Type'] == 'application/json'
+    return headers
+
+
+def part_endpoints():
+    with serve('--name', 'some/model') as server:
+        assert server.get('/health') == {'status': 'ok'}
+        models = server.get('/v1/models')
+        assert [m['id'] for m in models['data']] == ['some/model'] and models['data'][0]['max_model_len'] == 2048
+        assert server.get('/v1/models/some/model')['object'] == 'model'
+        answer = server.complete(max_tokens=20, temperature=0, deterministic=True, model='some/model')
+        choice = answer['choices'][0]
+        assert choice['text'] == ' a very fine day, and the day was gone. I had to go to the house, and', choice
+        assert choice['finish_reason'] == 'length' and choice['deterministic'] and answer['model'] == 'some/model'
+        assert answer['usage'] == {'prompt_tokens': 3, 'completion_tokens': 20, 'total_tokens': 23}
+        assert answer['object'] == 'text_completion' and answer['id'].startswith('cmpl-')
+        assert len(server.complete(temperature=0)['choices'][0]['text']) > 16  # 16 tokens unless the request says
+        assert server.metric('vllm:generation_tokens_total') == 36
+        assert server.metric('vllm:num_requests_running') == 0
+        assert server.metric('llm42:passes_total{schedule="fast"}') > 0
+        assert server.metric('llm42:windows_total') > 0 and server.metric('llm42:deterministic_tokens_total') == 20
+        assert server.metric('vllm:time_to_first_token_seconds_count') == 2
+        assert server.metric('vllm:request_success_total{finished_reason="length"}') == 2
+        many = server.complete(['It was', 'Once'], n=2, max_tokens=4, temperature=0)
+        assert [c['index'] for c in many['choices']] == [0, 1, 2, 3] and many['usage']['completion_tokens'] == 16
+        assert many['choices'][2]['text'] == server.complete('Once', max_tokens=4, temperature=0)['choices'][0]['text']
+        ids = server.complete([0, 441, 280], max_tokens=3, temperature=0, return_token_ids=True)
+        assert len(ids['choices'][0]['token_ids']) == 3
+        assert whole(server.complete([[0, 441, 280]], max_tokens=3, temperature=0)) == \
+            whole(server.complete([0, 441, 280], max_tokens=3, temperature=0))
+        s = server.raw(b'HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n')
+        assert s.recv(12) == b'HTTP/1.1 405'
+        two = server.connect()  # a connection is used again
+        for _ in range(2):
+            two.request('GET', '/health')
+            assert two.getresponse().read() == b'{"status":"ok"}'
+        two.close()
+
+
+def part_stream():
+    with serve() as server:
+        for fields in ({}, {'logprobs': 3}, {'logprobs': 0, 'echo': True}, {'echo': True}, {'stop': ['e d', ' of']},
+                       {'n': 3, 'return_token_ids': True}, {'max_tokens': 0, 'echo': True, 'logprobs': 2},
+                       {'temperature': 1000, 'n': 4, 'top_p': 1}):
+            fields = {'prompt': ['It was', 'Once upon'], 'max_tokens': 40, 'deterministic': True, 'seed': 5, **fields}
+            events = list(server.stream(**fields))
+            assert joined(events) == whole(server.get('/v1/completions', **fields)), fields
+            assert all(event['object'] == 'text_completion' for event in events)
+        usage = list(server.stream(prompt='It was', max_tokens=4, stream_options={'include_usage': True}))
+        assert usage[-1]['choices'] == [] and usage[-1]['usage']['completion_tokens'] == 4
+        assert all(event['usage'] is None for event in usage[:-1])
+        events = server.stream(prompt='It was', max_tokens=1500, ignore_eos=True)  # it comes as it is computed
+        next(events)
+        assert server.metric('vllm:num_requests_running') == 1 or SLOW
+        assert sum(1 for _ in events) > 20
+
+
+def part_stop():
+    with serve() as server:
+        fields = {'max_tokens': 20, 'temperature': 0, 'return_token_ids': True}
+        for deterministic in (True, False):
+            fields['deterministic'] = deterministic
+            for stop, text, finish in ((None, None, 'length'), ('ine day, and t', ' a very f', 'stop'),
+                                       (['gone', ' fine day', 'day,'], ' a very', 'stop'), (' ', '', 'stop'),
+                                       (' was', ' a very fine day, and the day', 'stop'),
+                                       ('and the day after', None, 'length')):
+                for choice in (whole(server.complete(stop=stop, **fields))[0],
+                               joined(server.stream(prompt='It was', stop=stop, **fields))[0]):
+                    assert choice['finish_reason'] == finish, choice
+                    assert text is None or choice['text'] == text, (stop, choice)
+        a = server.complete(stop='day, a', **fields)['choices'][0]['token_ids']
+        assert len(a) == 6, a  # up to the token with which the stop string is whole
+
+
+def part_seeds():
+    with serve() as server:
+        fields = {'max_tokens': 30, 'return_token_ids': True, 'logprobs': 0, 'deterministic': True}
+        answers = whole(server.complete(n=4, **fields))
+        assert len({tuple(a['token_ids']) for a in answers}) == 4 and len({a['seed'] for a in answers}) == 4, answers
+        for a in answers:  # a seed that was returned gives the answer again
+            assert whole(server.complete(seed=a['seed'], **fields))[0] == a
+        assert [a['seed'] for a in whole(server.complete(n=3, seed=7, **fields))] == [7, 8, 9]
+        two = whole(server.complete(['It was', 'It was'], n=2, seed=7, **fields))
+        assert two[:2] == two[2:] and two[0] != two[1]
+
+
+def part_logprobs():
+    with serve() as server:
+        for preset in ('dvr', 'paper'):
+            with serve('--preset', preset) as other:
+                a = other.complete('Once upon a time', max_tokens=40, deterministic=True, logprobs=5, seed=3)
+            logprobs = a['choices'][0]['logprobs']
+            for token, logprob, top in zip(logprobs['tokens'], logprobs['token_logprobs'], logprobs['top_logprobs']):
+                assert top[token] == logprob and 5 <= len(top) <= 6, (token, logprob, top)
+        # The prompt's and the answer's are those of build/score, to the bit.
+        prompt = 'It was the best of times, it was the worst of times'
+        a = server.complete(prompt, max_tokens=12, deterministic=True, logprobs=1, echo=True, temperature=0,
+                            return_token_ids=True)['choices'][0]
+        score = subprocess.run([B + '/score', '--text', prompt + a['text'][len(prompt):]], capture_output=True,
+                               text=True, check=True).stdout.splitlines()[1:]
+        want = [float(line.split('\t')[2]) for line in score]
+        assert a['logprobs']['token_logprobs'][1:] == want, (a, want)
+        assert a['logprobs']['token_logprobs'][0] is None and a['text'].startswith(prompt)
+        for text, offset in zip(a['logprobs']['tokens'][1:], a['logprobs']['text_offset'][1:]):
+            assert a['text'][offset:].startswith(text), (text, offset)
+        # Scoring alone gives the same; and so it does under load, and in pieces of a prompt.
+        long = (prompt + '. ') * 60
+        alone = server.complete(long, max_tokens=0, echo=True, logprobs=1, deterministic=True)['choices'][0]
+        got = together([lambda i=i: server.complete([long, PROMPTS[i % 6]], max_tokens=i % 2, echo=True, logprobs=1,
+                                                    deterministic=i % 3 > 0) for i in range(12)])
+        for i, answer in enumerate(got):
+            logprobs = answer['choices'][0]['logprobs']['token_logprobs'][:len(alone['logprobs']['token_logprobs'])]
+            assert logprobs == alone['logprobs']['token_logprobs'] or i % 3 == 0, i
+        assert server.complete(prompt, max_tokens=4, logprobs=0)['choices'][0]['logprobs']['top_logprobs'][0] is None
+
+
+def part_errors():
+    with serve('--max-body', '100000', '--max-queue', '10', '--max-running', '4') as server:
+        refused(server, 400, None, 'not JSON: line 1', b'{"prompt": ')
+        refused(server, 400, None, 'not JSON', b'')
+        refused(server, 400, None, 'must be an object', b'[1]')
+        refused(server, 400, None, 'duplicate', b'{"n": 1, "n": 2}')
+        for param, value, pattern in (
+                ('prompt', None, 'must be a text'), ('prompt', 5, 'must be a text'), ('prompt', [], 'no tokens'),
+                ('prompt', [[0], 5], 'item 1'), ('prompt', [2048], 'from 0 to 2047'), ('prompt', [-1], 'item 0'),
+                ('prompt', [0] * 2048, 'the context of 2048'), ('prompt', [0, 1.5], 'item 1'),
+                ('max_tokens', 2046, 'has room for 2045'), ('max_tokens', -1, 'outside 0'),
+                ('max_tokens', '5', 'a whole number'), ('temperature', -0.1, 'outside 0'),
+                ('temperature', 'hot', 'a number'), ('temperature', 1e-60, 'would be rounded'),
+                ('top_p', 0, 'above 0'), ('top_p', 1.1, 'outside'), ('top_k', -2, 'outside'),
+                ('min_p', 2, 'outside'), ('n', 0, 'outside'), ('n', 15, 'outside 1 to 14'), ('n', True, 'whole number'),
+                ('seed', -1, 'outside'), ('seed', 1.5, 'whole number'), ('stop', 5, 'a string'),
+                ('stop', [''], 'not empty'), ('stop', ['a'] * 17, 'at most 16'), ('stream', 'yes', 'true or false'),
+                ('stream_options', 1, 'an object'), ('logprobs', 21, 'outside 0 to 20'), ('echo', 1, 'true or false'),
+                ('deterministic', 'yes', 'true or false'), ('bogus', 1, 'no such field'),
+                ('messages', [], 'no such field'), ('logit_bias', {'5': 1}, 'leave it out'), ('best_of', 2, 'give one'),
+                ('frequency_penalty', 0.5, 'give one of [0]'), ('suffix', 'x', 'leave it out'),
+                ('response_format', {'type': 'json_object'}, 'give one of')):
+            refused(server, 400, param, pattern, {param: value})
+        refused(server, 400, 'is_deterministic', 'differs', {'is_deterministic': True, 'deterministic': False})
+        refused(server, 400, 'n', 'more than 14', {'prompt': ['a'] * 8, 'n': 2})
+        refused(server, 404, 'model', "'gpt-4' is not here: this server has 'tiny42'", {'model': 'gpt-4'})
+        refused(server, 404, None, 'there are /v1/completions', path='/v1/nothing')
+        refused(server, 405, None, 'use POST', path='/v1/completions')
+        refused(server, 405, None, 'use GET', {}, path='/v1/models')
+        refused(server, 413, None, 'more than 100000 bytes', {'prompt': 'a' * 100000})
+        refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'text/plain'})
+        neutral = {'frequency_penalty': 0.0, 'presence_penalty': 0, 'logit_bias': {}, 'best_of': 1, 'suffix': None,
+                   'user': 'me', 'n': None, 'response_format': {'type': 'text'}, 'metadata': {'a': 'b'}}
+        assert server.complete(max_tokens=2, **neutral)
+        assert server.complete(max_tokens=2, is_deterministic=True)['choices'][0]['deterministic']
+        s = server.raw(b'GET /health HTTP/1.1\r\nHost: x\r\nA: ' + b'a' * 100000 + b'\r\n\r\n')
+        assert s.recv(12) in (b'HTTP/1.1 431', b'HTTP/1.1 413', b'HTTP/1.1 414'), 'headers that are too long'
+        assert server.get('/health') == {'status': 'ok'} and server.metric('vllm:num_requests_running') == 0
+    with Server(B, '--model', 'synthetic:tiny', '--threads', '1') as server:  # it has no tokenizer
+        refused(server, 400, 'prompt', 'give token ids', {})
+        refused(server, 400, 'stop', 'no tokenizer', {'prompt': [0, 9], 'stop': 'x'})
+        choice = server.complete([0, 9], max_tokens=3, return_token_ids=True, logprobs=1)['choices'][0]
+        assert choice['text'] is None and len(choice['token_ids']) == 3
+        assert choice['logprobs']['tokens'][0] == 'token_id:%d' % choice['token_ids'][0]
+
+
+def part_key():
+    with serve('--api-key', 'secret') as server:
+        for key in (None, 'Bearer wrong', 'Bearer secre', 'Bearer secrets', 'secret', 'Bearer '):
+            headers = refused(server, 401, None, 'API key', {}, headers={'Authorization': key} if key else {})
+            assert headers['WWW-Authenticate'] == 'Bearer'
+        refused(server, 401, None, 'API key', path='/v1/models')
+        assert server.ask('/health')[0] == 200 and server.ask('/metrics')[0] == 200
+        status, _, _ = server.ask('/v1/completions', {'prompt': 'It', 'max_tokens': 1},
+                                  {'Authorization': 'Bearer secret'})
+        assert status == 200
+
+
+def part_queue():
+    with serve('--max-running', '2', '--max-queue', '2') as server:
+        busy = server.stream(prompt='It was', max_tokens=2000, n=4, ignore_eos=True)
+        next(busy)
+        headers = refused(server, 429, None, 'room for 0 answers, not for 1: try again', {})
+        assert int(headers['Retry-After']) >= 1
+        refused(server, 429, None, 'room for 0', {'stream': True})
+        assert server.metric('vllm:num_requests_running') == 2 and server.metric('vllm:num_requests_waiting') == 2
+        assert {c['index'] for event in busy for c in event['choices']} == {0, 1, 2, 3}
+        assert server.complete(n=4, max_tokens=2)
+    with serve('--request-timeout', '1') as server:
+        refused(server, 504, None, 'no answer within 1 s', dict(LONG))
+        events = []
+        try:
+            events += server.stream(prompt='It was', **LONG)
+        except KeyError:  # an error has no choices
+            pass
+        assert events[-1]['error']['code'] == 'timeout', events[-1]
+        server.wait_for('vllm:num_requests_running', 0)
+    with serve('--read-timeout', '1') as server:  # a request that does not come is not waited for
+        for data in (b'', b'POST /v1/comp', post(b'{"prompt"', 100)):
+            s, begin = server.raw(data), time.monotonic()
+            assert s.recv(1000).startswith((b'', b'HTTP/1.1 408')) and time.monotonic() - begin < 5
+        s, begin = server.raw(), time.monotonic()
+        try:
+            while time.monotonic() - begin < 10:  # nor one that comes byte by byte
+                s.sendall(b'G')
+                time.sleep(0.2)
+            raise AssertionError('it waited for a trickle')
+        except OSError:
+            pass
+
+
+def part_cancel():
+    with serve() as server:
+        events = server.stream(prompt='It was', **LONG)
+        next(events)
+        events.close()
+        server.wait_for('llm42:clients_gone_total', 1)
+        server.wait_for('vllm:num_requests_running', 0)
+        s = server.raw(post({'prompt': 'It was', **LONG}))  # one that waits for a whole answer
+        server.wait_for('vllm:num_requests_running', 32)
+        s.close()
+        server.wait_for('llm42:clients_gone_total', 2)
+        s = server.raw(post({'prompt': 'It was', **LONG}))  # one that closes its side alone
+        s.shutdown(socket.SHUT_WR)
+        server.wait_for('llm42:clients_gone_total', 3)
+        server.wait_for('vllm:num_requests_waiting', 0)
+        assert s.recv(100) == b''
+        assert server.complete(max_tokens=2)
+
+
+def part_drain():
+    fields = {'prompt': 'It was', 'max_tokens': 500, 'n': 16, 'ignore_eos': True, 'seed': 3, 'deterministic': True}
+    with serve() as server:
+        expected = whole(server.get('/v1/completions', **fields))
+        events = server.stream(**fields)
+        first = next(events)
+        waits = server.raw(post(fields))
+        server.wait_for('vllm:num_requests_running', 32)
+        server.process.terminate()
+        end = time.monotonic() + 10
+        while server.ask('/health')[0] != 503:
+            assert time.monotonic() < end
+        headers = refused(server, 503, None, 'is being ended', {})
+        assert headers['Retry-After'] and headers['Connection'].lower() == 'close'
+        assert joined([first, *events]) == expected
+        text = b''
+        while part := waits.recv(1 << 20):
+            text += part
+        assert whole(json.loads(text.split(b'\r\n\r\n', 1)[1])) == expected
+        assert server.process.wait(20) == 0
+
+
+def part_record():
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + '/transcript.txt'
+        with serve('--record', path) as server:
+            together([lambda i=i: server.complete(PROMPTS[i % 6], max_tokens=20 + i, deterministic=i % 4 > 0, seed=i + 1,
+                                                  stop=['the'] if i % 5 == 0 else None) for i in range(16)])
+            events = server.stream(prompt='It was', **LONG, deterministic=True)
+            next(events)
+            events.close()
+            server.wait_for('vllm:num_requests_running', 0)
+            assert server.end() == 0
+        audit = subprocess.run([B + '/audit', path, '--model', 'examples/tiny42', '--skip-ordinary'],
+                               capture_output=True, text=True, check=False)
+        assert audit.returncode == 0, audit.stdout + audit.stderr
+        with open(path) as file:
+            text = file.read()
+        assert text.count('\nrequest: ') == 16 + 64 and text.endswith('# end\n')
+        i = text.index('\ntokens: ', text.index('deterministic: yes\nfinish: length')) + 9  # the control: a token changed
+        changed = folder + '/changed.txt'
+        with open(changed, 'w') as file:
+            file.write(text[:i] + str((int(text[i:].split(',')[0]) + 1) % 2048) + text[i + text[i:].index(','):])
+        subprocess.run(['bash', '-c', 'source tests/check.sh; seal "$0"', changed], check=True)
+        audit = subprocess.run([B + '/audit', changed, '--model', 'examples/tiny42', '--skip-ordinary'],
+                               capture_output=True, text=True, check=False)
+        assert audit.returncode == 1, audit.stdout + audit.stderr
+
+
+def part_slow():
+    fields = {'prompt': 'It was', 'max_tokens': 1000, 'n': 8, 'ignore_eos': True, 'seed': 3, 'logprobs': 5,
+              'deterministic': True, 'stream': True}
+    with serve('--read-timeout', '60') as server:
+        expected = whole(server.get('/v1/completions', **{**fields, 'stream': False}))
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(('127.0.0.1', server.port))
+        s.sendall(post(fields))
+        begin = time.monotonic()
+        server.wait_for('vllm:generation_tokens_total', 16000, 120)  # the engine goes on to the end
+        server.wait_for('vllm:num_requests_running', 0)
+        took = time.monotonic() - begin
+        assert server.complete(max_tokens=5) and server.metric('llm42:clients_gone_total') == 0
+        text = b''
+        s.settimeout(60)
+        while not text.endswith(b'\r\n0\r\n\r\n'):
+            part = s.recv(1 << 16)
+            assert part, (took, text[-100:])
+            text += part
+        body, rest = b'', text.split(b'\r\n\r\n', 1)[1]
+        while rest:  # the chunks of HTTP
+            size, rest = rest.split(b'\r\n', 1)
+            body, rest = body + rest[:int(size, 16)], rest[int(size, 16) + 2:]
+        lines = [line for line in body.decode().split('\n') if line.startswith('data: {')]
+        assert joined([json.loads(line[6:]) for line in lines]) == expected
+    with serve('--read-timeout', '1') as server:  # one that never reads is cut off, as nobody waits for it
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(('127.0.0.1', server.port))
+        s.sendall(post({**fields, 'logprobs': 20, 'max_tokens': 2000}))
+        server.wait_for('vllm:num_requests_running', 8)
+        server.wait_for('vllm:num_requests_running', 0, 120)
+        s.close()
+        assert server.end() == 0
+
+
+def bits(preset, deterministic, requests):
+    """How many of the requests, asked at the same time, have other ids or log-probabilities than alone."""
+    how = [{'n': 24 + i, 'temperature': (i % 3) * 0.5, 'seed': i + 1} for i in range(requests)]
+    with serve('--preset', preset) as server:
+        answers = together([lambda i=i: server.complete(
+            PROMPTS[i % 6], max_tokens=how[i]['n'], temperature=how[i]['temperature'], seed=how[i]['seed'], logprobs=0,
+            ignore_eos=True, deterministic=deterministic, return_token_ids=True) for i in range(requests)])
+    other = 0
+    for i, answer in enumerate(answers):
+        choice = answer['choices'][0]
+        alone = generate(PROMPTS[i % 6], **how[i], ignore_eos=True, preset=preset, deterministic=deterministic)[0]
+        other += (choice['token_ids'], choice['logprobs']['token_logprobs']) != (alone['ids'], alone['logprobs'])
+    return other
+
+
+def part_bits():
+    requests = 24 if SLOW else 48
+    for preset in ('dvr', 'best', 'invariant', 'paper'):
+        assert bits(preset, True, requests) == 0, preset
+    assert bits('dvr', False, requests) > 0, 'the control: ordinary requests have the bits that they have alone'
+
+
+def chat_model(folder, template):
+    """tiny42 with a chat template, whose special tokens take the places of the last five."""
+    names = ['<|start_header_id|>', '<|end_header_id|>', '<|eot_id|>', '<|im_start|>', '<|im_end|>']
+    shutil.copytree('examples/tiny42', folder)
+    with open(folder + '/tokenizer.json', encoding='utf-8') as file:
+        tokenizer = json.load(file)
+    vocab = tokenizer['model']['vocab']
+    gone = {word for word, i in vocab.items() if i >= 2043}
+    tokenizer['model']['vocab'] = {word: i for word, i in vocab.items() if word not in gone}
+    tokenizer['model']['vocab'].update({name: 2043 + i for i, name in enumerate(names)})
+    pairs = [m if isinstance(m, list) else m.split(' ') for m in tokenizer['model']['merges']]
+    tokenizer['model']['merges'] = [m for m in pairs if not gone & {m[0], m[1], m[0] + m[1]}]
+    for i, name in enumerate(names):
+        tokenizer['added_tokens'].append({'id': 2043 + i, 'content': name, 'special': True})
+    os.chmod(folder, 0o755)
+    os.remove(folder + '/tokenizer.json')
+    with open(folder + '/tokenizer.json', 'w', encoding='utf-8') as file:
+        json.dump(tokenizer, file)
+    with open(folder + '/tokenizer_config.json', 'w', encoding='utf-8') as file:
+        json.dump({'chat_template': template}, file)
+
+
+def part_chat():
+    path = '/v1/chat/completions'
+    h, e, t = '<|start_header_id|>', '<|end_header_id|>\n\n', '<|eot_id|>'
+    turns = [{'role': 'system', 'content': ' Be nice. '}, {'role': 'user', 'content': 'hi'},
+             {'role': 'assistant', 'content': [{'type': 'text', 'text': 'Hel'}, {'type': 'text', 'text': 'lo'}]},
+             {'role': 'user', 'content': 'Who is there?'}]
+    how = {'max_tokens': 12, 'temperature': 0, 'deterministic': True, 'return_token_ids': True}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, template, text in (
+                ('llama3', '{{ bos_token }}' + h, ''.join(
+                    h + role + e + said + t for role, said in (('system', 'Be nice.'), ('user', 'hi'),
+                                                               ('assistant', 'Hello'), ('user', 'Who is there?')))
+                 + h + 'assistant' + e),
+                ('chatml', "{{ bos_token }}{{ '<|im_start|>' }}", ''.join(
+                    '<|im_start|>%s\n%s<|im_end|>\n' % turn for turn in (
+                        ('system', ' Be nice. '), ('user', 'hi'), ('assistant', 'Hello'), ('user', 'Who is there?')))
+                 + '<|im_start|>assistant\n')):
+            chat_model(folder + '/' + name, template)
+            with serve('--model', folder + '/' + name) as server:
+                a = server.get(path, messages=turns, logprobs=True, top_logprobs=2, **how)
+                b = server.complete(text, logprobs=2, **how)
+                assert a['object'] == 'chat.completion' and a['usage'] == b['usage'], (a, b)
+                choice = a['choices'][0]
+                assert choice['token_ids'] == b['choices'][0]['token_ids']
+                assert choice['message'] == {'role': 'assistant', 'content': b['choices'][0]['text']}
+                tokens = choice['logprobs']['content']
+                assert [t['logprob'] for t in tokens] == b['choices'][0]['logprobs']['token_logprobs']
+                assert all(t['top_logprobs'][0] == {k: t[k] for k in ('token', 'logprob', 'bytes')} for t in tokens)
+                assert all(len(t['top_logprobs']) == 2 and bytes(t['bytes']) for t in tokens)
+                events = list(server.stream(path, messages=turns, logprobs=True, top_logprobs=2, **how))
+                assert events[0]['choices'][0]['delta']['role'] == 'assistant'
+                assert events[0]['object'] == 'chat.completion.chunk' and joined(events, True) == whole(a, True)
+                one = server.get(path, messages=turns[1:2], max_completion_tokens=5, temperature=0, deterministic=True)
+                alone = generate('hi', model=folder + '/' + name, chat=True, n=5, deterministic=True)[0]
+                assert one['choices'][0]['message']['content'] == alone['text']
+                room = 2048 - one['usage']['prompt_tokens']  # all that the context leaves, unless the request says
+                most = server.get(path, messages=turns[1:2], temperature=0, ignore_eos=True)
+                assert most['usage']['completion_tokens'] == room, most['usage']
+                for param, fields, pattern in (
+                        ('messages', {'messages': []}, 'at least one'),
+                        ('messages', {'messages': turns[:1]}, "must be the user's"),
+                        ('messages', {'messages': turns[2:]}, 'turn 0 is of the assistant'),
+                        ('messages', {'messages': [{'role': 'tool', 'content': ''}]}, 'its role'),
+                        ('messages', {'messages': [{'role': 'user'}]}, 'content of message 0'),
+                        ('messages', {'messages': [{'role': 'user', 'content': [{'type': 'image_url'}]}]}, 'of type text'),
+                        ('tools', {'messages': turns, 'tools': [{}]}, 'unsupported'),
+                        ('top_logprobs', {'messages': turns, 'top_logprobs': 2}, 'needs'),
+                        ('logprobs', {'messages': turns, 'logprobs': 2}, 'true or false'),
+                        ('max_tokens', {'messages': turns, 'max_tokens': 1, 'max_completion_tokens': 1}, 'give it or')):
+                    body = json.dumps(fields).encode()
+                    refused(server, 400, param, pattern, body, path=path)
+        chat_model(folder + '/mistral', "{{ bos_token + '[INST] ' + ' [/INST]' }}")
+        with serve('--model', folder + '/mistral') as server:
+            one = server.get(path, messages=turns[1:2], **how)['choices'][0]
+            assert one['token_ids'] == server.complete('[INST] hi [/INST]', **how)['choices'][0]['token_ids']
+            refused(server, 400, 'messages', 'only one turn', json.dumps({'messages': turns[1:]}).encode(), path=path)
+            refused(server, 400, 'messages', "no system's", json.dumps({'messages': turns[:2]}).encode(), path=path)
+    with serve() as server:
+        refused(server, 400, 'messages', 'no chat_template in tokenizer_config.json',
+                json.dumps({'messages': turns[1:2]}).encode(), path=path)
+
+
+def part_fuzz():
+    with serve('--read-timeout', '2', '--max-queue', '64') as server:
+        counts = hostile.run(server, 4 if SLOW else 8)
+        assert counts['answered'] > 0 and counts['attacks'] > 20, counts
+        server.wait_for('vllm:num_requests_running', 0)
+        server.wait_for('vllm:num_requests_waiting', 0)
+        sockets = [server.raw() for _ in range(240)]  # many connections: others are still answered
+        assert server.complete(max_tokens=2)
+        for s in sockets:
+            s.close()
+        assert server.end() == 0
+
+
+PARTS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith('part_')}
+
+if __name__ == '__main__':
+    if sys.argv[1:] == ['--list']:
+        print(*PARTS)
+    for argument in sys.argv[1:]:
+        if argument != '--list':
+            PARTS[argument]()
