@@ -67,7 +67,7 @@ CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TE
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all sweep figures accuracy fit demo test check asan bench fuzz format campaign deps install uninstall clean help \
+.PHONY: all sweep figures accuracy fit demo test check asan bench fuzz format campaign serve-hostile deps install uninstall clean help \
     banner setup need programs tests shared run-demo FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -128,7 +128,7 @@ asan: setup banner  ## tests and programs under the address and undefined-behavi
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@UBSAN_OPTIONS=print_stacktrace=1 SANITIZE="$(SANITIZE)" CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B=$(B)/asan \
 	    TEST_SLOW=1 JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) tests/test_sweep.sh tests/test_tools.sh \
-	    tests/test_diff.sh tests/test_batch.sh
+	    tests/test_diff.sh tests/test_batch.sh tests/test_serve.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed
 	@+$(SUBMAKE) $(B)/bench
@@ -138,6 +138,10 @@ fuzz: setup banner  ## fuzz files, programs and the engine for FUZZ_SECONDS each
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
 	    TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
+
+serve-hostile: setup banner  ## clients that are careless, broken or hostile ask build/serve for FUZZ_SECONDS
+	@+$(SUBMAKE) $(B)/serve
+	python3 tests/serve/hostile.py $(FUZZ_SECONDS) $(B)
 
 campaign: setup banner  ## 1,100,000 simulated and 22,000 CPU requests under 600 loads, beside their runs alone
 	@+$(SUBMAKE) $(B)/tests/test_campaign
@@ -210,13 +214,15 @@ FORCE:
 # The chosen programs that read text: only they need PCRE2.
 PCRE2 = $(shell grep -ls tokenizer.h $(foreach p,$(PROGRAMS:$(B)/%=%),examples/$(p).c sweep/$(p).c $(p).c) /dev/null)
 
-SETUP = CC="$(CC)" STB="$(STB)" PCRE2="$(PCRE2)" PLOTS="$(PLOTS)" WASM="$(WASM)" NUMPY="$(NUMPY)" bash tests/setup.sh
+SETUP = CC="$(CC)" STB="$(STB)" PCRE2="$(PCRE2)" PLOTS="$(PLOTS)" WASM="$(WASM)" NUMPY="$(NUMPY)" \
+    SERVE="$(SERVE)" bash tests/setup.sh
 need:
 	@$(SETUP)
 setup:
 	@$(SETUP) install
 deps: PLOTS := gnuplot
 deps: NUMPY := numpy
+deps test asan serve-hostile: SERVE := try  # build/serve is left out without its libraries
 deps: setup  ## install what is missing (packages of Debian and Ubuntu); test, demo, figures and others call it
 
 FORMATTED = $(shell git ls-files '*.c' '*.h' '*.cu' '*.js')

@@ -168,14 +168,20 @@ static void update_calls(bool look) {
     arrfree(end);
 }
 
+// A stream whose answer goes on is woken 100 times a second at most, because each event has its price on both sides.
+static bool has_news(const serve_call *c, double now) {
+    return c->gone || !c->open || (c->stream && c->fresh && now >= c->wake_at);
+}
+
 // Wakes the connections that have news, and frees the calls that nobody needs. Returns whether any call is left.
 static bool publish(void) {
     serve_call *unneeded = NULL;
+    const double now = serve_now();
     serve_lock();
     serve.counts.stats = llm42_engine_stats(serve.engine);
     for (serve_call **link = &serve.calls, *c; (c = *link);) {
-        if (c->suspended && (c->gone || (c->stream ? c->fresh : !c->open))) {
-            c->suspended = false;
+        if (c->suspended && has_news(c, now)) {
+            c->suspended = false, c->wake_at = now + 0.01;
             arrput(wake, c->connection);
         }
         if (c->done && c->taken && !c->open) *link = c->next, c->next = unneeded, unneeded = c;

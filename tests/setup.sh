@@ -3,7 +3,8 @@
 # the argument `install` it installs them, where there are apt-get and root, or a sudo that asks for no password. It
 # ends well if nothing is missing any more; else it prints the command to run.
 # From the environment: CC, STB (folder of stb_ds.h), PCRE2, PLOTS and WASM (not empty: PCRE2, gnuplot, and clang for
-# WebAssembly are needed too), and NUMPY (not empty: numpy is installed where that can be done, but not needed).
+# WebAssembly are needed too), and NUMPY and SERVE (not empty: numpy, and what build/serve is built with, are installed
+# where that can be done, but not needed).
 set -u
 
 has() { printf '#include <stddef.h>\n#include <%s>\n' "$1" | $CC -DPCRE2_CODE_UNIT_WIDTH=8 -isystem "$STB" -E -; }
@@ -12,6 +13,9 @@ no_numpy() { ! python3 -c 'import numpy' 2>/dev/null && ! /usr/bin/python3 -c 'i
 look() {  # sets missing and wanted (packages) and install (how to get the missing ones)
     missing='' wanted=
     [ -n "${NUMPY:-}" ] && no_numpy && wanted=" python3-numpy"
+    if [ -n "${SERVE:-}" ] && { lacks microhttpd.h || lacks jansson.h || ! command -v pkg-config >/dev/null; }; then
+        wanted="$wanted libmicrohttpd-dev libjansson-dev pkg-config"
+    fi
     lacks stdio.h && missing="$missing gcc libc6-dev"
     lacks stb_ds.h && missing="$missing libstb-dev"
     lacks jsmn.h && missing="$missing libjsmn-dev"

@@ -66,6 +66,7 @@ typedef struct serve_call {
     bool submitted;  // the engine has its samples
     bool suspended;  // HTTP waits for news
     bool fresh;      // there are some
+    double wake_at;  // a stream is woken no sooner, unless it has ended
     bool gone;       // its client has gone
     bool cancelled;  // its samples were
     bool done;       // HTTP has no more to do with it
