@@ -67,11 +67,10 @@ static struct MHD_Connection **wake;  // stb_ds array: to be resumed when the lo
 // Behind a stop string what the event brings depends on the load and belongs to nobody.
 static void take_tokens(serve_sample *s, const llm42_event *event) {
     answer *a = &s->answer;
-    for (int i = 0; i < event->n && !a->stopped && s->committed < s->limit; i++) {
+    if (!s->count) s->count = s->echo;
+    for (int i = 0; i < event->n && !a->stopped && s->count < s->echo + s->limit; i++) {
         const size_t before = arrlenu(a->text);
-        s->tokens[s->committed] = event->tokens[i];
-        s->logprobs[s->committed] = event->logprobs[i];
-        s->offset[s->committed++] = s->chars;
+        s->token[s->count++] = (serve_token){event->tokens[i], event->logprobs[i], s->chars};
         answer_take(a, event->tokens[i]);
         if (arrlenu(a->text) > before) s->chars += serve_chars(a->text + before, arrlenu(a->text) - before);
     }
@@ -111,7 +110,7 @@ static void submit_sample(serve_sample *s) {
     llm42_error error = {0};
     serve_call *c = s->call;
     const llm42_result result = llm42_engine_submit(serve.engine, &s->ask, &s->id, &error);
-    if (!result && (c->top || s->prompt_logprobs)) arrput(tap.wanted, s);
+    if (!result && (c->top || (c->echo && c->logprobs))) arrput(tap.wanted, s);
     if (!result) return;
     serve_lock();
     serve_fail(c, result == LLM42_MEMORY ? 500 : 400, NULL, "refused", "%s", error.text);
@@ -279,16 +278,13 @@ static void open_engine(const llm42_backend *table) {
              rounding ? rounding : "unknown", preset);
 }
 
-// The last part of the model's path.
+// The model's name for clients: the last part of its path, unless --name says another.
 static void set_name(void) {
-    static char last[256];
-    const char *path = serve.model->name;
-    size_t size = strlen(path);
-    while (size > 1 && path[size - 1] == '/') size--;
-    size_t from = size;
-    while (from > 0 && path[from - 1] != '/') from--;
-    snprintf(last, sizeof last, "%.*s", (int)(size - from), path + from);
-    serve.name = name ? name : last;
+    static char own_name[256];
+    char *slash;
+    snprintf(own_name, sizeof own_name, "%s", serve.model->name);
+    while ((slash = strrchr(own_name, '/')) && !slash[1]) *slash = 0;
+    serve.name = name ? name : slash ? slash + 1 : own_name;
     json_t *json = json_string(serve.name);
     if (!json || !serve.name[0]) args_fail(2, "--name: what clients call the model must be UTF-8 and not empty");
     json_decref(json);

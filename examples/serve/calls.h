@@ -3,7 +3,7 @@
 // request of the engine, for each answer that it asks for.
 //
 // Each field of a call or sample belongs to one thread, or is only touched under serve.lock, as its comment says. What
-// a sample's arrays hold below .committed never changes again, so it is read without the lock. They have room for all
+// a sample's arrays hold below .count never changes again, so it is read without the lock. They have room for all
 // of its answer from the beginning. So a client that reads slowly holds nobody up, and needs no more memory than one
 // that reads at once: its answer becomes JSON only when it can be sent.
 #ifndef SERVE_CALLS_H
@@ -22,24 +22,29 @@ typedef struct serve_top {
     float logprob;
 } serve_top;
 
+typedef struct serve_token {
+    int32_t id;
+    float logprob;
+    int offset;  // characters of text before it
+} serve_token;
+
 typedef struct serve_sample {
     struct serve_call *call;
     llm42_request_desc ask;  // its prompt is of the call
-    int limit;               // new tokens; 0: none, and the engine's one is dropped
+    int echo, limit;         // tokens of the prompt that the answer begins with: none or all; new tokens; 0: the
+                             // engine's one is dropped
     int64_t id;              // engine's thread; 0: not submitted
     answer answer;           // lock
-    int chars;               // characters of the answer, and of the prompt if it is echoed, so far; engine's thread
-    int committed;           // lock
+    int count;               // lock: final tokens; none, or those of .echo and new ones
     bool finished;           // lock
     llm42_finish finish;
     uint64_t seed;
-    int32_t *tokens;         // [limit]
-    float *logprobs;         // [limit]
-    int *offset;             // [limit]: characters of text before the token
-    serve_top *top;          // NULL, or [prompt, if it is echoed, + limit][call.top]
-    float *prompt_logprobs;  // NULL, or [prompt]
-    int sent;                // tokens; HTTP's thread
-    bool begun, ended;       // its first and its last chunk are written; HTTP's thread
+    int chars;           // of the text so far; engine's thread
+    serve_token *token;  // [echo + limit]
+    serve_top *top;      // NULL, or [echo + limit][call.top]
+    char *prefix;        // stb_ds array: the text of .echo tokens
+    int sent;            // tokens; HTTP's thread
+    bool begun, ended;   // its first and its last chunk are written; HTTP's thread
 } serve_sample;
 
 typedef struct serve_call {
@@ -170,7 +175,8 @@ static inline void serve_call_free(serve_call *c) {
     for (int i = 0; i < c->samples && c->sample; i++) {
         serve_sample *s = &c->sample[i];
         answer_free(&s->answer);
-        free(s->tokens), free(s->logprobs), free(s->offset), free(s->top), free(s->prompt_logprobs);
+        arrfree(s->prefix);
+        free(s->token), free(s->top);
     }
     for (int i = 0; i < c->stops; i++) free((char *)c->stop[i].data);
     for (int i = 0; i < (int)arrlen(c->prompt); i++) arrfree(c->prompt[i]);

@@ -11,64 +11,54 @@
 #include "reply.h"
 
 // >>metrics: Prometheus text. Names of vLLM where they mean the same ------------------------------------------------
-static inline void http_metric(FILE *f, const char *name, const char *type, const char *help, double value) {
-    fprintf(f, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
-}
-
-static inline void http_histogram(FILE *f, const char *name, const char *help, const serve_histogram *h) {
+static inline void http_histogram(FILE *f, const char *name, const serve_histogram *h) {
     int64_t count = 0;
-    fprintf(f, "# HELP %s %s\n# TYPE %s histogram\n", name, help, name);
+    fprintf(f, "# TYPE %s histogram\n", name);
     for (int i = 0; i < SERVE_BUCKETS; i++)
         fprintf(f, "%s_bucket{le=\"%g\"} %" PRId64 "\n", name, serve_bounds[i], count += h->count[i]);
     count += h->count[SERVE_BUCKETS];
-    fprintf(f, "%s_bucket{le=\"+Inf\"} %" PRId64 "\n%s_sum %.9g\n%s_count %" PRId64 "\n", name, count, name, h->sum,
-            name, count);
+    fprintf(f, "%s_bucket{le=\"+Inf\"} %" PRId64 "\n%s_sum %.9g\n", name, count, name, h->sum);
+    fprintf(f, "%s_count %" PRId64 "\n", name, count);
 }
 
-static inline void http_by_schedule(FILE *f, const char *name, const char *help, const int64_t *value) {
-    fprintf(f, "# HELP %s %s\n# TYPE %s counter\n", name, help, name);
-    for (int s = 1; s < LLM42_SCHEDULE_COUNT; s++)
-        fprintf(f, "%s{schedule=\"%s\"} %" PRId64 "\n", name, llm42_schedule_name((llm42_schedule)s), value[s]);
+static inline void http_by(FILE *f, const char *name, const char *label, const char *const *words, int first, int last,
+                           const int64_t *value) {
+    fprintf(f, "# TYPE %s counter\n", name);
+    for (int i = first; i <= last; i++) fprintf(f, "%s{%s=\"%s\"} %" PRId64 "\n", name, label, words[i], value[i]);
 }
 
 static inline void http_metrics(FILE *f) {
     static const char *const reasons[] = {"none", "stop", "length", "abort", "error"};
+    static const char *const codes[] = {"", "1xx", "2xx", "3xx", "4xx", "5xx"};
+    static const char *const schedules[] = {"none", "fast", "fixed", "invariant"};
     serve_lock();
     const serve_counts now = serve.counts;
     serve_unlock();
     const llm42_stats *s = &now.stats;
-    http_metric(f, "vllm:num_requests_running", "gauge", "Samples that the engine runs.", s->running);
-    http_metric(f, "vllm:num_requests_waiting", "gauge", "Samples in the queue.", now.live - s->running);
-    http_metric(f, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV pages in use, 0 to 1.",
-                1 - (double)s->pages_free / serve.config->kv.pages);
-    http_metric(f, "vllm:num_preemptions_total", "counter", "Requests that lost their KV pages.",
-                (double)s->preemptions);
-    http_metric(f, "vllm:prompt_tokens_total", "counter", "Prompt tokens of admitted samples.",
-                (double)s->prompt_tokens);
-    http_metric(f, "vllm:generation_tokens_total", "counter", "Tokens returned.", (double)s->returned_tokens);
-    fprintf(f, "# HELP vllm:request_success_total Finished samples.\n# TYPE vllm:request_success_total counter\n");
-    for (int i = 1; i < 5; i++)
-        fprintf(f, "vllm:request_success_total{finished_reason=\"%s\"} %" PRId64 "\n", reasons[i], now.finished[i]);
-    http_histogram(f, "vllm:time_to_first_token_seconds", "From the request to its first token.", &now.first_token);
-    http_histogram(f, "vllm:e2e_request_latency_seconds", "From the request to its last token.", &now.latency);
-    http_by_schedule(f, "llm42:passes_total", "Passes by the order of their sums.", s->passes);
-    http_by_schedule(f, "llm42:rows_total", "Rows in these passes.", s->rows);
-    fprintf(f, "# HELP llm42:busy_seconds_total Seconds in passes.\n# TYPE llm42:busy_seconds_total counter\n");
-    for (int i = 1; i < LLM42_SCHEDULE_COUNT; i++)
-        fprintf(f, "llm42:busy_seconds_total{schedule=\"%s\"} %.9g\n", llm42_schedule_name((llm42_schedule)i),
-                s->busy[i]);
-    http_metric(f, "llm42:deterministic_tokens_total", "counter", "Tokens returned to deterministic samples.",
-                (double)s->deterministic_tokens);
-    http_metric(f, "llm42:candidates_total", "counter", "Tokens decoded but not verified.", (double)s->candidates);
-    http_metric(f, "llm42:windows_total", "counter", "Windows verified.", (double)s->verifications);
-    http_metric(f, "llm42:rollbacks_total", "counter", "Windows in which a candidate differed.", (double)s->rollbacks);
-    http_metric(f, "llm42:recomputed_tokens_total", "counter", "Candidates dropped by rollbacks.",
-                (double)s->recomputed);
-    http_metric(f, "llm42:clients_gone_total", "counter", "Requests whose clients went away before their end.",
-                (double)now.clients_gone);
-    fprintf(f, "# HELP llm42:http_responses_total Responses.\n# TYPE llm42:http_responses_total counter\n");
-    for (int i = 2; i < 6; i++)
-        fprintf(f, "llm42:http_responses_total{code=\"%dxx\"} %" PRId64 "\n", i, now.responses[i]);
+    const struct {
+        const char *name;
+        double value;
+    } single[] = {{"vllm:num_requests_running", s->running},
+                  {"vllm:num_requests_waiting", now.live - s->running},
+                  {"vllm:kv_cache_usage_perc", 1 - (double)s->pages_free / serve.config->kv.pages},
+                  {"vllm:num_preemptions_total", (double)s->preemptions},
+                  {"vllm:prompt_tokens_total", (double)s->prompt_tokens},
+                  {"vllm:generation_tokens_total", (double)s->returned_tokens},
+                  {"llm42:deterministic_tokens_total", (double)s->deterministic_tokens},
+                  {"llm42:candidates_total", (double)s->candidates},
+                  {"llm42:windows_total", (double)s->verifications},
+                  {"llm42:rollbacks_total", (double)s->rollbacks},
+                  {"llm42:recomputed_tokens_total", (double)s->recomputed},
+                  {"llm42:clients_gone_total", (double)now.clients_gone}};
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++)
+        fprintf(f, "# TYPE %s %s\n%s %.15g\n", single[i].name, strstr(single[i].name, "_total") ? "counter" : "gauge",
+                single[i].name, single[i].value);
+    http_by(f, "vllm:request_success_total", "finished_reason", reasons, 1, 4, now.finished);
+    http_by(f, "llm42:passes_total", "schedule", schedules, 1, 3, s->passes);
+    http_by(f, "llm42:rows_total", "schedule", schedules, 1, 3, s->rows);
+    http_by(f, "llm42:http_responses_total", "code", codes, 2, 5, now.responses);
+    http_histogram(f, "vllm:time_to_first_token_seconds", &now.first_token);
+    http_histogram(f, "vllm:e2e_request_latency_seconds", &now.latency);
 }
 
 // >>responses -------------------------------------------------------------------------------------------------------

@@ -71,26 +71,17 @@ static inline json_t *reply_top(const serve_sample *s, int at, int32_t id, float
     return all;
 }
 
-// The logprobs of tokens [from, to) of a completion. With `echo` those of the prompt come first.
-static inline json_t *reply_logprobs(const serve_sample *s, bool echo, int from, int to) {
+// The logprobs of tokens [from, to) of a completion. The first token of a prompt has none.
+static inline json_t *reply_logprobs(const serve_sample *s, int from, int to) {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array();
-    const int prompt = s->ask.prompt_count, before = s->call->echo ? prompt : 0;
-    tok_stream stream = {.t = serve.t, .skip_special = true};
-    json_int_t chars = 0;
-    for (int i = echo ? -prompt : from; i < to; i++) {
-        if (echo && i == 0) i = from;
-        if (i >= to) break;
-        const int32_t id = i < 0 ? s->ask.prompt[prompt + i] : s->tokens[i];
-        const bool first = i == -prompt;
-        const float logprob = first ? 0 : i < 0 ? s->prompt_logprobs[prompt + i] : s->logprobs[i];
-        const tok_text piece = i < 0 && serve.t ? tok_stream_next(&stream, id) : (tok_text){"", 0};
-        json_array_append_new(tokens, reply_token(id));
-        json_array_append_new(logprobs, first ? json_null() : json_real((double)logprob));
-        json_array_append_new(tops, first || !s->top ? json_null() : reply_top(s, before + i, id, logprob));
-        json_array_append_new(offsets, json_integer(i < 0 ? chars : s->offset[i]));
-        chars += serve_chars(piece.data, piece.size);
+    for (int i = from; i < to; i++) {
+        const serve_token *t = &s->token[i];
+        const bool none = s->echo && !i;
+        json_array_append_new(tokens, reply_token(t->id));
+        json_array_append_new(logprobs, none ? json_null() : json_real((double)t->logprob));
+        json_array_append_new(tops, none || !s->top ? json_null() : reply_top(s, i, t->id, t->logprob));
+        json_array_append_new(offsets, json_integer(t->offset));
     }
-    tok_stream_free(&stream);
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", logprobs, "top_logprobs", tops,
                      "text_offset", offsets);
 }
@@ -98,7 +89,7 @@ static inline json_t *reply_logprobs(const serve_sample *s, bool echo, int from,
 static inline json_t *reply_chat_logprobs(const serve_sample *s, int from, int to) {
     json_t *content = json_array();
     for (int i = from; i < to; i++) {
-        json_t *token = reply_chat_token(s->tokens[i], s->logprobs[i]), *tops = json_array();
+        json_t *token = reply_chat_token(s->token[i].id, s->token[i].logprob), *tops = json_array();
         for (int k = 0; k < s->call->top; k++) {
             const serve_top *top = &s->top[(size_t)i * (size_t)s->call->top + (size_t)k];
             if (top->token >= 0) json_array_append_new(tops, reply_chat_token(top->token, top->logprob));
@@ -109,30 +100,44 @@ static inline json_t *reply_chat_logprobs(const serve_sample *s, int from, int t
     return json_pack("{s:o}", "content", content);
 }
 
-// A choice: the tokens from .sent to `to`, whose text is `text`. `whole`: not of a stream. `ended`: the answer is.
-static inline json_t *reply_choice(serve_sample *s, tok_text text, int to, bool whole, bool ended) {
+// A choice: the tokens from .sent to `to`, whose text is `text`; NULL: there is no tokenizer.
+static inline json_t *reply_fields(serve_sample *s, json_t *text, int to, bool ended) {
     const serve_call *c = s->call;
-    json_t *said = text.data ? reply_text(text.data, text.size) : json_null(), *ids;
-    json_t *choice = json_pack("{s:i}", "index", (int)(s - c->sample));
-    if (!c->chat) json_object_set_new(choice, "text", said);
-    else if (whole || !s->begun)
-        json_object_set_new(choice, whole ? "message" : "delta",
-                            json_pack("{s:s, s:o}", "role", "assistant", "content", said));
-    else json_object_set_new(choice, "delta", json_pack("{s:o}", "content", said));
-    json_object_set_new(choice, "logprobs",
-                        !c->logprobs ? json_null()
-                        : c->chat    ? reply_chat_logprobs(s, s->sent, to)
-                                     : reply_logprobs(s, c->echo && !s->begun, s->sent, to));
-    json_object_set_new(choice, "finish_reason",
-                        ended ? json_string(answer_finish(&s->answer, s->finish)) : json_null());
+    json_t *choice = json_pack("{s:i}", "index", (int)(s - c->sample)), *said = text;
+    const char *name = !c->chat ? "text" : c->stream ? "delta" : "message";
+    if (c->chat) said = json_pack("{s:o}", "content", text);
+    if (c->chat && !s->begun) json_object_set_new(said, "role", json_string("assistant"));
+    json_object_set_new(choice, name, said);
+    json_t *logprobs = !c->logprobs ? json_null() : c->chat ? reply_chat_logprobs(s, s->sent, to) : NULL;
+    json_object_set_new(choice, "logprobs", logprobs ? logprobs : reply_logprobs(s, s->sent, to));
+    json_t *finish = ended ? json_string(answer_finish(&s->answer, s->finish)) : json_null();
+    json_object_set_new(choice, "finish_reason", finish);
     if (ended) json_object_set_new(choice, "seed", json_integer((json_int_t)s->seed));
     if (ended) json_object_set_new(choice, "deterministic", json_boolean(s->ask.deterministic));
-    if (c->ids_out) {
-        json_object_set_new(choice, "token_ids", ids = json_array());
-        for (int i = s->sent; i < to; i++) json_array_append_new(ids, json_integer(s->tokens[i]));
-    }
+    json_t *ids = c->ids_out ? json_array() : NULL;
+    for (int i = s->sent > s->echo ? s->sent : s->echo; i < to; i++)
+        json_array_append_new(ids, json_integer(s->token[i].id));
+    if (ids) json_object_set_new(choice, "token_ids", ids);
     s->sent = to, s->begun = true, s->ended = ended;
     return choice;
+}
+
+// A choice with what is new of a sample. NULL: nothing is.
+static inline json_t *reply_choice(serve_sample *s) {
+    const serve_call *c = s->call;
+    char *text = NULL;
+    serve_lock();
+    const int to = s->count;
+    const bool ended = s->finished, waits = s->echo && !to && !ended;  // for the prompt's log-probabilities
+    const tok_text fresh = waits ? (tok_text){NULL, 0} : answer_fresh(&s->answer, ended);
+    if (!waits && !s->begun && arrlen(s->prefix))
+        memcpy(arraddnptr(text, arrlenu(s->prefix)), s->prefix, arrlenu(s->prefix));
+    if (fresh.size) memcpy(arraddnptr(text, fresh.size), fresh.data, fresh.size);
+    serve_unlock();
+    const bool any = ended || arrlen(text) || (to > s->sent && (c->logprobs || c->ids_out));
+    json_t *json = any && !serve.t ? json_null() : any ? reply_text(text, arrlenu(text)) : NULL;
+    arrfree(text);
+    return any ? reply_fields(s, json, to, ended) : NULL;
 }
 
 // What every answer and every event begins with; `choice` NULL: there is none.
@@ -146,7 +151,7 @@ static inline json_t *reply_head(const serve_call *c, json_t *choices) {
 
 static inline json_t *reply_usage(const serve_call *c) {
     json_int_t tokens = 0;
-    for (int i = 0; i < c->samples; i++) tokens += c->sample[i].sent;
+    for (int i = 0; i < c->samples; i++) tokens += c->sample[i].sent - c->sample[i].echo;
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens", tokens,
                      "total_tokens", (json_int_t)c->prompt_tokens + tokens);
 }
@@ -162,29 +167,10 @@ static inline json_t *reply_error(const serve_call *c) {
                      type, "param", param, "code", c->code);
 }
 
-// A new array with the prompt's text, if it is echoed, and the rest.
-static inline char *reply_echoed(const serve_sample *s, tok_text rest) {
-    char *text = NULL;
-    tok_stream stream = {.t = serve.t, .skip_special = true};
-    for (int i = 0; serve.t && s->call->echo && i < s->ask.prompt_count; i++) {
-        const tok_text piece = tok_stream_next(&stream, s->ask.prompt[i]);
-        if (piece.size) memcpy(arraddnptr(text, piece.size), piece.data, piece.size);
-    }
-    tok_stream_free(&stream);
-    if (rest.size) memcpy(arraddnptr(text, rest.size), rest.data, rest.size);
-    return text;
-}
-
 // The answer to a call whose samples are all finished, to be freed.
 static inline char *reply_whole(serve_call *c) {
     json_t *choices = json_array();
-    for (int i = 0; i < c->samples; i++) {
-        serve_sample *s = &c->sample[i];
-        char *text = reply_echoed(s, (tok_text){s->answer.text, arrlenu(s->answer.text)});
-        const tok_text all = {text ? text : serve.t ? "" : NULL, arrlenu(text)};
-        json_array_append_new(choices, reply_choice(s, all, s->committed, true, true));
-        arrfree(text);
-    }
+    for (int i = 0; i < c->samples; i++) json_array_append_new(choices, reply_choice(&c->sample[i]));
     json_t *reply = reply_head(c, choices);
     json_object_set_new(reply, "usage", reply_usage(c));
     char *text = json_dumps(reply, REPLY_FLAGS);
@@ -204,30 +190,6 @@ static inline void reply_put(serve_call *c, json_t *event) {
     free(text);
 }
 
-// Adds an event with what is new of a sample.
-static inline void reply_news(serve_call *c, serve_sample *s) {
-    char *text = NULL;
-    serve_lock();
-    const int to = s->committed;
-    const bool ended = s->finished, waits = c->echo && !s->begun && !to && !ended;  // for the prompt's logprobs
-    const tok_text fresh = answer_fresh(&s->answer, ended);
-    if (fresh.size) memcpy(arraddnptr(text, fresh.size), fresh.data, fresh.size);
-    serve_unlock();
-    if (waits) return;
-    if (c->echo && !s->begun) {
-        char *all = reply_echoed(s, (tok_text){text, arrlenu(text)});
-        arrfree(text);
-        text = all;
-    }
-    if (ended || arrlen(text) || (to > s->sent && (c->logprobs || c->ids_out))) {
-        const tok_text all = {text ? text : serve.t ? "" : NULL, arrlenu(text)};
-        json_t *event = reply_head(c, json_pack("[o]", reply_choice(s, all, to, false, ended)));
-        if (c->usage) json_object_set_new(event, "usage", json_null());
-        reply_put(c, event);
-    }
-    arrfree(text);
-}
-
 // Adds to .out of a stream what has come since the last time. At the end it sets .out_ended.
 static inline void reply_stream(serve_call *c) {
     bool all = true;
@@ -236,7 +198,10 @@ static inline void reply_stream(serve_call *c) {
     c->fresh = false;
     serve_unlock();
     for (int i = 0; i < c->samples && !failed; i++) {
-        if (!c->sample[i].ended) reply_news(c, &c->sample[i]);
+        json_t *choice = c->sample[i].ended ? NULL : reply_choice(&c->sample[i]);
+        json_t *event = choice ? reply_head(c, json_pack("[o]", choice)) : NULL;
+        if (event && c->usage) json_object_set_new(event, "usage", json_null());
+        if (event) reply_put(c, event);
         all &= c->sample[i].ended;
     }
     if (!failed && !all) return;

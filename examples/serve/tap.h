@@ -17,15 +17,18 @@ static struct {
     float *logits;
 } tap;
 
+// The place in a sample's answer of the token that follows `position`; negative: it has none.
+static inline int tap_place(const serve_sample *s, int position) {
+    return position + 1 - s->ask.prompt_count + s->echo;
+}
+
 // Keeps what the logits after `position` say about the token that follows.
 static inline void tap_keep(serve_sample *s, int position, const float *logits) {
-    const int vocab = serve.model->config.vocab, prompt = s->ask.prompt_count, top = s->call->top;
-    const int next = position + 1 - prompt, at = next + (s->call->echo ? prompt : 0);
+    const int vocab = serve.model->config.vocab, top = s->call->top, at = tap_place(s, position);
     int32_t best[SERVE_TOP + 1] = {0};
     int count = 0;
-    if (next < 0 && s->prompt_logprobs)
-        s->prompt_logprobs[position + 1] = llm42_logprob(logits, vocab, s->ask.prompt[position + 1]);
-    if (!top || at < 0 || next >= s->limit) return;
+    if (at < s->echo) s->token[at].logprob = llm42_logprob(logits, vocab, s->token[at].id);
+    if (!top) return;
     for (int32_t id = 0; id < vocab; id++) {  // the largest first, and of equal ones the lowest id
         int place = count;
         while (place > 0 && logits[id] > logits[best[place - 1]]) place--;
@@ -35,17 +38,18 @@ static inline void tap_keep(serve_sample *s, int position, const float *logits) 
         best[place] = id;
     }
     const float first = llm42_logprob(logits, vocab, best[0]);  // the others' have the same sum below them
-    for (int i = 0; i < top; i++) {
-        serve_top *to = &s->top[(size_t)at * (size_t)top + (size_t)i];
-        *to = i < count ? (serve_top){best[i], (logits[best[i]] - logits[best[0]]) + first} : (serve_top){-1, 0};
-    }
+    for (int i = 0; i < top; i++)
+        s->top[(size_t)at * (size_t)top + (size_t)i] = i < count
+                                                           ? (serve_top){best[i],
+                                                                         (logits[best[i]] - logits[best[0]]) + first}
+                                                           : (serve_top){-1, 0};
 }
 
-// Which tokens below .committed are is final, and once there is one, so is the prompt.
+// Does the answer lack the token that follows? What is below .count is final.
 static inline bool tap_wants(const serve_sample *s, const llm42_row *row) {
-    const int next = row->position + 1 - s->ask.prompt_count;
-    if (next < 0) return s->prompt_logprobs && !s->committed;
-    return row->flags & LLM42_ROW_SAMPLE && next >= s->committed;
+    const int at = tap_place(s, row->position);
+    const bool drawn = row->flags & LLM42_ROW_SAMPLE || at < s->echo;
+    return drawn && at >= s->count && at >= 0 && at < s->echo + s->limit;
 }
 
 // The sample of a request of the engine that wants more; NULL: it wants no more.

@@ -167,7 +167,7 @@ def part_errors():
         refused(server, 400, None, 'duplicate', b'{"n": 1, "n": 2}')
         for param, value, pattern in (
                 ('prompt', None, 'must be a text'), ('prompt', 5, 'must be a text'), ('prompt', [], 'no tokens'),
-                ('prompt', [[0], 5], 'item 1'), ('prompt', [2048], 'from 0 to 2047'), ('prompt', [-1], 'item 0'),
+                ('prompt', [[0], 5], 'a list of either'), ('prompt', [2048], 'from 0 to 2047'), ('prompt', [-1], 'item 0'),
                 ('prompt', [0] * 2048, 'the context of 2048'), ('prompt', [0, 1.5], 'item 1'),
                 ('max_tokens', 2046, 'has room for 2045'), ('max_tokens', -1, 'outside 0'),
                 ('max_tokens', '5', 'a whole number'), ('temperature', -0.1, 'outside 0'),
