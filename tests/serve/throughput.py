@@ -6,11 +6,14 @@
 The engine alone is `build/generate --samples`, timed by itself from when the engine is open. build/serve is timed by its
 client, from the first byte sent to the last byte received, once with whole answers and once with streams; each answer is
 a request of its own, over a connection of its own. Runs take turns. The result is a table with the medians of tokens/s,
-their ranges, and the median of the ratios to the engine's run of the same turn, which a computer that others share
-disturbs least. The client does no more than to read bytes, because it shares the computer, too.
+their ranges, and the median of the ratios to the engine's run of the same turn. Where others keep the cores busy, each
+moment that HTTP or the client takes is lost to the engine. So there is also the CPU time of the engine's thread (of the
+engine alone: of its process, less that of a run with one token an answer), and the ratio of its speeds by that clock.
+The client does no more than to read bytes.
 """
 import argparse
 import re
+import resource
 import selectors
 import statistics
 import subprocess
@@ -20,20 +23,31 @@ import time
 from client import Server, post
 
 
-def engine(args, extra):
+def engine(args, tokens):
+    """(Tokens/s, CPU seconds) of the engine alone."""
     command = [args.build + '/generate', '--model', args.model, '--prompt', 'It was', '--samples', str(args.answers),
-               '-n', str(args.tokens), '--temperature', '1', '--seed', '1', '--ignore-eos', '--json', '--stats', *extra]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    return float(re.search(r'\(([0-9.]+) tokens/s\)', said).group(1))
+               '-n', str(tokens), '--temperature', '1', '--seed', '1', '--ignore-eos', '--json', '--stats']
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = subprocess.run(command + ['--deterministic'] * args.deterministic, capture_output=True, text=True,
+                          check=True).stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return float(re.search(r'\(([0-9.]+) tokens/s\)', said).group(1)), cpu
+
+
+def cpu_of(server):
+    """CPU seconds of the server's engine thread, the first of its process."""
+    with open('/proc/%d/task/%d/schedstat' % (server.process.pid, server.process.pid)) as file:
+        return int(file.read().split()[0]) / 1e9
 
 
 def ask(server, args, stream):
-    """Tokens/s of all answers at once."""
+    """(Tokens/s, CPU seconds) of all answers at once."""
     requests = [post({'prompt': 'It was', 'max_tokens': args.tokens, 'temperature': 1, 'seed': i + 1, 'ignore_eos': True,
                       'stream': stream, 'deterministic': args.deterministic}).replace(b'Host: x', b'Host: x\r\nConnection: close')
                 for i in range(args.answers)]
     sockets, done = [server.raw() for _ in requests], selectors.DefaultSelector()
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), cpu_of(server)
     for s, request in zip(sockets, requests):
         s.sendall(request)
         done.register(s, selectors.EVENT_READ)
@@ -46,7 +60,7 @@ def ask(server, args, stream):
                 left -= 1
     seconds = time.perf_counter() - begin
     assert server.metric('vllm:request_success_total{finished_reason="length"}') % args.answers == 0
-    return args.answers * args.tokens / seconds
+    return args.answers * args.tokens / seconds, cpu_of(server) - cpu
 
 
 def main():
@@ -58,19 +72,20 @@ def main():
     parser.add_argument('--repeats', type=int, default=7)
     parser.add_argument('--deterministic', action='store_true')
     args = parser.parse_args()
-    extra = ['--deterministic'] if args.deterministic else []
-    rates = {'engine': [], 'whole': [], 'stream': []}
+    runs = {'engine': [], 'whole': [], 'stream': []}
     with Server(args.build, '--model', args.model) as server:
         ask(server, args, False)
         for _ in range(args.repeats):
-            rates['engine'].append(engine(args, extra))
-            rates['whole'].append(ask(server, args, False))
-            rates['stream'].append(ask(server, args, True))
-    print('how\ttokens_per_s\tlow\thigh\tratio')
-    for how, rate in rates.items():
-        median = statistics.median(rate)
-        ratio = statistics.median(a / b for a, b in zip(rate, rates['engine']))
-        print('%s\t%.1f\t%.1f\t%.1f\t%.3f' % (how, median, min(rate), max(rate), ratio))
+            rate, cpu = engine(args, args.tokens)
+            runs['engine'].append((rate, cpu - engine(args, 1)[1]))
+            runs['whole'].append(ask(server, args, False))
+            runs['stream'].append(ask(server, args, True))
+    print('how\ttokens_per_s\tlow\thigh\tratio\tcpu_s\tcpu_ratio')
+    for how, run in runs.items():
+        rate, cpu = zip(*run)
+        ratios = [statistics.median(mine[i] / alone[i] for mine, alone in zip(run, runs['engine'])) for i in (0, 1)]
+        print('%s\t%.1f\t%.1f\t%.1f\t%.3f\t%.3f\t%.3f' % (how, statistics.median(rate), min(rate), max(rate), ratios[0],
+                                                         statistics.median(cpu), 1 / ratios[1]))
 
 
 if __name__ == '__main__':
