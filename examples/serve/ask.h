@@ -312,7 +312,7 @@ static inline bool ask_samples(serve_call *c, llm42_request_desc ask, int64_t ma
     const int64_t prompts = arrlen(c->prompt);
     llm42_error error = {0};
     double bytes = 0;
-    if (llm42_sampling_check(&ask.sampling, &error)) return serve_fail(c, 400, NULL, "out_of_range", "%s", error.text);
+    if (llm42_sampling_check(&ask.sampling, &error)) return serve_fail(c, 400, NULL, "invalid_value", "%s", error.text);
     if (prompts * c->n > serve.max_samples)
         return ask_bad(c, "n", "%d answers to each of %d prompts are more than %" PRId64, c->n, (int)prompts,
                        serve.max_samples);

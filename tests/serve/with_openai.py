@@ -33,7 +33,7 @@ def main():
             chunks = list(stream)
             assert ''.join(c.choices[0].delta.content or '' for c in chunks[:-1]) == a.choices[0].message.content
             assert chunks[-1].usage.total_tokens == a.usage.total_tokens
-            for error, code, fields in ((openai.BadRequestError, 'out_of_range', {'temperature': -1.0}),
+            for error, code, fields in ((openai.BadRequestError, 'invalid_value', {'temperature': -1.0}),
                                         (openai.NotFoundError, 'model_not_found', {'model': 'other'})):
                 try:
                     client.completions.create(**{'prompt': 'It was', **how, **fields})
