@@ -67,8 +67,8 @@ CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TE
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all sweep figures accuracy fit demo test check asan bench fuzz format campaign serve-hostile deps install uninstall clean help \
-    banner setup need programs tests shared run-demo FORCE
+.PHONY: all sweep figures accuracy fit demo test check asan bench fuzz format campaign serve-hostile deps install \
+    uninstall clean help banner setup need programs tests shared run-demo FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
