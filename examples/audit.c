@@ -39,7 +39,7 @@ enum { PAGE = 16, TOGETHER = 64 };  // tokens in a KV page; answers that run tog
 // The most bytes of weights that a file may have us load: `--model DIR` has no such limit.
 static const double most_bytes = 4e9;
 
-static const char *path, *model_path, *seed_text, *name = "cpu";
+static const char *path, *model_path, *seed_text, *verdicts, *name = "cpu";
 static int64_t rows, window = 16, windows, seed, threads, tensor_parallel = 1, devices;
 static double share = 1;
 static bool skip_ordinary, no_mmap;
@@ -54,6 +54,7 @@ static const args_option options[] = {
     ARGS_REAL("share S", &share, 0, 1, "audit this share of all windows (at least one), drawn at random"),
     ARGS_INT("windows N", &windows, 0, INT64_MAX, "audit this number of windows instead; 0: as --share says"),
     ARGS_TEXT("seed,s S", &seed_text, "decides which windows are drawn (default: a number from the system)"),
+    ARGS_OUT("verdicts FILE", &verdicts, "write a line of TSV for each audited window: what differs in it"),
     ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic"),
     ARGS_INT("rows N", &rows, 0, 4096,
              "the most tokens in one pass, 0: 128 on a CPU, 1024 on a GPU; the number changes no result"),
@@ -72,6 +73,11 @@ typedef struct finding {
     llm42_output is_token, is_logprob;  // what the model gives there
 } finding;
 
+// Counts of an audited window. An answer that cannot run leaves them 0.
+typedef struct verdict {
+    int tokens, other_tokens, other_logprobs;  // as in a finding; a token where the model gives none is another one
+} verdict;
+
 // An answer on its way through the model.
 typedef struct job {
     int at;        // its number in the transcript
@@ -88,9 +94,10 @@ typedef struct audit {
     llm42_seq seq[TOGETHER];  // of the answers that run together
     job job[TOGETHER];
     int jobs, pages_taken;
-    int64_t *first;  // [t->count + 1]: windows before those of each answer
-    bool *chosen;    // [windows]
-    int *same_id;    // [t->count] the line of another answer with the same id, 0: there is none
+    int64_t *first;    // [t->count + 1]: windows before those of each answer
+    bool *chosen;      // [windows]
+    verdict *verdict;  // [windows]
+    int *same_id;      // [t->count] the line of another answer with the same id, 0: there is none
     const llm42_model *model;
     char sha256[LLM42_SHA256_TEXT];  // of the model
     int64_t tokens;                  // of chosen windows, so far
@@ -144,6 +151,7 @@ static void choose(audit *a) {
     if (n < 1) n = 1;
     if (n < all && !seed_text) seed = system_seed();
     a->chosen = scoring_get((size_t)all + 1, sizeof *a->chosen);
+    a->verdict = scoring_get((size_t)all + 1, sizeof *a->verdict);
     for (int64_t i = 0; i < all; i++) {
         double x = llm42_uniform(llm42_hash(llm42_hash((uint64_t)seed) ^ (uint64_t)i));
         a->chosen[i] = x * (double)(all - i) < (double)(n - taken);
@@ -191,14 +199,17 @@ static bool can_run(const audit *a, int at, char why[160]) {
     return true;
 }
 
-static void compare(const llm42_answer *q, int i, llm42_output out, finding *f) {
-    f->tokens++;
+static void compare(const llm42_answer *q, int i, llm42_output out, finding *f, verdict *v) {
+    f->tokens++, v->tokens++;
     if (out.token < 0) {
+        v->other_tokens++;
         if (f->none < 0) f->none = i;
     } else if (out.token != q->tokens[i]) {
+        v->other_tokens++;
         if (!f->other_tokens++) f->token = i, f->is_token = out;
-    } else if (memcmp(&out.logprob, &q->logprobs[i], sizeof out.logprob) != 0 && !f->other_logprobs++) {
-        f->logprob = i, f->is_logprob = out;
+    } else if (memcmp(&out.logprob, &q->logprobs[i], sizeof out.logprob) != 0) {
+        v->other_logprobs++;
+        if (!f->other_logprobs++) f->logprob = i, f->is_logprob = out;
     }
 }
 
@@ -217,8 +228,9 @@ static void run_rows(audit *a, int n) {
     for (const llm42_row *row = a->s.row; row < a->s.row + n; row++) {
         job *q = &a->job[row->seq];
         const llm42_answer *answer = &a->t->answer[q->at];
-        if (row->flags & LLM42_ROW_SAMPLE)
-            compare(answer, row->position - answer->prompt_count + 1, a->s.out[row - a->s.row], &q->f);
+        if (!(row->flags & LLM42_ROW_SAMPLE)) continue;
+        const int i = row->position - answer->prompt_count + 1;
+        compare(answer, i, a->s.out[row - a->s.row], &q->f, &a->verdict[a->first[q->at] + i / window]);
     }
     a->rows_done += n;
     progress(a);
@@ -478,6 +490,22 @@ static void open_backend(audit *a, const llm42_backend *backend) {
                   a->t->arithmetic, name, is ? is : "not known");
 }
 
+// The file of --verdicts. What is wrong with an answer as a whole, such as its end, is no window's fault and not in it.
+static void write_verdicts(const audit *a) {
+    FILE *file = verdicts ? llm42_file_create(verdicts) : NULL;
+    if (!verdicts) return;
+    if (!file) args_fail(2, "%s: cannot write: %s", verdicts, strerror(errno));
+    fprintf(file, "request\twindow\ttokens\tother_tokens\tother_logprobs\n");
+    for (int at = 0; at < a->t->count; at++)
+        for (int64_t i = a->first[at]; i < a->first[at + 1]; i++) {
+            const verdict *v = &a->verdict[i];
+            if (a->chosen[i])
+                fprintf(file, "%lld\t%lld\t%d\t%d\t%d\n", (long long)a->t->answer[at].request,
+                        (long long)(i - a->first[at]), v->tokens, v->other_tokens, v->other_logprobs);
+        }
+    if (!llm42_file_finish(file)) args_fail(2, "%s: cannot write: %s", verdicts, strerror(errno));
+}
+
 // The last lines, and the exit status. They claim nothing about what the file leaves out.
 static int conclude(const audit *a) {
     const llm42_transcript *t = a->t;
@@ -539,6 +567,7 @@ int main(int argc, char **argv) {
     open_backend(&a, backend);
     for (int i = 0; i < a.t->count; i++) audit_answer(&a, i);
     audit_together(&a);
+    write_verdicts(&a);
     const int status = conclude(&a);
     scoring_close(&a.s);
     free(a.pages);
@@ -546,6 +575,7 @@ int main(int argc, char **argv) {
     llm42_transcript_free(a.t);
     free(a.first);
     free(a.chosen);
+    free(a.verdict);
     free(a.same_id);
     return args_finish() || status;
 }

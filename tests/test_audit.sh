@@ -64,6 +64,18 @@ digit=$(sed -nE 's/^logprobs: .{25}(.).*/\1/p;T;q' "$run")
 changed '^  first log-probability: 3 of [0-9]+, ' "$first s/^(logprobs: .{25})./\\1$(printf %x $((0x$digit ^ 1)))/"
 changed "^request $request: differs: [1-9][0-9]* of [0-9]+ tokens" "$first s/^temperature: .*/temperature: 3f800000/"
 changed "^request $request: differs: [1-9][0-9]* of [0-9]+ tokens" "$first s/^seed: .*/seed: 49/"
+# --verdicts: the counts of windows add up to those of the answers, and only drawn windows have a line.
+counts() { sed -nE 's/^request ([0-9]+): differs: ([0-9]+) of ([0-9]+) tokens?, ([0-9]+) .*/\1 \3 \2 \4/p' "$dir/out"; }
+sums() { awk 'NR > 1 { n[$1] += $3; t[$1] += $4; l[$1] += $5; if (!had[$1]++) id[++ids] = $1 }
+    END { for (i = 1; i <= ids; i++) { k = id[i]; if (t[k] + l[k]) print k, n[k], t[k], l[k] } }' "$dir/verdicts"; }
+changed "^request $request: differs: " "$first s/^seed: .*/seed: 49/" --verdicts "$dir/verdicts" --window 8
+check "verdicts: windows add up to $(counts)" test -n "$(counts)" -a "$(counts)" = "$(sums)"
+check "verdicts: of all windows" grep -q ", $(($(wc -l <"$dir/verdicts") - 1)) of .* windows of 8 tokens: all" "$dir/out"
+sums_before=$(sums)
+audit 0 '^verified to the bit: ' "$run" --verdicts "$dir/verdicts" --window 8
+check "verdicts: none of a file that is right" test -n "$sums_before" -a -z "$(sums)"
+audit 0 ' 3 of [0-9]+ windows of 8 tokens' "$run" --verdicts "$dir/verdicts" --window 8 --windows 3
+check "verdicts: three of three windows" test "$(wc -l <"$dir/verdicts")" = 4
 changed "^request $request: differs: " "$first s/^leaves: .*/leaves: 1/"
 changed "^request $request: differs: " 's/^arithmetic: sm90/arithmetic: fp32/'
 # The last bit of one weight in the middle of the file is flipped. Then the model has another hash, and audit
