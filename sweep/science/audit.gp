@@ -1,0 +1,36 @@
+# Detection by what the audit costs: tokens alone on the left, log-probability bits too on the right. A curve per cheat.
+width = 1340; height = 900
+eval start("", width, height)
+set multiplot
+array head[3] = [title, sub, source]
+bold = 1
+eval sheet_head
+# Of the changed bits, the figure has the last mantissa bit in four places: it is the hardest to find.
+array cheat[10] = ["smaller_model", "seed", "half_context", "int4", "int8", "unverified", "bit:first_q:mantissa", \
+    "bit:middle_down:mantissa", "bit:last_gate:mantissa", "bit:embedding:mantissa"]
+array shown[10] = ["a smaller model", "another seed", "half of the prompt", "int4 weights", "int8 weights", \
+    "no verification", "last bit: query, first layer", "last bit: down, middle layer", "last bit: gate, last layer", \
+    "last bit: embedding"]
+array colour[10] = [black, purple, sky, red, orange, blue, green, green, green, grey]
+array dash[10] = [1, 2, 3, 1, 1, 1, 1, 2, 3, 1]
+array thick[10] = [9, 6, 3, 4, 4, 4, 4, 4, 4, 4]  # those that lie on one another
+array revealed[2] = ["tokens", "tokens and log-probabilities"]
+array named[2] = ["tokens alone", "tokens and log-probability bits"]
+set logscale x
+set xrange [real(least):real(most)]
+set yrange [0:1.02]
+set ytics 0.2
+unset key
+curve(c, r) = sprintf("< awk -F '\t' '$1 == \"%s\" && $2 == \"%s\"' '%s'", c, r, points)
+do for [panel = 1:2] {
+    left = panel == 1 ? 130 : 755
+    eval area(left, left + 560, 195, 640)
+    set title "revealed: " . named[panel] offset 0, -0.4
+    set xlabel "cost of the audit (% of serving)"
+    set ylabel panel == 1 ? "probability of detection" : ""
+    plot for [i = 1:10] curve(cheat[i], revealed[panel]) using 4:5 with lines lw thick[i] dt dash[i] lc rgb colour[i]
+}
+eval legend(745)
+set key vertical maxrows 4 width -3 font 'sans-serif' . font(16)
+plot for [i = 1:10] NaN with lines lw thick[i] dt dash[i] lc rgb colour[i] title shown[i]
+unset multiplot

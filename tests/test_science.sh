@@ -1,0 +1,90 @@
+#!/bin/bash
+# sweep/science: the scripts of the results on its page, in small. Where there is no numpy they are skipped.
+set -u
+export LC_ALL=C
+B=${B:-build}
+source tests/check.sh
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+log=$dir/log
+
+python=
+for p in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3; do
+    if "$p" -c 'import numpy' 2>/dev/null; then
+        python=$p
+        break
+    fi
+done
+if [ -z "$python" ]; then
+    skip "all" "no numpy: install python3-numpy (Debian), or set PYTHON to a Python that has it"
+    finish
+fi
+helper() { PYTHONDONTWRITEBYTECODE=1 "$python" sweep/science/audit.py "$@"; }
+small() {  # small CHEATS: the experiment with few short answers of tiny42
+    B=$B OUT=$dir/out NOPLOT=1 MODELS=tiny42 TEMPERATURES=0.8 TOKENS=32 REQUESTS_tiny42=4 CHEATS=$1 \
+        bash sweep/science/audit.sh
+}
+# wrong CHEAT [REVEALED]: how many of eight windows of 16 tokens an audit finds wrong.
+wrong() {
+    awk -F '\t' -v cheat="$1" -v revealed="${2:-tokens}" '
+        $1 == cheat && $4 == revealed && $5 == 16 && $6 == 8 { print $7 }' "$dir/out/audit_economics.tsv"
+}
+all="tokens and log-probabilities"
+
+check "it runs" small "honest honest_other_load int4 unverified seed half_context bit:middle_down:sign smaller_model"
+for control in honest honest_other_load; do
+    check "control: no window of $control is wrong" test "$(wrong $control)" = 0 -a "$(wrong $control "$all")" = 0
+done
+for cheat in int4 seed half_context; do
+    check "tokens show $cheat, not $(wrong $cheat)" test "$(wrong $cheat)" -ge 6
+    check "log-probabilities show $cheat in each window" test "$(wrong $cheat "$all")" = 8
+done
+check "log-probabilities show one bit" test "$(wrong bit:middle_down:sign "$all")" = 8
+check "log-probabilities show that nothing was verified" test "$(wrong unverified "$all")" -ge 1
+check "tiny42 has no smaller model" test -z "$(wrong smaller_model)"
+check "times of serving and of an audit" awk -F '\t' '/^tiny42/ { n += $4 > 0 && $5 > 0 } END { exit n != 3 }' \
+    "$dir/out/audit_speed.tsv"
+check "the figure has curves" eval 'helper curves "$dir/out/audit_economics.tsv" "$dir/out/audit_speed.tsv" tiny42 |
+    awk -F "\t" "\$1 == \"int4\" && \$3 == 2000 && \$5 > 0.999 { found = 1 } END { exit !found }"'
+refused() { ! small "$1" && grep -q "audit.sh: CHEATS: $1: no such " "$log"; }
+check "a cheat that is not known" refused int3
+check "a bit that is not known" refused bit:first_q:last
+
+# Parts of it: a claim that changes nothing is the same file, and one that changes the seeds has digests that fit.
+"$B/generate" -n 20 --samples 2 --temperature 0.8 --deterministic --record "$dir/honest.txt" >/dev/null
+"$B/generate" -n 20 --samples 2 --temperature 0.8 --deterministic --seed 7 --record "$dir/other.txt" >/dev/null
+helper claim "$dir/honest.txt" "$dir/honest.txt" "$dir/same.txt"
+check "an honest claim is the same file" cmp "$dir/honest.txt" "$dir/same.txt"
+helper claim "$dir/other.txt" "$dir/honest.txt" "$dir/claim.txt"
+"$B/audit" "$dir/claim.txt" --model examples/tiny42 >"$dir/said" 2>&1
+check "status 1: a claim's digests fit, and its answers do not" test $? = 1
+check "the claim has honest seeds" eval 'test "$(grep seed: "$dir/claim.txt")" = "$(grep seed: "$dir/honest.txt")"'
+cat >"$dir/models.py" <<'PYTHON'
+import shutil, sys
+sys.path.insert(0, "sweep/science")
+import numpy as np, audit
+folder = sys.argv[1]
+shutil.copytree("examples/tiny42", folder + "/0")
+true = {name: (shape, words.copy()) for name, shape, words in audit.tensors(folder + "/0")}
+name, bit = "model.layers.2.mlp.down_proj.weight", 7
+audit.flip(name, bit, "examples/tiny42", folder + "/1")
+changed = {n: np.flatnonzero(w != true[n][1]) for n, _, w in audit.tensors(folder + "/1")}
+assert sum(map(len, changed.values())) == 1 == len(changed[name]), changed
+audit.quantize(4, "examples/tiny42", folder + "/4")
+audit.quantize(8, "examples/tiny42", folder + "/8")
+for bits, most in ((4, 15), (8, 255)):
+    for n, shape, words in audit.tensors(f"{folder}/{bits}"):
+        if "_proj" not in n:
+            assert (words == true[n][1]).all(), n
+            continue
+        near, was = [(w.astype("<u4") << 16).view("<f4") for w in (words, true[n][1])]
+        kinds = max(len(np.unique(group)) for group in near.reshape(-1, 64 if bits == 4 else shape[1]))
+        assert 8 < kinds <= most, (n, kinds)
+        # Half a step, and what bf16 rounds.
+        assert 0 < np.abs(near - was).max() / np.abs(was).max() < 1 / (most - 1) + 2**-8, n
+PYTHON
+check "quantized weights have few values near the true ones; a flip changes one weight" \
+    env PYTHONDONTWRITEBYTECODE=1 "$python" "$dir/models.py" "$dir"
+check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \
+    sweep/science/audit.*
+finish
