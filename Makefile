@@ -110,7 +110,7 @@ WITH_PART = $(foreach t,$(1),$(if $(PART),"$(t) $(PART)",$(t)))
 NO_PARTS = PART=$(PART): needs TEST=NAME, one of $(notdir $(filter-out $(B)/tests/fuzz_%,$(TESTS)))
 HAS_PARTS = $(and $(TEST),$(if $(filter %.sh $(B)/tests/fuzz_%,$(CHOSEN)),,1))
 
-test: NUMPY = $(filter %/test_python.sh,$(CHOSEN))
+test: NUMPY = $(filter %/test_python.sh %/test_science.sh,$(CHOSEN))
 test: setup banner  ## build and run every test (TEST=sim: only test_sim); the last line is "N passed, N failed"
 	@$(if $(CHOSEN),,echo "TEST=$(TEST): no such test: there are $(notdir $(basename $(TESTS) $(SCRIPTS)))" >&2; exit 2)
 	@$(if $(and $(PART),$(if $(HAS_PARTS),,1)),echo "$(NO_PARTS)" >&2; exit 2)

@@ -85,6 +85,19 @@ for bits, most in ((4, 15), (8, 255)):
 PYTHON
 check "quantized weights have few values near the true ones; a flip changes one weight" \
     env PYTHONDONTWRITEBYTECODE=1 "$python" "$dir/models.py" "$dir"
+# The law of flips: the columns, and a prediction that knows nothing of the counted texts and is of their size.
+if [ -r "$B/libllm42_python.so" ]; then
+    law() { "$python" sweep/science/margins.py --model examples/tiny42 --temperature 0.8 --fast-rows 1 --replay-rows 256 \
+        --texts 30 --tokens 120 --out "$dir/margins.tsv"; }
+    check "the law of flips runs" law
+    check "predicted and counted flips are of one size" awk -F '\t' '
+        /^#/ { next }
+        !n++ { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { if ($at["predicted"] < 0.3 * $at["low"] || $at["predicted"] > 3 * $at["high"] || !$at["flips"]) bad = 1 }
+        END { exit bad || n != 3 }' "$dir/margins.tsv"
+else
+    skip "the law of flips" "no $B/libllm42_python.so: make shared"
+fi
 check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \
     sweep/science/audit.*
 finish
