@@ -18,6 +18,7 @@ import shutil
 from struct import Struct
 import subprocess
 import tempfile
+import threading
 import weakref
 
 import numpy as np
@@ -136,7 +137,8 @@ class Declarations:
 @functools.lru_cache(maxsize=None)
 def _words(name):
     """{word: value} of an enum: LLM42_DTYPE_BF16 is bf16."""
-    members = {k: v for k, v in C.enums[name].__members__.items() if not k.startswith("LLM42__")}
+    members = {k: v for k, v in C.enums[name].__members__.items()
+               if not k.startswith("LLM42__") and not k.endswith("_COUNT")}
     prefix = os.path.commonprefix(list(members))
     return {k[prefix.rfind("_") + 1:].lower(): int(v) for k, v in members.items()}
 
@@ -265,11 +267,11 @@ def _view(pointer, count, kind, owner):
     return np.asarray(_Buffer(address, count, kind, owner)) if address and count > 0 else np.empty(0, kind)
 
 
-def _ids(ids, what):
+def _ids(ids, what, kind="a sequence of token ids"):
     """Token ids as an int32 array. Each must be a whole number that an int32 holds."""
     array = np.asarray(ids)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise TypeError(f"{what}: must be a text or a sequence of token ids, not {type(ids).__name__}")
+        raise TypeError(f"{what}: must be {kind}, not {type(ids).__name__}")
     if array.size and not (0 <= array.min() and array.max() < 1 << 31):
         raise ValueError(f"{what}: token ids are from 0 to {(1 << 31) - 1}")
     return np.ascontiguousarray(array, np.int32)
@@ -295,8 +297,12 @@ def _set(struct, name, value, keep):
         setattr(struct, name, value)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
-    if isinstance(value, int) and getattr(struct, name) != value:
+    got = getattr(struct, name)
+    if isinstance(value, int) and got != value:
         raise ValueError(f"{name}: {value}: does not fit the field")
+    # 0 and 1 are settings of their own, which a number must not become by rounding.
+    if isinstance(value, float) and isinstance(got, float) and got != value and got.is_integer():
+        raise ValueError(f"{name}: {value}: would be rounded to {got:g}: write that")
 
 
 def _take(struct, options, keep, nested=()):
@@ -357,11 +363,16 @@ class Model:
         return self.tokenizer.encode(text)
 
     def decode(self, ids, skip_special=True):
-        return self.tokenizer.decode(_ids(ids, "ids"), skip_special)
+        ids, vocab = _ids(ids, "ids"), self.config["vocab"]
+        if ids.size and ids.max() >= vocab:
+            raise ValueError(f"ids: token {ids.max()}: the model's vocabulary has {vocab}")
+        return self.tokenizer.decode(ids, skip_special)
 
     def ids(self, prompt, what="prompt"):
         """The ids of a text, or those given."""
-        return self.encode(prompt) if isinstance(prompt, str) else _ids(prompt, what)
+        if isinstance(prompt, str):
+            return self.encode(prompt)
+        return _ids(prompt, what, "a text or a sequence of token ids")
 
     def score(self, prompt, top=0, **options):
         """Scorer(model, ...).score(prompt, top)"""
@@ -440,10 +451,23 @@ def _backend_desc(name, options, keep):
 
 # Requests -------------------------------------------------------------------------------------------------------------
 
-class Info:
-    """A request: every field of llm42_request is an attribute. Enums are words, and arrays read-only views."""
+def _copy(array):
+    """A read-only copy."""
+    array = array.copy()
+    array.flags.writeable = False
+    return array
 
-    _owner = None
+
+def _during_call(pointer):
+    """What a planner or drafter was given, unless its call is over."""
+    if pointer is None:
+        raise Error("this is valid only during the call of the planner or drafter that it was given to: keep copies")
+    return pointer
+
+
+class Info:
+    """A request as planners and drafters see it: every field of llm42_request is an attribute. Enums are words, and
+    arrays read-only copies. It ends with the call that it was given to, since its memory may be another's then."""
 
     def __init__(self, struct):
         self._struct = struct
@@ -451,28 +475,30 @@ class Info:
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
-        value = getattr(self._struct, name)
+        value = getattr(_during_call(self._struct), name)
         return _enum_word("llm42_" + name, value) if name in ("state", "finish") else value
+
+    def _array(self, field, count, kind):
+        return _copy(_view(getattr(_during_call(self._struct), field), count, kind, None))
 
     @property
     def prompt(self):
-        return _view(self._struct.prompt, self._struct.prompt_count, "<i4", self._owner)
+        return self._array("prompt", self.prompt_count, "<i4")
 
     @property
     def tokens(self):
         """The committed tokens, which never change again if the request is deterministic."""
-        return _view(self._struct.tokens, self._struct.committed, "<i4", self._owner)
+        return self._array("tokens", self.committed, "<i4")
 
     @property
     def logprobs(self):
         """Their natural log-probabilities."""
-        return _view(self._struct.logprobs, self._struct.committed, "<f4", self._owner)
+        return self._array("logprobs", self.committed, "<f4")
 
     @property
     def text_ids(self):
         """Prompt, committed tokens and candidates: what a drafter continues. A copy."""
-        s = self._struct
-        return np.concatenate([self.prompt, _view(s.tokens, s.committed + s.candidates, "<i4", self._owner)])
+        return np.concatenate([self.prompt, self._array("tokens", self.committed + self.candidates, "<i4")])
 
 
 class _RequestMemory:
@@ -494,6 +520,9 @@ class Request(Info):
         self._model, self._owner, self._copies = model, memory, None
         self.id = struct.id
 
+    def _array(self, field, count, kind):
+        return _view(getattr(self._struct, field), count, kind, self._owner)
+
     @property
     def finished(self):
         return self.finish != "none"
@@ -507,9 +536,7 @@ class Request(Info):
         """Copies what there is and gives the memory back. Views that were taken before keep it until they are gone."""
         if self._owner is None:
             return
-        copies = self.prompt.copy(), self.tokens.copy(), self.logprobs.copy()
-        for array in copies:
-            array.flags.writeable = False
+        copies = _copy(self.prompt), _copy(self.tokens), _copy(self.logprobs)
         self._struct = type(self._struct).from_buffer_copy(self._struct)
         self._struct.prompt = self._struct.tokens = self._struct.logprobs = None
         self._copies, self._owner = copies, None
@@ -582,30 +609,44 @@ class _Raised:
 
 
 class View:
-    """What a planner sees: every field of llm42_view, and the library's functions for planners."""
+    """What a planner sees during a call: every field of llm42_view, and the library's functions for planners."""
 
     def __init__(self, pointer):
-        self._pointer, self._struct = pointer, pointer.contents
+        self._pointer, self._struct, self._shown = pointer, pointer.contents, []
 
     def __getattr__(self, name):
-        return getattr(self._struct, name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(_during_call(self._struct), name)
+
+    def _info(self, struct):
+        self._shown.append(Info(struct))
+        return self._shown[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        for info in self._shown:
+            info._struct = None
+        self._pointer = self._struct = None
 
     @property
     def running(self):
-        return [Info(self._struct.running[i].contents) for i in range(self._struct.running_count)]
+        return [self._info(_during_call(self._struct).running[i].contents) for i in range(self.running_count)]
 
     @property
     def waiting(self):
         """The waiting requests that have arrived, by arrival."""
-        found, pointer = [], self._struct.waiting
+        found, pointer = [], _during_call(self._struct).waiting
         while pointer and pointer.contents.arrival <= self._struct.now:
-            found.append(Info(pointer.contents))
+            found.append(self._info(pointer.contents))
             pointer = lib.llm42_next_waiting(self._pointer, pointer)
         return found
 
     def rows(self, request, kind, schedule):
         """How many rows this choice may have now; 0: none."""
-        return lib.llm42_choice_rows(self._pointer, ctypes.byref(request._struct),
+        return lib.llm42_choice_rows(_during_call(self._pointer), ctypes.byref(_during_call(request._struct)),
                                      _enum_value("llm42_kind", "kind", kind),
                                      _enum_value("llm42_schedule", "schedule", schedule))
 
@@ -614,41 +655,48 @@ class Plan:
     """What a planner fills in. Its fields are those of llm42_plan; schedule may be set to a word."""
 
     def __init__(self, pointer, view, keep):
-        self.__dict__.update(_pointer=pointer, _view=view, _keep=keep)
+        self.__dict__.update(_to=pointer, _view=view, _keep=keep)
+
+    @property
+    def _both(self):
+        return _during_call(self._view._pointer), self._to
 
     def __getattr__(self, name):
-        value = getattr(self._pointer.contents, name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(self._both[1].contents, name)
         return _enum_word("llm42_schedule", value) if name == "schedule" else value
 
     def __setattr__(self, name, value):
-        _set(self._pointer.contents, name, value, self._keep)
+        _set(self._both[1].contents, name, value, self._keep)
 
     def choose(self, request, kind, rows=0):
         """kind: decode, prompt or window. rows: 0 for as many as it may have."""
-        lib.llm42_choose(self._pointer, ctypes.byref(request._struct), _enum_value("llm42_kind", "kind", kind), rows)
+        lib.llm42_choose(self._both[1], ctypes.byref(_during_call(request._struct)),
+                         _enum_value("llm42_kind", "kind", kind), rows)
 
     def default(self):
         """The plan of the built-in planner."""
         error = S["llm42_error"]()
-        _check(lib.llm42_planner_default().contents.plan(None, self._view._pointer, self._pointer,
-                                                        ctypes.byref(error)), error)
+        _check(lib.llm42_planner_default().contents.plan(None, *self._both, ctypes.byref(error)), error)
 
     def windows(self, order=None):
         """Adds up to G windows in ascending order of order(request); negative: it is left out. Returns their rows."""
         raised = _Raised()
-        ask = (lambda view, request: float(order(Info(request.contents)))) if order else (lambda view, request: 0.0)
+        info = self._view._info
+        ask = (lambda view, request: float(order(info(request.contents)))) if order else (lambda view, request: 0.0)
         call = C.calls["llm42_order_fn"](raised.guard(ask, -1.0))
-        rows = lib.llm42_plan_windows(self._view._pointer, self._pointer, call)
+        rows = lib.llm42_plan_windows(*self._both, call)
         raised.again()
         return rows
 
     def prompts(self):
         """Adds the deterministic prompts that may not run in ordinary passes."""
-        lib.llm42_plan_prompts(self._view._pointer, self._pointer)
+        lib.llm42_plan_prompts(*self._both)
 
     def ordinary(self):
         """Adds all requests that decode, and the prompts that may run beside them."""
-        lib.llm42_plan_ordinary(self._view._pointer, self._pointer)
+        lib.llm42_plan_ordinary(*self._both)
 
 
 def _field_call(struct, field):
@@ -657,22 +705,25 @@ def _field_call(struct, field):
 
 def _planner(planner, raised, keep):
     """planner: a function plan(view, plan), or an object with plan and perhaps preempt, admit and postprocess."""
-    plan = planner if callable(planner) else planner.plan
+    plan = planner if callable(planner) else getattr(planner, "plan", None)
+    if not callable(plan):
+        raise ValueError(f"planner: {planner!r}: must be a function plan(view, plan), or an object with plan")
     failed = C.constants["LLM42_PLAN"]
 
     def run_plan(user, view, to, error):
-        seen = View(view)
-        plan(seen, Plan(to, seen, keep))
+        with View(view) as seen:
+            plan(seen, Plan(to, seen, keep))
         return 0
 
     def after(user, view, to, seconds):
-        seen = View(view)
-        planner.postprocess(seen, Plan(to, seen, keep), seconds)
+        with View(view) as seen:
+            planner.postprocess(seen, Plan(to, seen, keep), seconds)
 
     def chosen(function):
         def call(user, view):
-            request = function(View(view))
-            return request if isinstance(request, int) else request.id if request is not None else 0
+            with View(view) as seen:
+                request = function(seen)
+                return request if isinstance(request, int) else request.id if request is not None else 0
         return call
 
     struct = S["llm42_planner"](name=b"python")
@@ -693,7 +744,11 @@ def _python_drafter(draft, raised, keep):
     def run_draft(user, view, drafts, count, error):
         for i in range(count):
             d = drafts[i]
-            guesses = draft(Info(d.request.contents), d.limit)
+            info = Info(d.request.contents)
+            try:
+                guesses = draft(info, d.limit)
+            finally:
+                info._struct = None
             guesses = _ids([] if guesses is None else guesses, "draft")[:d.limit]
             ctypes.memmove(d.token, guesses.ctypes.data, guesses.nbytes)
             d.count = len(guesses)
@@ -786,6 +841,7 @@ class Engine:
         self._error, self._pending, self._dead = error, collections.deque(), collections.deque()
         self._live = {}                                # requests that are not finished, by id
         self._known = weakref.WeakValueDictionary()    # all requests that somebody holds
+        self._runner = None                            # the thread that is in C, in a run
         self._recorder = None
         if record is not None:
             self._recorder = ctypes.POINTER(S["llm42_recorder"])()
@@ -808,10 +864,18 @@ class Engine:
             raise Error("the engine is closed")
         return self._memory.pointer
 
+    def _check_runner(self, inside):
+        """Refuses what another thread asks during a run, and, unless `inside`, what a planner or drafter asks."""
+        if self._runner is not None and self._runner != threading.get_ident():
+            raise Error("another thread runs this engine: use it from one thread at a time")
+        if self._runner is not None and not inside:
+            raise Error("a planner or drafter of this engine is being called: do this when the run has returned")
+
     def close(self):
         """Drops live requests and finishes the transcript. Requests keep copies, and views that are left the memory."""
         if self._memory is None:
             return
+        self._check_runner(False)
         for request in list(self._known.values()):
             request.release()
         self._live.clear()
@@ -831,7 +895,7 @@ class Engine:
     def stats(self):
         """llm42_stats, as a dict; arrays by schedule are dicts."""
         stats = _as_dict(lib.llm42_engine_stats(self._pointer()))
-        words = {v: k for k, v in _words("llm42_schedule").items() if k != "count"}
+        words = _by_value("llm42_schedule")
         return {k: {words[i]: x for i, x in enumerate(v) if i} if isinstance(v, list) else v for k, v in stats.items()}
 
     @property
@@ -858,6 +922,7 @@ class Engine:
             raise TypeError(f"submit: no option '{next(iter(options))}': there are "
                             f"{_names('llm42_request_desc', 'llm42_sampling')}")
         number = ctypes.c_int64()
+        self._check_runner(True)
         self._release_dead()
         _check(lib.llm42_engine_submit(self._pointer(), ctypes.byref(desc), ctypes.byref(number), ctypes.byref(error)),
                error)
@@ -868,7 +933,11 @@ class Engine:
 
     def cancel(self, request):
         """Ends a request. Its committed tokens stay."""
-        _check(lib.llm42_engine_cancel(self._pointer(), request.id, ctypes.byref(self._error)), self._error)
+        pointer = self._pointer()
+        if not isinstance(request, Request) or self._known.get(request.id) is not request:
+            raise Error(f"cancel: {request!r} is no request of this engine: give what submit returned")
+        self._check_runner(True)
+        _check(lib.llm42_engine_cancel(pointer, request.id, ctypes.byref(self._error)), self._error)
         self._forget(request)
 
     def _forget(self, request):
@@ -881,11 +950,16 @@ class Engine:
 
     def _run(self, types, seconds=_SLICE):
         """Runs for a while and puts events of these types into _pending. True: every request is finished."""
-        events = self._events
+        events, pointer = self._events, self._pointer()
+        self._check_runner(False)
         if self._dead:
             self._release_dead()
         events.types = types
-        result = lib.llm42_py_run(self._pointer(), self._by_ref[0], seconds, self._by_ref[1])
+        self._runner = threading.get_ident()
+        try:
+            result = lib.llm42_py_run(pointer, self._by_ref[0], seconds, self._by_ref[1])
+        finally:
+            self._runner = None
         if events.count:
             self._collect(events)
         if self._raised.exception is not None:
@@ -968,11 +1042,16 @@ class Engine:
         return requests[0] if one else requests
 
     def _end(self, requests):
+        """Cancels what generate has begun. Its events are nobody's."""
+        if self._memory is None:
+            return
         for request in requests:
             if not request.finished:
                 lib.llm42_engine_cancel(self._pointer(), request.id, None)
             self._live.pop(request.id, None)
         self._raised.exception = None
+        self._events.count = self._events.tokens = 0
+        self._pending.clear()
 
     def __repr__(self):
         return f"<llm42.Engine: {self.model!r}, {'closed' if self._memory is None else f'{len(self._live)} requests'}>"
@@ -1057,6 +1136,7 @@ class Scorer:
         self._out = np.zeros(rows, np.dtype(S["llm42_output"]))
         self._logits = np.zeros((rows, vocab), np.float32)
         self._pages = np.arange(pages, dtype=np.int32)
+        self._texts = 0  # so far: the pages hold the last one
 
     def __enter__(self):
         return self
@@ -1068,7 +1148,10 @@ class Scorer:
         self._memory = None
 
     def logits(self, prompt):
-        """Yields (first position, logits [rows, V]) of pass after pass. The array is overwritten by the next pass."""
+        """Yields (first position, logits [rows, V]) of pass after pass. The array is overwritten by the next pass, and
+        another text ends this one."""
+        self._texts += 1
+        number = self._texts
         if self._memory is None:
             raise Error("the scorer is closed")
         ids, error = self.model.ids(prompt, "score"), S["llm42_error"]()
@@ -1080,6 +1163,10 @@ class Scorer:
         seq = S["llm42_seq"](request=1, pages=self._pages.ctypes.data_as(INT32))
         fixed = self._schedule == C.constants["LLM42_SCHEDULE_FIXED"]
         for begin in range(0, len(ids), len(self._rows)):
+            if self._memory is None:
+                raise Error("the scorer is closed")
+            if self._texts != number:
+                raise Error("logits: the scorer has begun another text: use a Scorer for each, or one after the other")
             count = min(len(self._rows), len(ids) - begin)
             row = self._rows[:count]
             row["seq"], row["position"], row["token"] = 0, np.arange(begin, begin + count), ids[begin:begin + count]

@@ -228,6 +228,16 @@ def test_errors():
     raises(llm42.Error, "2048", engine.submit, [5000])
     raises(TypeError, "True or False", engine.submit, "It was", deterministic="no")
     raises(TypeError, "no option 'tokens'", engine.submit, "It was", tokens=3)
+    for field, value in (("temperature", 1e-60), ("min_p", 1e-60), ("top_p", 1 - 1e-12)):  # 0 and 1 mean other things
+        raises(ValueError, f"{field}: {value}: would be rounded", engine.submit, "It was", **{field: value})
+    raises(TypeError, "stop: must be a sequence of token ids", engine.submit, "It was", stop="the")
+    raises(ValueError, "token 5000: the model's vocabulary has 2048", m.decode, [0, 5000])
+    raises(ValueError, "must be one of fast, fixed, invariant", m.score, "It was", schedule="count")
+    other = llm42.Engine(m)
+    mine, others = engine.submit("It was"), [other.submit("Once") for _ in range(9)]
+    for request in (*others, mine.id, None):  # one of them has the id of `mine`
+        raises(llm42.Error, "no request of this engine", engine.cancel, request)
+    assert not mine.finished
     raises(llm42.Error, "temperature", engine.generate, ["It was", {"prompt": "Once", "temperature": -1}])
     assert engine.generate("It was", max_new_tokens=3).finish == "length"  # it goes on
     raises(ValueError, "context", m.score, [0] * 3000)
@@ -251,6 +261,7 @@ def test_ctrl_c():
     ends = [a.finish for a in answers]
     assert ends[0] == "length" and len(answers[0].tokens) == 4 and "cancelled" in ends, ends
     assert all(a.finished for a in answers)
+    assert not list(engine)  # no event of theirs is left for a later loop
     assert engine.generate("It was", max_new_tokens=3).committed == 3  # it goes on
 
 
@@ -323,6 +334,8 @@ def test_planner_errors():
     assert raises(llm42.Error, "request", engine.generate, "It was").result == "LLM42_PLAN"
     engine = llm42.Engine(model(), planner=broken)
     raises(ZeroDivisionError, "", engine.generate, "It was")
+    assert not list(engine)
+    raises(ValueError, "planner: 'x'", llm42.Engine, model(), planner="x")
 
 
 def test_drafter():
@@ -353,7 +366,75 @@ def test_drafter_errors():
     raises(ValueError, "drafter", llm42.Engine, model(), drafter="oracle")
 
 
+def test_callbacks_keep_nothing():
+    """What planners and drafters were given ends with their call: it names what to do, and reads no memory."""
+    kept = []
+
+    def plan(view, plan):
+        kept.append((view, plan, view.running + view.waiting))
+        plan.default()
+
+    def draft(request, limit):
+        kept_drafts.append((request, request.tokens, request.tokens.tolist()))
+        return []
+    kept_drafts = []
+    engine = llm42.Engine(model(), planner=plan, drafter=draft)
+    engine.generate(TEXTS[:2], max_new_tokens=20, deterministic=True)
+    engine.close()
+    gc.collect()
+    view, plan_kept, requests = kept[3]
+    for function in (lambda: view.running, lambda: view.waiting, lambda: view.now, plan_kept.default, plan_kept.prompts,
+                     lambda: view.rows(requests[0], "decode", "fast"), lambda: plan_kept.choose(requests[0], "decode"),
+                     lambda: plan_kept.count, lambda: requests[0].tokens, lambda: requests[0].id,
+                     lambda: kept_drafts[0][0].text_ids):
+        raises(llm42.Error, "keep copies", function)
+    assert all(tokens.tolist() == then for _, tokens, then in kept_drafts) and len(kept_drafts) > 2
+
+
+def test_close_in_a_planner():
+    for draft in (False, True):
+        def close(*_):
+            engine.close()
+        engine = llm42.Engine(model(), **{"drafter" if draft else "planner": close})
+        engine.submit(TEXTS[0], deterministic=True, max_new_tokens=20)
+        raises(llm42.Error, "when the run has returned", engine.run)
+        engine.close()
+
+
+def test_another_thread():
+    """What another thread asks while the engine runs is refused, and changes no answer."""
+    alone = llm42.Engine(model()).generate("It was", max_new_tokens=200)
+    said = []
+
+    def plan(view, to):
+        if not said:
+            other = threading.Thread(target=lambda: raised(engine))
+            other.start()
+            other.join()
+        to.default()
+
+    def raised(of):
+        for call in (of.close, lambda: of.submit("Once"), of.run, lambda: of.generate("Once")):
+            said.append(str(raises(llm42.Error, "one thread at a time", call)))
+    engine = llm42.Engine(model(), planner=plan)
+    answer = engine.generate("It was", max_new_tokens=200)
+    assert len(said) == 4 and bits([answer]) == bits([alone])
+
+
 # Scores
+
+def test_scorer_begins_another_text():
+    """The logits of a text of several passes are not those of a mixture with another text."""
+    scorer = llm42.Scorer(model(), rows=8)
+    passes = scorer.logits(TEXTS[0] * 4)
+    next(passes)
+    scorer.score(TEXTS[1])
+    raises(llm42.Error, "begun another text", next, passes)
+    passes = scorer.logits(TEXTS[0] * 4)
+    next(passes)
+    scorer.close()
+    raises(llm42.Error, "closed", next, passes)
+
 
 def test_score_of_build_score():
     m = model()
