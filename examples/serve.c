@@ -214,6 +214,15 @@ static void wait_for_calls(void) {
     serve_unlock();
 }
 
+// What cannot be recorded is said when it happens, and again at the end.
+static void look_at_record(void) {
+    static bool said;
+    if (said || !llm42_recorder_failed(recorder)) return;
+    said = true;
+    fprintf(stderr, "%s: %s: writing failed: the disk may be full: answers are no longer recorded\n", args_program,
+            record_path);
+}
+
 // Serves until it is asked to end, and then until all requests are answered.
 static void run(void) {
     double next_look = 0;
@@ -227,6 +236,7 @@ static void run(void) {
             serve_unlock();
         }
         update_calls(look);
+        if (look) look_at_record();
         const llm42_result result = llm42_engine_step(serve.engine, &error);
         if (result < 0) fail_calls(&error);
         any = publish();

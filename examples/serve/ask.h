@@ -45,6 +45,20 @@ static inline bool ask_same(const json_t *a, const json_t *b) {
     return json_is_number(a) ? json_is_number(b) && json_number_value(a) == json_number_value(b) : json_equal(a, b);
 }
 
+// Does an object have only these fields? `names` has them between spaces. Null asks for nothing.
+static inline bool ask_only(serve_call *c, json_t *object, const char *field, const char *names) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) {
+        char word[80];
+        snprintf(word, sizeof word, " %s ", name);
+        if (!json_is_null(value) && (!name[0] || strchr(name, ' ') || !strstr(names, word)))
+            return serve_fail(c, 400, field, "unknown_field", "%s: %.60s: no such field here: leave it out", field,
+                              name);
+    }
+    return true;
+}
+
 // Is every field one that is known here, with a value that can be honoured?
 static inline bool ask_check_fields(serve_call *c, json_t *body) {
     const char *name;
@@ -65,6 +79,12 @@ static inline bool ask_check_fields(serve_call *c, json_t *body) {
             return ask_bad(c, name, "unsupported: leave it out, or give one of %s", ask_neutral[i][1]);
     }
     return true;
+}
+
+// Is it this string? It may have NULs, which strcmp would take for its end.
+static inline bool ask_is(const json_t *value, const char *text) {
+    return json_is_string(value) && json_string_length(value) == strlen(text) &&
+           !strcmp(json_string_value(value), text);
 }
 
 // A field; NULL where it is missing or null.
@@ -110,14 +130,12 @@ static inline bool ask_float(serve_call *c, const json_t *body, const char *name
 static inline size_t ask_count(const json_t *list) {
     return json_is_array(list) ? json_array_size(list) : list != NULL;
 }
-static inline const json_t *ask_item(const json_t *list, size_t i) {
-    return json_is_array(list) ? json_array_get(list, i) : list;
-}
+static inline json_t *ask_item(json_t *list, size_t i) { return json_is_array(list) ? json_array_get(list, i) : list; }
 
 static inline bool ask_no_memory(serve_call *c) { return serve_fail(c, 500, NULL, "out_of_memory", "out of memory"); }
 
 static inline bool ask_stop(serve_call *c, const json_t *body) {
-    const json_t *stop = ask_get(body, "stop");
+    json_t *stop = ask_get(body, "stop");
     if (stop && !serve.t) return ask_bad(c, "stop", "the model has no tokenizer, so no text");
     if (ask_count(stop) > ANSWER_STOPS) return ask_bad(c, "stop", "at most %d strings", (int)ANSWER_STOPS);
     for (size_t i = 0; i < ask_count(stop); i++) {
@@ -164,14 +182,16 @@ static inline bool ask_prompts(serve_call *c, const json_t *body) {
 }
 
 // What a message says: a text, or parts that are texts, which are joined; to be freed.
-static inline bool ask_content(serve_call *c, const json_t *content, int number, tok_text *text) {
+static inline bool ask_content(serve_call *c, json_t *content, int number, tok_text *text) {
     char *all = NULL;
     bool fine = content != NULL;
     FILE *file = open_memstream(&all, &text->size);
     for (size_t i = 0; i < ask_count(content) && fine && file; i++) {
-        const json_t *part = ask_item(content, i);
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (type && !strcmp(type, "text")) part = json_object_get(part, "text");
+        json_t *part = ask_item(content, i);
+        if (ask_is(json_object_get(part, "type"), "text")) {
+            ask_only(c, part, "messages", " type text ");
+            part = json_object_get(part, "text");
+        }
         fine = json_is_string(part);
         if (fine) fwrite(json_string_value(part), 1, json_string_length(part), file);
     }
@@ -184,9 +204,9 @@ static inline bool ask_content(serve_call *c, const json_t *content, int number,
 static inline const char *ask_role(const json_t *message) {
     static const char *const roles[][2] = {
         {"system", "system"}, {"developer", "system"}, {"user", "user"}, {"assistant", "assistant"}};
-    const char *role = json_string_value(json_object_get(message, "role"));
-    for (int i = 0; role && i < 4; i++)
-        if (!strcmp(role, roles[i][0]) && !ask_get(message, "tool_calls")) return roles[i][1];
+    for (int i = 0; i < 4; i++)
+        if (ask_is(json_object_get(message, "role"), roles[i][0]) && !ask_get(message, "tool_calls"))
+            return roles[i][1];
     return NULL;
 }
 
@@ -201,9 +221,10 @@ static inline bool ask_messages(serve_call *c, const json_t *body) {
     chat_turn *turn = calloc(count, sizeof *turn);
     if (!turn) ask_no_memory(c);
     for (size_t i = 0; i < count && !c->status; i++) {
-        const json_t *message = json_array_get(messages, i);
+        json_t *message = json_array_get(messages, i);
         turn[i].role = ask_role(message);
-        if (turn[i].role) ask_content(c, json_object_get(message, "content"), (int)i, &turn[i].text);
+        if (turn[i].role && ask_only(c, message, "messages", " role content "))
+            ask_content(c, json_object_get(message, "content"), (int)i, &turn[i].text);
         else ask_bad(c, "messages", "message %d: its role must be system, user or assistant, without tools", (int)i);
     }
     if (!c->status && chat_turns(&serve.chat, serve.t, turn, (int)count, &ids, &error))
@@ -219,16 +240,17 @@ static inline bool ask_model(serve_call *c, const json_t *body) {
     if (!model) return true;
     const char *name = json_string_value(model);
     if (!name) return ask_bad(c, "model", "must be a string");
-    return !strcmp(name, serve.name) ||
+    return ask_is(model, serve.name) ||
            serve_fail(c, 404, "model", "model_not_found", "model: '%.200s' is not here: this server has '%.200s'", name,
                       serve.name);
 }
 
 // What decides which fields an answer has.
 static inline bool ask_output(serve_call *c, const json_t *body) {
-    const json_t *options = ask_get(body, "stream_options");
+    json_t *options = ask_get(body, "stream_options");
     int64_t top = -1;
     if (options && !json_is_object(options)) return ask_bad(c, "stream_options", "must be an object");
+    if (!ask_only(c, options, "stream_options", " include_usage ")) return false;
     if (c->chat) {
         if (!ask_bool(c, body, "logprobs", &c->logprobs) || !ask_int(c, body, "top_logprobs", 0, SERVE_TOP, &top))
             return false;
@@ -255,12 +277,15 @@ static inline bool ask_sampling(serve_call *c, const json_t *body, llm42_request
         !ask_int(c, body, "max_completion_tokens", 0, INT32_MAX, limit) ||
         !ask_float(c, body, "temperature", 0, 1000, &s->temperature) || !ask_float(c, body, "top_p", 0, 1, &s->top_p) ||
         !ask_float(c, body, "min_p", 0, 1, &s->min_p) || !ask_int(c, body, "top_k", -1, INT32_MAX, &top_k) ||
-        !ask_int(c, body, "seed", 0, INT64_MAX - 4096, &seed) || !ask_int(c, body, "n", 1, serve.max_samples, &n) ||
+        !ask_int(c, body, "n", 1, serve.max_samples, &n) || !ask_int(c, body, "seed", 0, INT64_MAX - n + 1, &seed) ||
         !ask_bool(c, body, "ignore_eos", &ask->ignore_stop) ||
         !ask_bool(c, body, "deterministic", &ask->deterministic) || !ask_bool(c, body, "is_deterministic", &second))
         return false;
     if (given && ask_get(body, "is_deterministic") && second != ask->deterministic)
         return ask_bad(c, "is_deterministic", "differs from deterministic: give one of them");
+    if (s->temperature > 0 && s->temperature < 1e-4F)
+        return ask_bad(c, "temperature", "%g is outside 0.0001 to 1000: give one inside, or 0, which is greedy",
+                       (double)s->temperature);
     if (twice && ask_get(body, "max_tokens")) return ask_bad(c, "max_tokens", "give it or max_completion_tokens");
     if (ask_get(body, "top_p") && s->top_p == 0) return ask_bad(c, "top_p", "must be above 0; temperature 0 is greedy");
     if (!given) ask->deterministic = second;
@@ -343,6 +368,9 @@ static inline bool ask_read(serve_call *c) {
     llm42_request_desc ask = {0};
     int64_t limit = -1;
     json_t *body = json_loadb(c->body ? c->body : "", c->size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &wrong);
+    if (!body && json_error_code(&wrong) == json_error_numeric_overflow)
+        return serve_fail(c, 400, NULL, "invalid_value", "line %d, column %d: %s: whole numbers are below 2^63",
+                          wrong.line, wrong.column, wrong.text);
     if (!body)
         return serve_fail(c, 400, NULL, "bad_json", "the body is not JSON: line %d, column %d: %s", wrong.line,
                           wrong.column, wrong.text);

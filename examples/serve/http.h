@@ -71,6 +71,7 @@ static inline enum MHD_Result http_queue(serve_call *c, int status, struct MHD_R
     MHD_add_response_header(response, "Content-Type", type);
     if (draining) MHD_add_response_header(response, "Connection", "close");
     if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
+    if (status == 405) MHD_add_response_header(response, "Allow", c->only);
     if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     const enum MHD_Result result = MHD_queue_response(c->connection, (unsigned)status, response);
     MHD_destroy_response(response);
@@ -151,7 +152,7 @@ static inline bool http_key(struct MHD_Connection *connection) {
 
 static inline bool http_is_json(struct MHD_Connection *connection) {
     const char *type = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Type");
-    return type && !strncasecmp(type, "application/json", 16);
+    return type && !strncasecmp(type, "application/json", 16) && (!type[16] || strchr("; \t", type[16]));
 }
 
 static inline enum MHD_Result http_metrics_reply(serve_call *c) {
@@ -187,12 +188,17 @@ static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, cons
     const bool get = !strcmp(method, "GET"), post = !strcmp(method, "POST");
     enum MHD_Result result;
     c->chat = !strcmp(url, "/v1/chat/completions");
-    const bool known = text || c->chat, other = !strcmp(url, "/health") || !strncmp(url, "/v1/models", 10);
+    const bool known = text || c->chat, model = !strncmp(url, "/v1/models/", 11) && url[11];
+    const bool other = !strcmp(url, "/health") || !strcmp(url, "/metrics") || !strcmp(url, "/v1/models") || model;
+    c->only = known ? "POST" : "GET";
     if (v1 && !http_key(c->connection))
         serve_fail(c, 401, NULL, "invalid_api_key", "the API key is missing or wrong: send Authorization: Bearer KEY");
     else if (http_plain(c, url, get, &result)) return result;
-    else if ((known && !post) || (!get && (other || !strcmp(url, "/metrics"))))
-        serve_fail(c, 405, NULL, "method_not_allowed", "%s: use %s", url, known ? "POST" : "GET");
+    else if ((known && !post) || (other && !get))
+        serve_fail(c, 405, NULL, "method_not_allowed", "%.200s: use %s", url, c->only);
+    else if (model)
+        serve_fail(c, 404, NULL, "model_not_found", "'%.200s' is not here: this server has '%.200s'", url + 11,
+                   serve.name);
     else if (!known)
         serve_fail(c, 404, NULL, "not_found",
                    "%.200s: there are /v1/completions, /v1/chat/completions, /v1/models, "

@@ -22,6 +22,8 @@ LLM42_API llm42_result llm42_recorder_open(llm42_recorder **recorder, const char
                                            const char *comments, llm42_error *error);
 // A request is written at its event FINISHED.
 LLM42_API void llm42_recorder_event(llm42_recorder *recorder, const llm42_event *event);
+// Has a write failed? Then closing it will fail. NULL has not.
+LLM42_API bool llm42_recorder_failed(const llm42_recorder *recorder);
 // Finishes the file, which has its name from now on (see llm42_file.h). It fails if this or any earlier write failed.
 // NULL is fine.
 LLM42_API llm42_result llm42_recorder_close(llm42_recorder *recorder, llm42_error *error);
@@ -220,6 +222,8 @@ void llm42_recorder_event(llm42_recorder *r, const llm42_event *ev) {
     snprintf(tail + n, sizeof tail - (size_t)n, "file_digest: %s\n" LLM42__TRANSCRIPT_END, digest);
     llm42_file_keep(r->file, tail);
 }
+
+bool llm42_recorder_failed(const llm42_recorder *r) { return r && ferror(r->file); }
 
 llm42_result llm42_recorder_close(llm42_recorder *r, llm42_error *error) {
     if (!r) return LLM42_OK;

@@ -11,8 +11,18 @@ class Server:
     """build/serve on a free port, until it is ended."""
 
     def __init__(self, build, *options, env=None):
-        self.process = subprocess.Popen([build + '/serve', '--port', '0', *options], stdout=subprocess.PIPE, text=True,
-                                        env=env)
+        self.begin(subprocess.Popen([build + '/serve', '--port', '0', *options], stdout=subprocess.PIPE, text=True,
+                                    env=env))
+
+    @classmethod
+    def of(cls, process):
+        """A server that somebody else has started."""
+        server = cls.__new__(cls)
+        server.begin(process)
+        return server
+
+    def begin(self, process):
+        self.process = process
         line = self.process.stdout.readline()
         assert '/v1 serves ' in line, line
         self.port = int(line.split('/v1 ')[0].rsplit(':', 1)[1])

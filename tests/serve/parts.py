@@ -127,6 +127,11 @@ def part_seeds():
         assert [a['seed'] for a in whole(server.complete(n=3, seed=7, **fields))] == [7, 8, 9]
         two = whole(server.complete(['It was', 'It was'], n=2, seed=7, **fields))
         assert two[:2] == two[2:] and two[0] != two[1]
+        most = 2**63 - 1  # a seed that is returned can be given, also the largest one
+        assert [a['seed'] for a in whole(server.complete(n=3, seed=most - 2, max_tokens=1))] == [most - 2, most - 1, most]
+        refused(server, 400, 'seed', 'outside', {'n': 3, 'seed': most - 1})
+    with serve('--max-queue', '10000') as server:
+        refused(server, 400, 'seed', 'outside', {'n': 5000, 'seed': most - 4096, 'max_tokens': 1})
 
 
 def part_logprobs():
@@ -171,12 +176,13 @@ def part_errors():
                 ('prompt', [0] * 2048, 'the context of 2048'), ('prompt', [0, 1.5], 'item 1'),
                 ('max_tokens', 2046, 'has room for 2045'), ('max_tokens', -1, 'outside 0'),
                 ('max_tokens', '5', 'a whole number'), ('temperature', -0.1, 'outside 0'),
-                ('temperature', 'hot', 'a number'), ('temperature', 1e-60, 'would be rounded'),
+                ('temperature', 1e-5, 'outside 0.0001 to 1000'), ('temperature', 'hot', 'a number'), ('temperature', 1e-60, 'would be rounded'),
                 ('top_p', 0, 'above 0'), ('top_p', 1.1, 'outside'), ('top_k', -2, 'outside'),
                 ('min_p', 2, 'outside'), ('n', 0, 'outside'), ('n', 15, 'outside 1 to 14'), ('n', True, 'whole number'),
                 ('seed', -1, 'outside'), ('seed', 1.5, 'whole number'), ('stop', 5, 'a string'),
                 ('stop', [''], 'not empty'), ('stop', ['a'] * 17, 'at most 16'), ('stream', 'yes', 'true or false'),
-                ('stream_options', 1, 'an object'), ('logprobs', 21, 'outside 0 to 20'), ('echo', 1, 'true or false'),
+                ('stream_options', 1, 'an object'),
+                ('stream_options', {'include': True}, 'include: no such field'), ('logprobs', 21, 'outside 0 to 20'), ('echo', 1, 'true or false'),
                 ('deterministic', 'yes', 'true or false'), ('bogus', 1, 'no such field'),
                 ('messages', [], 'no such field'), ('logit_bias', {'5': 1}, 'leave it out'), ('best_of', 2, 'give one'),
                 ('frequency_penalty', 0.5, 'give one of [0]'), ('suffix', 'x', 'leave it out'),
@@ -185,11 +191,17 @@ def part_errors():
         refused(server, 400, 'is_deterministic', 'differs', {'is_deterministic': True, 'deterministic': False})
         refused(server, 400, 'n', 'more than 14', {'prompt': ['a'] * 8, 'n': 2})
         refused(server, 404, 'model', "'gpt-4' is not here: this server has 'tiny42'", {'model': 'gpt-4'})
+        refused(server, 404, 'model', 'is not here', {'model': 'tiny42\0x'})
+        refused(server, 404, None, "'gpt-4' is not here: this server has 'tiny42'", path='/v1/models/gpt-4')
+        refused(server, 404, None, 'there are /v1/completions', {}, path='/v1/modelsx')
+        for number in (b'18446744073709551615', b'1e400'):  # it is JSON all the same
+            refused(server, 400, None, 'whole numbers are below 2^63', b'{"prompt": "a", "seed": %s}' % number)
         refused(server, 404, None, 'there are /v1/completions', path='/v1/nothing')
-        refused(server, 405, None, 'use POST', path='/v1/completions')
-        refused(server, 405, None, 'use GET', {}, path='/v1/models')
+        assert refused(server, 405, None, 'use POST', path='/v1/completions')['Allow'] == 'POST'
+        assert refused(server, 405, None, 'use GET', {}, path='/v1/models')['Allow'] == 'GET'
         refused(server, 413, None, 'more than 100000 bytes', {'prompt': 'a' * 100000})
         refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'text/plain'})
+        refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'application/json-patch+json'})
         neutral = {'frequency_penalty': 0.0, 'presence_penalty': 0, 'logit_bias': {}, 'best_of': 1, 'suffix': None,
                    'user': 'me', 'n': None, 'response_format': {'type': 'text'}, 'metadata': {'a': 'b'}}
         assert server.complete(max_tokens=2, **neutral)
@@ -316,6 +328,16 @@ def part_record():
         audit = subprocess.run([B + '/audit', changed, '--model', 'examples/tiny42', '--skip-ordinary'],
                                capture_output=True, text=True, check=False)
         assert audit.returncode == 1, audit.stdout + audit.stderr
+        # A disk that is full is said while the server goes on, and its status is not that of success.
+        limited = subprocess.Popen(['bash', '-c', 'ulimit -f 8; exec "$@"', 'bash', B + '/serve', '--port', '0',
+                                    '--threads', '1', '--record', folder + '/full.txt'],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with Server.of(limited) as server:
+            for _ in range(4):
+                assert server.complete(max_tokens=200, n=4)
+            assert 'full.txt: writing failed: the disk may be full: ' in limited.stderr.readline()
+            assert server.complete(max_tokens=2) and server.end() == 1 and not os.path.exists(folder + '/full.txt')
+        limited.stderr.close()
 
 
 def part_slow():
@@ -443,6 +465,10 @@ def part_chat():
                         ('messages', {'messages': turns[2:]}, 'turn 0 is of the assistant'),
                         ('messages', {'messages': [{'role': 'tool', 'content': ''}]}, 'its role'),
                         ('messages', {'messages': [{'role': 'user'}]}, 'content of message 0'),
+                        ('messages', {'messages': [{'role': 'user', 'content': 'hi', 'name': 'x'}]}, 'name: no such'),
+                        ('messages', {'messages': [{'role': 'user\0x', 'content': 'hi'}]}, 'its role'),
+                        ('messages', {'messages': [{'role': 'user', 'content': [
+                            {'type': 'text', 'text': 'hi', 'x': 1}]}]}, 'x: no such field'),
                         ('messages', {'messages': [{'role': 'user', 'content': [{'type': 'image_url'}]}]}, 'of type text'),
                         ('tools', {'messages': turns, 'tools': [{}]}, 'unsupported'),
                         ('top_logprobs', {'messages': turns, 'top_logprobs': 2}, 'needs'),
