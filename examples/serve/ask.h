@@ -277,7 +277,7 @@ static inline bool ask_sampling(serve_call *c, const json_t *body, llm42_request
         !ask_int(c, body, "max_completion_tokens", 0, INT32_MAX, limit) ||
         !ask_float(c, body, "temperature", 0, 1000, &s->temperature) || !ask_float(c, body, "top_p", 0, 1, &s->top_p) ||
         !ask_float(c, body, "min_p", 0, 1, &s->min_p) || !ask_int(c, body, "top_k", -1, INT32_MAX, &top_k) ||
-        !ask_int(c, body, "n", 1, serve.max_samples, &n) || !ask_int(c, body, "seed", 0, INT64_MAX - n + 1, &seed) ||
+        !ask_int(c, body, "n", 1, serve.max_samples, &n) || !ask_int(c, body, "seed", 0, INT64_MAX - 4095 - n, &seed) ||
         !ask_bool(c, body, "ignore_eos", &ask->ignore_stop) ||
         !ask_bool(c, body, "deterministic", &ask->deterministic) || !ask_bool(c, body, "is_deterministic", &second))
         return false;

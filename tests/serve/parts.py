@@ -127,11 +127,12 @@ def part_seeds():
         assert [a['seed'] for a in whole(server.complete(n=3, seed=7, **fields))] == [7, 8, 9]
         two = whole(server.complete(['It was', 'It was'], n=2, seed=7, **fields))
         assert two[:2] == two[2:] and two[0] != two[1]
-        most = 2**63 - 1  # a seed that is returned can be given, also the largest one
+        most = 2**63 - 1 - 4096  # a seed that is returned can be given, here and to generate, also the largest one
+        assert generate('It was', seed=most, n=1)[0]
         assert [a['seed'] for a in whole(server.complete(n=3, seed=most - 2, max_tokens=1))] == [most - 2, most - 1, most]
         refused(server, 400, 'seed', 'outside', {'n': 3, 'seed': most - 1})
     with serve('--max-queue', '10000') as server:
-        refused(server, 400, 'seed', 'outside', {'n': 5000, 'seed': most - 4096, 'max_tokens': 1})
+        refused(server, 400, 'seed', 'outside', {'n': 5000, 'seed': most, 'max_tokens': 1})
 
 
 def part_logprobs():
