@@ -1012,7 +1012,7 @@ class Engine:
 
         One text or one list of ids gives one Request. progress: a bar of tqdm; default: on a terminal. Ctrl-C raises
         Interrupted, which has the answers. Events of other requests that run meanwhile are dropped."""
-        prompts = prompts if hasattr(prompts, "__len__") else list(prompts)
+        prompts = prompts if hasattr(prompts, "__getitem__") else list(prompts)
         one = isinstance(prompts, (str, dict)) or (len(prompts) > 0 and np.ndim(prompts[0]) == 0
                                                   and not isinstance(prompts[0], (str, dict)))
         requests = []

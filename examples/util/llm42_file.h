@@ -91,10 +91,25 @@ static inline void llm42_file_forget(llm42_file *f) {
     free(f);
 }
 
+// Is a file of this name being written? Two writers would share one part.
+static inline bool llm42_file_listed(const llm42_file *file) {
+    bool listed = false;
+#ifdef _OPENMP
+#pragma omp critical(llm42_files)
+#endif
+    for (const llm42_file *f = llm42_files; f; f = f->next)
+        listed |= !strcmp(f->part, file->part) && strcmp(f->part, f->path);
+    return listed;
+}
+
 static inline FILE *llm42_file_create(const char *path) {
     llm42_file *f = calloc(1, sizeof *f);
     int why = errno;
-    if (f && llm42_file_name(f, path)) {
+    const bool named = f && llm42_file_name(f, path);
+    if (named && llm42_file_listed(f)) {
+        why = EBUSY;
+        free(f);
+    } else if (named) {
         llm42_file_list(f);
         f->file = fopen(f->part, "w");
         if (f->file) return f->file;

@@ -239,6 +239,7 @@ def test_errors():
         raises(llm42.Error, "no request of this engine", engine.cancel, request)
     assert not mine.finished
     raises(llm42.Error, "temperature", engine.generate, ["It was", {"prompt": "Once", "temperature": -1}])
+    assert len(engine.generate({"It was", "Once"}, max_new_tokens=3)) == 2
     assert engine.generate("It was", max_new_tokens=3).finish == "length"  # it goes on
     raises(ValueError, "context", m.score, [0] * 3000)
     raises(ValueError, "vocabulary", m.score, [0, 3000])
@@ -480,6 +481,18 @@ def test_transcript():
         b = by_id[a.id]
         assert (b.tokens == a.tokens).all() and b.logprobs.tobytes() == a.logprobs.tobytes()
         assert (b.prompt == a.prompt).all() and b.finish == a.finish and b.stop == [1] and len(b.digest) == 64
+
+
+def test_two_transcripts_of_one_name():
+    """A second engine that would write into the file of the first one is refused, and spoils nothing."""
+    path = os.path.join(OUT, "one.txt")
+    with llm42.Engine(model(), record=path) as engine:
+        raises(llm42.Error, "one.txt: cannot write: ", llm42.Engine, model(), record=path)
+        engine.generate(TEXTS[:2], max_new_tokens=30, deterministic=True)
+    assert llm42.audit(path, "examples/tiny42").verified
+    with llm42.Engine(model(), record=path) as engine:  # later the name is free again
+        engine.generate(TEXTS[2], max_new_tokens=3)
+    assert len(llm42.Transcript(path)) == 1
 
 
 def sealed(text):
