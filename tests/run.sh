@@ -45,7 +45,8 @@ report() {
 # The longest go first, so that none is left to run alone at the end.
 tests=()
 for long in test_cuda_build test_web test_tools test_serve test_determinism test_isa test_accuracy test_corners \
-    test_header test_batch test_install test_examples test_demo test_ranks test_sweep test_draft fuzz_engine test_slurm; do
+    test_header test_referee test_batch test_install test_examples test_demo test_ranks test_sweep test_draft \
+    fuzz_engine test_slurm; do
     for test in "$@"; do [[ $(basename "${test%% *}" .sh) = "$long" ]] && tests+=("$test"); done
 done
 for test in "$@"; do

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""A server for the tests of the referee, which has OpenAI's form and no model: an answer is a hash of the question.
+
+    fake.py FAULT [NUMBER]
+
+It prints its URL, and then has one fault:
+  none            every answer is the same, marked or not
+  token K         the K-th answer has another token at position 5
+  logprob K       the K-th answer has a log-probability with another last bit at position 3
+  control         answers to requests with "deterministic": false differ from each other, at position 7
+  constant        all questions have the same answer
+  key             wants the API key `secret`
+  plain           refuses `logprobs` and `return_token_ids`
+  strict          refuses `deterministic`
+  status CODE     answers every request for a completion with this status
+  later CODE      the same, behind the first 10 answers
+  slow            each answer takes half a second
+  garbage         answers are no JSON
+"""
+import hashlib
+import http.server
+import itertools
+import json
+import sys
+import time
+
+FAULT, NUMBER = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
+CALLS = itertools.count(1)
+WORDS = 'one two three four five six seven eight'.split()
+
+
+def choice(body, call, index):
+    seed = body['seed'] + index if body['temperature'] else 0
+    asked = [body.get('prompt', body.get('messages')), body['temperature'], seed]
+    key = '' if FAULT == 'constant' else json.dumps(asked)
+    digest = hashlib.sha256(key.encode()).digest()
+    tokens = [digest[i % 32] % 8 for i in range(body['max_tokens'])]
+    logprobs = [-0.1 * (1 + b) for b in tokens]
+    if FAULT == 'token' and call == NUMBER:
+        tokens[5] = (tokens[5] + 1) % 8
+    if FAULT == 'logprob' and call == NUMBER:
+        logprobs[3] *= 1 + 2**-52
+    if FAULT == 'control' and body.get('deterministic') is False:
+        tokens[7:8] = [call % 8]
+    answer = {'index': index, 'text': ''.join(' ' + WORDS[t] for t in tokens), 'logprobs': None}
+    if FAULT != 'plain':
+        answer['seed'] = body['seed'] + index
+    if 'messages' in body:
+        answer['message'] = {'content': answer.pop('text')}
+        answer['logprobs'] = {'content': [{'token': WORDS[t], 'logprob': p} for t, p in zip(tokens, logprobs)]}
+    elif FAULT != 'plain':
+        answer['token_ids'] = tokens
+        answer['logprobs'] = {'tokens': [WORDS[t] for t in tokens], 'token_logprobs': logprobs}
+    return answer
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def send(self, status, body):
+        text = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header('Content-Length', str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self):
+        if FAULT == 'key' and self.headers['Authorization'] != 'Bearer secret':
+            return self.send(401, {'error': {'message': 'who are you?'}})
+        return self.send(200, {'data': [{'id': 'fake'}]})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+        call = next(CALLS)
+        for refused in {'plain': ('logprobs', 'return_token_ids'), 'strict': ('deterministic',)}.get(FAULT, ()):
+            if refused in body:
+                return self.send(400, {'error': {'message': refused + ': no such field'}})
+        if FAULT == 'status' or (FAULT == 'later' and call > 10):
+            return self.send(NUMBER, {'error': {'message': 'the fake is ill'}})
+        if FAULT == 'slow':
+            time.sleep(0.5)
+        if FAULT == 'garbage':
+            return self.send(200, 'garbage')
+        return self.send(200, {'choices': [choice(body, call, i) for i in range(body.get('n', 1))]})
+
+    def log_message(self, *_):
+        pass
+
+
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+print('http://127.0.0.1:%d/v1' % server.server_address[1], flush=True)
+server.serve_forever()
