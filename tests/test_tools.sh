@@ -156,7 +156,10 @@ fewer() {  # fewer DRAFTER LIMIT OPTION...: than that many passes for 100 tokens
     [ $(($(passes_of "$out/stats"))) -lt $2 ] && grep -qE '^drafts: [1-9][0-9]* judged, [1-9]' "$out/stats"
 }
 check "fewer passes by lookup" fewer lookup 100
-check "by the model itself" fewer model:examples/tiny42 50 --temperature 0.8
+# How many fewer depends on how long passes take. But the model guesses what it would answer, so that few drafts are
+# wrong: those behind a token at which its own passes differ.
+itself() { fewer model:examples/tiny42 100 --temperature 0.8 && grep -qE '\((100|[89][0-9])\.[0-9]%\)' "$out/stats"; }
+check "by the model itself" itself
 check "which is mostly right" awk -F '[ (%]+' '/^drafts/ {n = $6 > 80} END {exit !n}' "$out/stats"
 check "ordinary requests draft" bash -c '"$0" --threads 1 -n 60 --stats --draft model:examples/tiny42 2>&1 >/dev/null |
     grep -E "^drafts: [1-9][0-9]* judged, [1-9]"' "$B/generate"
