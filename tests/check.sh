@@ -34,3 +34,10 @@ finish() {  # prints the line that `make test` adds up, and ends the test
     [ "$failed" = 0 ]
     exit
 }
+need_numpy() {  # sets python to the first that has numpy: $PYTHON, the one on PATH or Debian's; else the test ends here
+    for python in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3; do
+        "$python" -c 'import numpy' 2>/dev/null && return
+    done
+    skip "all" "no numpy: install python3-numpy (Debian), or set PYTHON to a Python that has it"
+    finish
+}

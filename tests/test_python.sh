@@ -1,6 +1,5 @@
 #!/bin/bash
-# examples/python/llm42.py by the tests of tests/python/tests.py, each in a process of its own. It needs numpy. The first
-# Python that has it is taken: $PYTHON, the one on PATH, or Debian's own.
+# examples/python/llm42.py by the tests of tests/python/tests.py, each in a process of its own. It needs numpy.
 set -u
 B=${B:-build}
 source tests/check.sh
@@ -12,17 +11,7 @@ export B OUT CC=${CC:-gcc} STB=${STB:-/usr/include/stb}
 LLM42_LIBRARY=$(realpath -m "$B")/libllm42_python.so
 export LLM42_LIBRARY PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 
-python=
-for p in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3; do
-    if "$p" -c 'import numpy' 2>/dev/null; then
-        python=$p
-        break
-    fi
-done
-if [ -z "$python" ]; then
-    skip "all" "no numpy: install python3-numpy (Debian), or set PYTHON to a Python that has it"
-    finish
-fi
+need_numpy
 has() { "$python" -c "import $1" 2>/dev/null; }
 tests=$("$python" tests/python/tests.py --list 2>&1) || { echo "$tests" && tests=list; }
 for t in $tests; do

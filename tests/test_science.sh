@@ -8,17 +8,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 log=$dir/log
 
-python=
-for p in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3; do
-    if "$p" -c 'import numpy' 2>/dev/null; then
-        python=$p
-        break
-    fi
-done
-if [ -z "$python" ]; then
-    skip "all" "no numpy: install python3-numpy (Debian), or set PYTHON to a Python that has it"
-    finish
-fi
+need_numpy
 helper() { PYTHONDONTWRITEBYTECODE=1 "$python" sweep/science/audit.py "$@"; }
 small() {  # small CHEATS: the experiment with few short answers of tiny42
     B=$B OUT=$dir/out NOPLOT=1 MODELS=tiny42 TEMPERATURES=0.8 TOKENS=32 REQUESTS_tiny42=4 CHEATS=$1 \
