@@ -11,10 +11,11 @@
 // addends are cut toward zero to 25 bits below the largest exponent, and are added exactly. The sum is cut toward zero
 // to fp32, and a zero is +0. The code here was written from this description, and shares nothing with the library.
 //
-// A GPU runs threads and blocks in any order, and a copy to shared memory arrives at any time until it is waited for.
-// So here the order of a block's threads and that of the blocks are drawn from EMULATOR_SEED (default 1), and so is for
-// each copy whether it arrives at once or only when it is waited for. EMULATOR_FAULT is for controls: with "wait" each
-// wait for copies leaves one group more than it should, and with "barrier" no thread waits at a barrier.
+// A GPU runs threads in any order, and a copy to shared memory arrives at any time until it is waited for. So here the
+// order of a block's threads is drawn from EMULATOR_SEED (default 1), and so is for each copy whether it arrives at
+// once or only when it is waited for. (Blocks keep their order: some wait for what others of a device send.)
+// EMULATOR_FAULT is for controls: with "wait" each wait for copies leaves one group more than it should, and with
+// "barrier" no thread waits at a barrier.
 //
 // These are not emulated: cuBLASLt; warpgroups and the copy engine, which kernels for sm_90 alone use; the order in
 // which a GPU's caches see writes.
@@ -259,12 +260,12 @@ inline void run_grid(const void *kernel, dim3 grid, dim3 threads, size_t bytes, 
     block *b = here = &own[0];
     b->kernel = kernel, b->grid = grid, b->threads = threads, b->bytes = bytes, b->call = call, b->closure = closure;
     if (threads.x * threads.y * threads.z > MOST_THREADS || threads.x % 32) end_with("blocks of %u threads", threads.x);
-    const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z, first = mix(seed) % blocks;
-    for (uint64_t i = 0; i < blocks; i++) {
-        const uint64_t at = (i * (blocks % STRIDE ? STRIDE : 1) + first) % blocks;
-        b->index = {(unsigned)(at % grid.x), (unsigned)(at / grid.x % grid.y), (unsigned)(at / grid.x / grid.y)};
-        run_block(b);
-    }
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) {
+                b->index = {x, y, z};
+                run_block(b);
+            }
 }
 
 // >>streams ------------------------------------------------------------------------------------------------------
