@@ -73,6 +73,16 @@ typedef struct args_option {
 
 #define ARGS_FLAG(name, pointer, help) \
     { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, NULL, 0, 0, 0, 0, help }
+// How an engine computes and verifies: words for args_backend, args_dtype, args_arithmetic and args_policy, and
+// numbers.
+#define ARGS_SERVING(backend, dtype, arithmetic, preset, verifier, window, group)                                    \
+    ARGS_TEXT("backend NAME", backend, "cpu or cuda"), ARGS_TEXT("dtype TYPE", dtype, "compute type: bf16 or fp32"), \
+        ARGS_ARITHMETIC(arithmetic),                                                                                 \
+        ARGS_TEXT("preset NAME", preset, "policies of the engine: dvr, best, invariant or paper"),                   \
+        ARGS_TEXT("verifier NAME", verifier,                                                                         \
+                  "order of sums of replay passes: fixed or invariant (default: the preset's)"),                     \
+        ARGS_INT("window W", window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),           \
+        ARGS_INT("group G", group, 0, 4096, "requests verified together; 0: the preset's")
 // How the model is cut, of llm42_engine_desc, and llm42_cuda_desc.devices. Ranks and leaves are 1 by default.
 #define ARGS_RANKS(ranks, leaves, devices)                                                                \
     ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model: 1, 2, 4 or 8"),     \
