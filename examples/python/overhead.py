@@ -4,10 +4,10 @@
 
 64 samples of a prompt run 16 at a time, and each gets 256 tokens, greedily. `C` is llm42_engine_run, a single call that
 runs everything, and keeps no event. `generate` is Engine.generate, `events` a loop over `for event in engine` that
-collects every token, and build/generate a program in C that also prints the tokens. Times are from the first submit to
-the last token. Time of the processor (cpu) is compared, because other programs change it less than time by the clock;
-for build/generate it is not known. `over C` compares medians over the rounds, and `least` and `most` are of the rounds'
-own ratios. All ways must give the same tokens.
+collects every token, and build/generate a program in C that also prints the tokens. The first three ways share an
+engine. Times are from the first submit to the last token. Time of the processor (cpu) is compared, because other
+programs change it less than time by the clock; for build/generate it is not known. `over C` compares medians over the
+rounds, and `least` and `most` are of the rounds' own ratios. All ways must give the same tokens.
 """
 import argparse
 import re
@@ -19,19 +19,24 @@ import llm42
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
 parser.add_argument("--model", default="examples/tiny42")
+parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
 parser.add_argument("--samples", type=int, default=64)
 parser.add_argument("--batch", type=int, default=16)
 parser.add_argument("--tokens", type=int, default=256)
 parser.add_argument("--repeats", type=int, default=21)
+parser.add_argument("--no-program", action="store_true", help="leave build/generate out, which begins anew each time")
 options = parser.parse_args()
 model = llm42.Model(options.model)
 prompt = model.encode("It was a dark night")
+engine = llm42.Engine(model, backend=options.backend, max_running=options.batch,
+                      **({"threads": 1} if options.backend == "cpu" else {}))
 
 
 def program(asked):
-    words = [llm42.program("generate"), "--model", model.path, "--ids", ",".join(map(str, prompt)), "--ids-out",
-             "--stats", "--samples", str(options.samples), "--max-running", str(options.batch), "-n",
-             str(options.tokens), "-t", "1", "--ignore-eos"] + ["--deterministic"] * asked["deterministic"]
+    words = [llm42.program("generate"), "--model", model.path, "--backend", options.backend, "--ids",
+             ",".join(map(str, prompt)), "--ids-out", "--stats", "--samples", str(options.samples), "--max-running",
+             str(options.batch), "-n", str(options.tokens), "-t", "1", "--ignore-eos"]
+    words += ["--deterministic"] * asked["deterministic"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     tokens = [list(map(int, line.split(","))) for line in done.stdout.splitlines()]
     return float(re.search(r"new tokens in ([0-9.]+) s", done.stderr)[1]), None, tokens
@@ -39,31 +44,32 @@ def program(asked):
 
 def in_this_process(way):
     def run(asked):
-        with llm42.Engine(model, max_running=options.batch, threads=1) as engine:
-            begin, cpu_begin = time.perf_counter(), time.process_time()
-            answers = way(engine, asked)
-            seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu_begin
-            return seconds, cpu, [a if isinstance(a, list) else a.tokens.tolist() for a in answers]
+        begin, cpu_begin = time.perf_counter(), time.process_time()
+        answers = way(asked)
+        seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu_begin
+        return seconds, cpu, [a if isinstance(a, list) else a.tokens.tolist() for a in answers]
     return run
 
 
-def submit(engine, asked):
+def submit(asked):
     return [engine.submit(sample_index=i, **asked) for i in range(options.samples)]
 
 
-def run_c(engine, asked):
-    requests = submit(engine, asked)
+def run_c(asked):
+    requests, types = submit(asked), engine._events.types
     engine._events.types = 0  # its events are not kept
     llm42.lib.llm42_engine_run(engine._pointer(), None)
+    engine._events.types = types
+    engine._live.clear()  # they are finished, and no event has said so
     return requests
 
 
-def generate(engine, asked):
+def generate(asked):
     return engine.generate([{**asked, "sample_index": i} for i in range(options.samples)], progress=False)
 
 
-def events(engine, asked):
-    tokens = {request.id: [] for request in submit(engine, asked)}
+def events(asked):
+    tokens = {request.id: [] for request in submit(asked)}
     for event in engine:
         if event.type == "committed":
             tokens[event.request.id].extend(event.tokens.tolist())
@@ -72,6 +78,8 @@ def events(engine, asked):
 
 WAYS = {"C": in_this_process(run_c), "generate": in_this_process(generate), "events": in_this_process(events),
         "build/generate": program}
+if options.no_program:
+    del WAYS["build/generate"]
 print("requests       way                 ms   cpu ms   over C, %   least   most")
 for deterministic in (False, True):
     asked = {"prompt": prompt, "max_new_tokens": options.tokens, "ignore_stop": True, "deterministic": deterministic}

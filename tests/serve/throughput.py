@@ -9,9 +9,11 @@ a request of its own, over a connection of its own. Runs take turns. The result 
 their ranges, and the median of the ratios to the engine's run of the same turn. Where others keep the cores busy, each
 moment that HTTP or the client takes is lost to the engine. So there is also the CPU time of the engine's thread (of the
 engine alone: of its process, less that of a run with one token an answer), and the ratio of its speeds by that clock.
-The client does no more than to read bytes.
+With --backend cuda this time says nothing, since the thread waits for the GPU, and it is nan. The client does no more
+than to read bytes.
 """
 import argparse
+import math
 import re
 import resource
 import selectors
@@ -25,8 +27,8 @@ from client import Server, post
 
 def engine(args, tokens):
     """(Tokens/s, CPU seconds) of the engine alone."""
-    command = [args.build + '/generate', '--model', args.model, '--prompt', 'It was', '--samples', str(args.answers),
-               '-n', str(tokens), '--temperature', '1', '--seed', '1', '--ignore-eos', '--json', '--stats']
+    command = [args.build + '/generate', '--model', args.model, *args.engine, '--prompt', 'It was', '-n', str(tokens),
+               '--samples', str(args.answers), '--temperature', '1', '--seed', '1', '--ignore-eos', '--json', '--stats']
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = subprocess.run(command + ['--deterministic'] * args.deterministic, capture_output=True, text=True,
                           check=True).stderr
@@ -35,8 +37,10 @@ def engine(args, tokens):
     return float(re.search(r'\(([0-9.]+) tokens/s\)', said).group(1)), cpu
 
 
-def cpu_of(server):
+def cpu_of(server, args):
     """CPU seconds of the server's engine thread, the first of its process."""
+    if args.backend == 'cuda':
+        return math.nan
     with open('/proc/%d/task/%d/schedstat' % (server.process.pid, server.process.pid)) as file:
         return int(file.read().split()[0]) / 1e9
 
@@ -47,7 +51,7 @@ def ask(server, args, stream):
                       'stream': stream, 'deterministic': args.deterministic}).replace(b'Host: x', b'Host: x\r\nConnection: close')
                 for i in range(args.answers)]
     sockets, done = [server.raw() for _ in requests], selectors.DefaultSelector()
-    begin, cpu = time.perf_counter(), cpu_of(server)
+    begin, cpu = time.perf_counter(), cpu_of(server, args)
     for s, request in zip(sockets, requests):
         s.sendall(request)
         done.register(s, selectors.EVENT_READ)
@@ -60,7 +64,7 @@ def ask(server, args, stream):
                 left -= 1
     seconds = time.perf_counter() - begin
     assert server.metric('vllm:request_success_total{finished_reason="length"}') % args.answers == 0
-    return args.answers * args.tokens / seconds, cpu_of(server) - cpu
+    return args.answers * args.tokens / seconds, cpu_of(server, args) - cpu
 
 
 def main():
@@ -71,13 +75,17 @@ def main():
     parser.add_argument('--tokens', type=int, default=200)
     parser.add_argument('--repeats', type=int, default=7)
     parser.add_argument('--deterministic', action='store_true')
+    parser.add_argument('--backend', choices=['cpu', 'cuda'], default='cpu')
+    parser.add_argument('--preset', default='dvr')
     args = parser.parse_args()
+    args.engine = ['--backend', args.backend, '--preset', args.preset]
     runs = {'engine': [], 'whole': [], 'stream': []}
-    with Server(args.build, '--model', args.model) as server:
+    begins = math.nan if args.backend == 'cuda' else engine(args, 1)[1]
+    with Server(args.build, '--model', args.model, *args.engine) as server:
         ask(server, args, False)
         for _ in range(args.repeats):
             rate, cpu = engine(args, args.tokens)
-            runs['engine'].append((rate, cpu - engine(args, 1)[1]))
+            runs['engine'].append((rate, cpu - begins))
             runs['whole'].append(ask(server, args, False))
             runs['stream'].append(ask(server, args, True))
     print('how\ttokens_per_s\tlow\thigh\tratio\tcpu_s\tcpu_ratio')
