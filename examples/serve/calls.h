@@ -66,7 +66,7 @@ typedef struct serve_call {
     double begin;  // seconds
     int status;    // of the error; 0: none. Set before the engine has it, then lock
     char message[700], param[64];
-    const char *code, *only;  // only: the method that its endpoint takes
+    const char *code, *only;  // only: the methods that its endpoint takes
     // Under the lock:
     bool submitted;  // the engine has its samples
     bool suspended;  // HTTP waits for news

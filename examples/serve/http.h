@@ -182,15 +182,22 @@ static inline bool http_plain(serve_call *c, const char *url, bool get, enum MHD
     return true;
 }
 
-// A request whose body is all here.
+// The path of a request's target, which may be a whole URL (RFC 9112, 3.2.2). libmicrohttpd gives it without its query.
+static inline const char *http_path(const char *target) {
+    const size_t scheme = !strncasecmp(target, "http://", 7) ? 7 : !strncasecmp(target, "https://", 8) ? 8 : 0;
+    const char *path = scheme ? strchr(target + scheme, '/') : target;
+    return path ? path : "/";
+}
+
+// A request whose body is all here. Of an answer to HEAD libmicrohttpd sends the headers alone.
 static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
     const bool v1 = !strncmp(url, "/v1/", 4), text = !strcmp(url, "/v1/completions");
-    const bool get = !strcmp(method, "GET"), post = !strcmp(method, "POST");
+    const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
     enum MHD_Result result;
     c->chat = !strcmp(url, "/v1/chat/completions");
     const bool known = text || c->chat, model = !strncmp(url, "/v1/models/", 11) && url[11];
     const bool other = !strcmp(url, "/health") || !strcmp(url, "/metrics") || !strcmp(url, "/v1/models") || model;
-    c->only = known ? "POST" : "GET";
+    c->only = known ? "POST" : "GET, HEAD";
     if (v1 && !http_key(c->connection))
         serve_fail(c, 401, NULL, "invalid_api_key", "the API key is missing or wrong: send Authorization: Bearer KEY");
     else if (http_plain(c, url, get, &result)) return result;
@@ -261,7 +268,7 @@ static enum MHD_Result http_request(void *user, struct MHD_Connection *connectio
     if (first) http_connection_of(connection)->since = serve_now(), http_connection_of(connection)->asked = true;
     serve_unlock();
     c->asked = true;
-    if (first) return http_dispatch(c, url, method);
+    if (first) return http_dispatch(c, http_path(url), method);
     if (gone) return MHD_NO;
     if (c->status) return http_json(c, c->status, reply_error(c));
     return http_text(c, 200, reply_whole(c), "application/json");

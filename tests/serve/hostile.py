@@ -57,7 +57,7 @@ def attack(server, rng):
     elif kind == 5:
         data = post(b'{', 10**rng.randrange(1, 12))  # a body that does not come
     elif kind == 6:
-        data = b'GET /' + b'a' * rng.randrange(100000) + b' HTTP/1.1\r\n'
+        data = rng.choice([b'GET /', b'HEAD /', b'GET http://']) + b'a' * rng.randrange(100000) + b' HTTP/1.1\r\n'
     elif kind == 7:
         data = b'POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n' + rng.choice([b'5\r\n{', b'zz', b''])
     else:

@@ -73,13 +73,32 @@ def part_endpoints():
         assert len(ids['choices'][0]['token_ids']) == 3
         assert whole(server.complete([[0, 441, 280]], max_tokens=3, temperature=0)) == \
             whole(server.complete([0, 441, 280], max_tokens=3, temperature=0))
-        s = server.raw(b'HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n')
-        assert s.recv(12) == b'HTTP/1.1 405'
         two = server.connect()  # a connection is used again
-        for _ in range(2):
-            two.request('GET', '/health')
-            assert two.getresponse().read() == b'{"status":"ok"}'
+        for method in ('GET', 'HEAD', 'GET'):
+            two.request(method, '/health')
+            response = two.getresponse()
+            assert (response.status, response.headers['Content-Length']) == (200, '15'), (method, response.status)
+            assert response.read() == (b'' if method == 'HEAD' else b'{"status":"ok"}')
         two.close()
+        assert server.ask('/v1/completions', method='HEAD')[0] == 405
+
+
+def part_targets():
+    """RFC 9112, 3.2.2: the target of a request may be a whole URL, and names the same as its path."""
+    with serve('--api-key', 'secret') as server:
+        key = {'Authorization': 'Bearer secret'}
+        for host in ('http://x', 'HTTP://other.example:80', 'https://[::1]:8042', 'http://x:y@z', 'http://'):
+            assert server.ask(host + '/health')[2] == '{"status":"ok"}'
+            assert server.ask(host + '/health?a=http://x/', method='HEAD')[0] == 200
+            assert server.ask(host + '/v1/models', headers=key)[2] == server.ask('/v1/models', headers=key)[2]
+            body = {'prompt': 'It was', 'max_tokens': 4, 'temperature': 0}
+            status, _, text = server.ask(host + '/v1/completions', body, key)
+            assert status == 200 and json.loads(text)['choices'][0]['text'] == ' a very fine day', text
+            refused(server, 401, None, 'API key', body, path=host + '/v1/completions')
+            refused(server, 401, None, 'API key', path=host + '/v1/models')
+        for target, path in (('http://x', '/'), ('http://x?a=/health', '/'), ('http://x/', '/'), ('http:/health', None),
+                             ('ftp://x/health', None), ('/http://x/health', None), ('//x/health', None), ('*', None)):
+            refused(server, 404, None, '%s: there are' % (path or target), path=target)
 
 
 def part_stream():
@@ -199,7 +218,7 @@ def part_errors():
             refused(server, 400, None, 'whole numbers are below 2^63', b'{"prompt": "a", "seed": %s}' % number)
         refused(server, 404, None, 'there are /v1/completions', path='/v1/nothing')
         assert refused(server, 405, None, 'use POST', path='/v1/completions')['Allow'] == 'POST'
-        assert refused(server, 405, None, 'use GET', {}, path='/v1/models')['Allow'] == 'GET'
+        assert refused(server, 405, None, 'use GET', {}, path='/v1/models')['Allow'] == 'GET, HEAD'
         refused(server, 413, None, 'more than 100000 bytes', {'prompt': 'a' * 100000})
         refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'text/plain'})
         refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'application/json-patch+json'})
