@@ -20,27 +20,27 @@
 #include "util/llm42_transcript.h"
 #include <poll.h>
 
-static const char *model_path = "examples/tiny42", *tokenizer, *name, *host = "127.0.0.1", *key, *backend = "cpu";
-static const char *dtype = "bf16", *arithmetic, *preset = "dvr", *verifier, *planner = "default", *record_path;
-static int64_t port = 8042, connections = 256, max_body = 1 << 20, max_queue = 256, read_timeout = 30;
-static int64_t request_timeout = 600, max_running = 32, max_context, window, group, threads, tensor_parallel = 1;
-static int64_t leaves = 1, devices;
-static bool deterministic, no_mmap;
+static const char *model_path = "examples/tiny42", *tokenizer, *host = "127.0.0.1", *backend = "cpu", *dtype = "bf16";
+static const char *arithmetic, *preset = "dvr", *verifier, *planner = "default", *record_path;
+static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context, window, group, threads;
+static int64_t tensor_parallel = 1, leaves = 1, devices;
+static bool no_mmap;
 static drafting drafts;
 
 static const args_option options[] = {
     ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
-    ARGS_ONCE("name NAME", &name, "what clients call the model (default: the last part of its path)"),
+    ARGS_ONCE("name NAME", &serve.name, "what clients call the model (default: the last part of its path)"),
     ARGS_TEXT("host NAME", &host, "address to listen on; 0.0.0.0 or :: for all of this computer's"),
     ARGS_INT("port,p N", &port, 0, 65535, "0: any free one, which is printed"),
-    ARGS_ONCE("api-key KEY", &key, "clients must send Authorization: Bearer KEY (default: none)"),
-    ARGS_FLAG("deterministic", &deterministic, "what counts for requests that do not say"),
+    ARGS_ONCE("api-key KEY", &serve.key, "clients must send Authorization: Bearer KEY (default: none)"),
+    ARGS_FLAG("deterministic", &serve.deterministic, "what counts for requests that do not say"),
     ARGS_INT("max-connections N", &connections, 1, 4096, "connections at once"),
-    ARGS_INT("max-body N", &max_body, 1, 1 << 28, "bytes of a request's body"),
+    ARGS_INT("max-body N", &serve.max_body, 1, 1 << 28, "bytes of a request's body"),
     ARGS_INT("max-queue N", &max_queue, 0, 1 << 20, "answers that wait, beside those that run; more are refused"),
-    ARGS_INT("read-timeout S", &read_timeout, 1, 86400, "seconds in which a request must have come, or bytes be taken"),
-    ARGS_INT("request-timeout S", &request_timeout, 1, 86400, "seconds in which an answer must be finished"),
+    ARGS_INT("read-timeout S", &serve.read_timeout, 1, 86400,
+             "seconds in which a request must have come, or bytes be taken"),
+    ARGS_INT("request-timeout S", &serve.request_timeout, 1, 86400, "seconds in which an answer must be finished"),
     ARGS_SERVING(&backend, &dtype, &arithmetic, &preset, &verifier, &window, &group),
     ARGS_INT("max-running N", &max_running, 1, 4096, "answers that run at once"),
     ARGS_INT("max-context N", &max_context, 0, INT32_MAX, "tokens of prompt and answer; 0: the model's, at most 8192"),
@@ -55,7 +55,6 @@ static const args_option options[] = {
 
 static llm42_recorder *recorder;
 static args_manifest manifest;
-static struct MHD_Connection **wake;  // stb_ds array: to be resumed when the lock is free
 
 // >>events: on the engine's thread, inside a step --------------------------------------------------------------------
 // Behind a stop string what the event brings depends on the load and belongs to nobody.
@@ -169,6 +168,7 @@ static bool has_news(const serve_call *c, double now) {
 // Wakes the connections that have news, and frees the calls that nobody needs. Returns whether any call is left.
 static bool publish(void) {
     serve_call *unneeded = NULL;
+    struct MHD_Connection **wake = NULL;  // to be resumed when the lock is free
     const double now = serve_now();
     serve_lock();
     serve.counts.stats = llm42_engine_stats(serve.engine);
@@ -183,7 +183,7 @@ static bool publish(void) {
     const bool any = serve.calls != NULL;
     serve_unlock();
     for (int i = 0; i < (int)arrlen(wake); i++) MHD_resume_connection(wake[i]);
-    arrsetlen(wake, 0);
+    arrfree(wake);
     for (serve_call *c; (c = unneeded); serve_call_free(c)) unneeded = c->next;
     return any;
 }
@@ -288,7 +288,7 @@ static void set_name(void) {
     char *slash;
     snprintf(own_name, sizeof own_name, "%s", serve.model->name);
     while ((slash = strrchr(own_name, '/')) && !slash[1]) *slash = 0;
-    serve.name = name ? name : slash ? slash + 1 : own_name;
+    if (!serve.name) serve.name = slash ? slash + 1 : own_name;
     json_t *json = json_string(serve.name);
     if (!json || !serve.name[0]) args_fail(2, "--name: what clients call the model must be UTF-8 and not empty");
     json_decref(json);
@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
     args_dtype("--dtype", dtype);
     args_choice("--planner", planner, planner_names);
     drafting_check(&drafts);
-    if (key && !key[0]) args_fail(2, "--api-key: the key is empty");
+    if (serve.key && !serve.key[0]) args_fail(2, "--api-key: the key is empty");
     char found[4096];
     model_path = args_find(model_path, found);
     llm42_error error = {0};
@@ -310,9 +310,7 @@ int main(int argc, char **argv) {
     open_texts();
     set_name();
     open_engine(table);
-    serve.key = key, serve.deterministic = deterministic, serve.max_body = max_body;
     serve.max_samples = max_running + max_queue;
-    serve.read_timeout = read_timeout, serve.request_timeout = request_timeout;
     serve.started = time(NULL);
     signal(SIGPIPE, SIG_IGN);
     args_watches = 1;
@@ -320,7 +318,8 @@ int main(int argc, char **argv) {
     struct MHD_Daemon *daemon = http_start(fd, connections);
     if (!daemon) args_fail(1, "libmicrohttpd does not start");
     const bool local = !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
-    if (!local && !key) fprintf(stderr, "%s: anybody who reaches %s can ask: set --api-key\n", args_program, host);
+    if (!local && !serve.key)
+        fprintf(stderr, "%s: anybody who reaches %s can ask: set --api-key\n", args_program, host);
     printf("%s: http://%s%s%s:%" PRId64 "/v1 serves %s\n", args_program, strchr(host, ':') ? "[" : "", host,
            strchr(host, ':') ? "]" : "", port, serve.name);
     fflush(stdout);
@@ -332,7 +331,6 @@ int main(int argc, char **argv) {
     llm42_engine_close(serve.engine);
     drafting_close(&drafts);
     tap_close();
-    arrfree(wake);
     tok_free(serve.t);
     llm42_model_free(serve.model);
     return args_finish();

@@ -41,21 +41,23 @@ static inline bool ask_bad(serve_call *c, const char *field, const char *format,
     return serve_fail(c, 400, field, "invalid_value", "%.60s: %s", field, text);
 }
 
+// Is it one of the names, which stand between spaces?
+static inline bool ask_named(const char *names, const char *name) {
+    char word[80];
+    snprintf(word, sizeof word, " %s ", name);
+    return name[0] && !strchr(name, ' ') && strstr(names, word);
+}
+
 static inline bool ask_same(const json_t *a, const json_t *b) {
     return json_is_number(a) ? json_is_number(b) && json_number_value(a) == json_number_value(b) : json_equal(a, b);
 }
 
-// Does an object have only these fields? `names` has them between spaces. Null asks for nothing.
+// Does an object have only these fields? Null asks for nothing.
 static inline bool ask_only(serve_call *c, json_t *object, const char *field, const char *names) {
     const char *name;
     json_t *value;
-    json_object_foreach(object, name, value) {
-        char word[80];
-        snprintf(word, sizeof word, " %s ", name);
-        if (!json_is_null(value) && (!name[0] || strchr(name, ' ') || !strstr(names, word)))
-            return serve_fail(c, 400, field, "unknown_field", "%s: %.60s: no such field here: leave it out", field,
-                              name);
-    }
+    json_object_foreach(object, name, value) if (!json_is_null(value) && !ask_named(names, name)) return serve_fail(
+        c, 400, field, "unknown_field", "%s: %.60s: no such field here: leave it out", field, name);
     return true;
 }
 
@@ -64,12 +66,9 @@ static inline bool ask_check_fields(serve_call *c, json_t *body) {
     const char *name;
     json_t *value;
     json_object_foreach(body, name, value) {
-        char word[80];
         bool fine = json_is_null(value);
         int i = 0;
-        snprintf(word, sizeof word, " %s ", name);
-        if (!name[0] || strchr(name, ' ') ||
-            (!strstr(ask_both, word) && !strstr(c->chat ? ask_chats : ask_completions, word)))
+        if (!ask_named(ask_both, name) && !ask_named(c->chat ? ask_chats : ask_completions, name))
             return serve_fail(c, 400, name, "unknown_field", "%.60s: no such field here: leave it out", name);
         while (i < ASK_NEUTRAL && strcmp(ask_neutral[i][0], name)) i++;
         json_t *allowed = i < ASK_NEUTRAL ? json_loads(ask_neutral[i][1], 0, NULL) : NULL;
@@ -268,7 +267,6 @@ static inline bool ask_output(serve_call *c, const json_t *body) {
 static inline bool ask_sampling(serve_call *c, const json_t *body, llm42_request_desc *ask, int64_t *limit) {
     int64_t top_k = 0, seed = 0, n = 1;
     const bool twice = ask_get(body, "max_completion_tokens") != NULL;
-    bool second = serve.deterministic, given = ask_get(body, "deterministic") != NULL;
     llm42_sampling *s = &ask->sampling;
     s->temperature = 1;
     ask->deterministic = serve.deterministic;
@@ -278,17 +276,17 @@ static inline bool ask_sampling(serve_call *c, const json_t *body, llm42_request
         !ask_float(c, body, "temperature", 0, 1000, &s->temperature) || !ask_float(c, body, "top_p", 0, 1, &s->top_p) ||
         !ask_float(c, body, "min_p", 0, 1, &s->min_p) || !ask_int(c, body, "top_k", -1, INT32_MAX, &top_k) ||
         !ask_int(c, body, "n", 1, serve.max_samples, &n) || !ask_int(c, body, "seed", 0, INT64_MAX - 4095 - n, &seed) ||
-        !ask_bool(c, body, "ignore_eos", &ask->ignore_stop) ||
-        !ask_bool(c, body, "deterministic", &ask->deterministic) || !ask_bool(c, body, "is_deterministic", &second))
+        !ask_bool(c, body, "ignore_eos", &ask->ignore_stop) || !ask_bool(c, body, "deterministic", &ask->deterministic))
         return false;
-    if (given && ask_get(body, "is_deterministic") && second != ask->deterministic)
+    const bool first = ask->deterministic;
+    if (!ask_bool(c, body, "is_deterministic", &ask->deterministic)) return false;
+    if (ask_get(body, "deterministic") && ask->deterministic != first)
         return ask_bad(c, "is_deterministic", "differs from deterministic: give one of them");
     if (s->temperature > 0 && s->temperature < 1e-4F)
         return ask_bad(c, "temperature", "%g is outside 0.0001 to 1000: give one inside, or 0, which is greedy",
                        (double)s->temperature);
     if (twice && ask_get(body, "max_tokens")) return ask_bad(c, "max_tokens", "give it or max_completion_tokens");
     if (ask_get(body, "top_p") && s->top_p == 0) return ask_bad(c, "top_p", "must be above 0; temperature 0 is greedy");
-    if (!given) ask->deterministic = second;
     s->top_k = top_k > 0 ? (int)top_k : 0;
     s->seed = (uint64_t)seed;
     c->n = (int)n;
@@ -328,7 +326,7 @@ static inline bool ask_sample(serve_call *c, serve_sample *s, const int32_t *pro
         if (!c->echo) continue;
         s->token[i] = (serve_token){prompt[i], 0, s->chars};
         s->chars += serve_chars(piece.data, piece.size);
-        if (piece.size) memcpy(arraddnptr(s->prefix, piece.size), piece.data, piece.size);
+        serve_append(&s->prefix, piece.data, piece.size);
     }
     return true;
 }

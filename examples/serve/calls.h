@@ -118,8 +118,9 @@ static struct serve {
     const llm42_engine_desc *config;
     const char *name, *key;  // the model's name for clients; the API key, NULL: none is needed
     char fingerprint[128];
-    bool deterministic;  // of requests that do not say
-    int64_t max_body, max_samples, max_running, read_timeout, request_timeout;
+    bool deterministic;                     // of requests that do not say
+    int64_t max_body, max_samples;          // bytes, and answers that wait or run
+    int64_t read_timeout, request_timeout;  // seconds
     time_t started;
     // Under the lock:
     pthread_mutex_t lock;
@@ -130,7 +131,11 @@ static struct serve {
     bool draining;
     int64_t numbers;  // calls so far
     serve_counts counts;
-} serve = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+} serve = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .news = PTHREAD_COND_INITIALIZER,
+           .max_body = 1 << 20,
+           .read_timeout = 30,
+           .request_timeout = 600};
 
 static inline double serve_now(void) {
     struct timespec t;
@@ -159,6 +164,10 @@ static inline bool serve_fail(serve_call *c, int status, const char *param, cons
     snprintf(c->param, sizeof c->param, "%s", param ? param : "");
     c->status = status, c->code = code;
     return false;
+}
+
+static inline void serve_append(char **text, const char *more, size_t size) {
+    if (size) memcpy(arraddnptr(*text, size), more, size);
 }
 
 // Characters of a text; a byte that is no UTF-8 becomes one.

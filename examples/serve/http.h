@@ -27,7 +27,11 @@ static inline void http_by(FILE *f, const char *name, const char *label, const c
     for (int i = first; i <= last; i++) fprintf(f, "%s{%s=\"%s\"} %" PRId64 "\n", name, label, words[i], value[i]);
 }
 
-static inline void http_metrics(FILE *f) {
+static inline char *http_metrics(void) {  // to be freed; NULL: out of memory
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f) return NULL;
     static const char *const reasons[] = {"none", "stop", "length", "abort", "error"};
     static const char *const codes[] = {"", "1xx", "2xx", "3xx", "4xx", "5xx"};
     static const char *const schedules[] = {"none", "fast", "fixed", "invariant"};
@@ -59,6 +63,8 @@ static inline void http_metrics(FILE *f) {
     http_by(f, "llm42:http_responses_total", "code", codes, 2, 5, now.responses);
     http_histogram(f, "vllm:time_to_first_token_seconds", &now.first_token);
     http_histogram(f, "vllm:e2e_request_latency_seconds", &now.latency);
+    fclose(f);
+    return text;
 }
 
 // >>responses -------------------------------------------------------------------------------------------------------
@@ -155,31 +161,11 @@ static inline bool http_is_json(struct MHD_Connection *connection) {
     return type && !strncasecmp(type, "application/json", 16) && (!type[16] || strchr("; \t", type[16]));
 }
 
-static inline enum MHD_Result http_metrics_reply(serve_call *c) {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *file = open_memstream(&text, &size);
-    if (!file) return MHD_NO;
-    http_metrics(file);
-    fclose(file);
-    return http_text(c, 200, text, "text/plain; version=0.0.4; charset=utf-8");
-}
-
-// Answers that need no engine. False: it is no such request.
-static inline bool http_plain(serve_call *c, const char *url, bool get, enum MHD_Result *result) {
-    if (!get) return false;
+static inline enum MHD_Result http_health(serve_call *c) {
     serve_lock();
     const bool draining = serve.draining;
     serve_unlock();
-    if (!strcmp(url, "/health"))
-        *result = http_json(c, draining ? 503 : 200, json_pack("{s:s}", "status", draining ? "draining" : "ok"));
-    else if (!strcmp(url, "/metrics")) *result = http_metrics_reply(c);
-    else if (!strcmp(url, "/v1/models"))
-        *result = http_json(c, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", http_model()));
-    else if (!strncmp(url, "/v1/models/", 11) && !strcmp(url + 11, serve.name))
-        *result = http_json(c, 200, http_model());
-    else return false;
-    return true;
+    return http_json(c, draining ? 503 : 200, json_pack("{s:s}", "status", draining ? "draining" : "ok"));
 }
 
 // The path of a request's target, which may be a whole URL (RFC 9112, 3.2.2). libmicrohttpd gives it without its query.
@@ -191,26 +177,25 @@ static inline const char *http_path(const char *target) {
 
 // A request whose body is all here. Of an answer to HEAD libmicrohttpd sends the headers alone.
 static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
-    const bool v1 = !strncmp(url, "/v1/", 4), text = !strcmp(url, "/v1/completions");
     const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
-    enum MHD_Result result;
+    const bool health = !strcmp(url, "/health"), metrics = !strcmp(url, "/metrics"), list = !strcmp(url, "/v1/models");
+    const char *model = !strncmp(url, "/v1/models/", 11) && url[11] ? url + 11 : NULL;
     c->chat = !strcmp(url, "/v1/chat/completions");
-    const bool known = text || c->chat, model = !strncmp(url, "/v1/models/", 11) && url[11];
-    const bool other = !strcmp(url, "/health") || !strcmp(url, "/metrics") || !strcmp(url, "/v1/models") || model;
-    c->only = known ? "POST" : "GET, HEAD";
-    if (v1 && !http_key(c->connection))
+    const bool asks = c->chat || !strcmp(url, "/v1/completions"), known = asks || health || metrics || list || model;
+    c->only = asks ? "POST" : "GET, HEAD";
+    if (!strncmp(url, "/v1/", 4) && !http_key(c->connection))
         serve_fail(c, 401, NULL, "invalid_api_key", "the API key is missing or wrong: send Authorization: Bearer KEY");
-    else if (http_plain(c, url, get, &result)) return result;
-    else if ((known && !post) || (other && !get))
-        serve_fail(c, 405, NULL, "method_not_allowed", "%.200s: use %s", url, c->only);
-    else if (model)
-        serve_fail(c, 404, NULL, "model_not_found", "'%.200s' is not here: this server has '%.200s'", url + 11,
-                   serve.name);
     else if (!known)
         serve_fail(c, 404, NULL, "not_found",
-                   "%.200s: there are /v1/completions, /v1/chat/completions, /v1/models, "
-                   "/health and /metrics",
-                   url);
+                   "%.200s: there are /v1/completions, /v1/chat/completions, /v1/models, /health and /metrics", url);
+    else if (asks ? !post : !get) serve_fail(c, 405, NULL, "method_not_allowed", "%.200s: use %s", url, c->only);
+    else if (health) return http_health(c);
+    else if (metrics) return http_text(c, 200, http_metrics(), "text/plain; version=0.0.4; charset=utf-8");
+    else if (list) return http_json(c, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", http_model()));
+    else if (model && !strcmp(model, serve.name)) return http_json(c, 200, http_model());
+    else if (model)
+        serve_fail(c, 404, NULL, "model_not_found", "'%.200s' is not here: this server has '%.200s'", model,
+                   serve.name);
     else if ((int64_t)c->size > serve.max_body)
         serve_fail(c, 413, NULL, "body_too_large", "the body has more than %" PRId64 " bytes (--max-body)",
                    serve.max_body);
@@ -253,9 +238,9 @@ static enum MHD_Result http_request(void *user, struct MHD_Connection *connectio
     serve_call *c = *context;
     (void)user, (void)version;
     if (!c) {
-        if (!http_connection_of(connection) || !(*context = c = calloc(1, sizeof *c))) return MHD_NO;
-        c->connection = connection;
-        c->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        const serve_connection *at = http_connection_of(connection);
+        if (!at || !(*context = c = calloc(1, sizeof *c))) return MHD_NO;
+        c->connection = connection, c->fd = at->fd;
         return MHD_YES;
     }
     if (*size) {

@@ -12,7 +12,7 @@ static inline json_t *reply_text(const char *text, size_t size) {
     for (size_t i = 0; i < size;) {
         const int bytes = tok_utf8(text + i, size - i);
         const tok_text from = bytes < 1 ? (tok_text){"\xEF\xBF\xBD", 3} : (tok_text){text + i, (size_t)bytes};
-        memcpy(arraddnptr(good, from.size), from.data, from.size);
+        serve_append(&good, from.data, from.size);
         i += bytes < 1 ? 1 : from.size;
     }
     json_t *json = json_stringn(good ? good : "", arrlenu(good));
@@ -108,8 +108,10 @@ static inline json_t *reply_fields(serve_sample *s, json_t *text, int to, bool e
     if (c->chat) said = json_pack("{s:o}", "content", text);
     if (c->chat && !s->begun) json_object_set_new(said, "role", json_string("assistant"));
     json_object_set_new(choice, name, said);
-    json_t *logprobs = !c->logprobs ? json_null() : c->chat ? reply_chat_logprobs(s, s->sent, to) : NULL;
-    json_object_set_new(choice, "logprobs", logprobs ? logprobs : reply_logprobs(s, s->sent, to));
+    json_t *logprobs = !c->logprobs ? json_null()
+                       : c->chat    ? reply_chat_logprobs(s, s->sent, to)
+                                    : reply_logprobs(s, s->sent, to);
+    json_object_set_new(choice, "logprobs", logprobs);
     json_t *finish = ended ? json_string(answer_finish(&s->answer, s->finish)) : json_null();
     json_object_set_new(choice, "finish_reason", finish);
     if (ended) json_object_set_new(choice, "seed", json_integer((json_int_t)s->seed));
@@ -130,9 +132,8 @@ static inline json_t *reply_choice(serve_sample *s) {
     const int to = s->count;
     const bool ended = s->finished, waits = s->echo && !to && !ended;  // for the prompt's log-probabilities
     const tok_text fresh = waits ? (tok_text){NULL, 0} : answer_fresh(&s->answer, ended);
-    if (!waits && !s->begun && arrlen(s->prefix))
-        memcpy(arraddnptr(text, arrlenu(s->prefix)), s->prefix, arrlenu(s->prefix));
-    if (fresh.size) memcpy(arraddnptr(text, fresh.size), fresh.data, fresh.size);
+    if (!waits && !s->begun) serve_append(&text, s->prefix, arrlenu(s->prefix));
+    serve_append(&text, fresh.data, fresh.size);
     serve_unlock();
     const bool any = ended || arrlen(text) || (to > s->sent && (c->logprobs || c->ids_out));
     json_t *json = any && !serve.t ? json_null() : any ? reply_text(text, arrlenu(text)) : NULL;
@@ -140,7 +141,7 @@ static inline json_t *reply_choice(serve_sample *s) {
     return any ? reply_fields(s, json, to, ended) : NULL;
 }
 
-// What every answer and every event begins with; `choice` NULL: there is none.
+// What every answer and every event begins with.
 static inline json_t *reply_head(const serve_call *c, json_t *choices) {
     char id[64];
     snprintf(id, sizeof id, "%s-%" PRId64, c->chat ? "chatcmpl" : "cmpl", c->number);
@@ -181,12 +182,11 @@ static inline char *reply_whole(serve_call *c) {
 // Adds an event to what is to be sent, and lets the object go.
 static inline void reply_put(serve_call *c, json_t *event) {
     char *text = json_dumps(event, REPLY_FLAGS);
-    const size_t size = text ? strlen(text) : 0;
     json_decref(event);
     if (!text) return;
-    memcpy(arraddnptr(c->out, 6), "data: ", 6);
-    memcpy(arraddnptr(c->out, size), text, size);
-    memcpy(arraddnptr(c->out, 2), "\n\n", 2);
+    serve_append(&c->out, "data: ", 6);
+    serve_append(&c->out, text, strlen(text));
+    serve_append(&c->out, "\n\n", 2);
     free(text);
 }
 
@@ -211,7 +211,7 @@ static inline void reply_stream(serve_call *c) {
         json_object_set_new(event, "usage", reply_usage(c));
         reply_put(c, event);
     }
-    memcpy(arraddnptr(c->out, 14), "data: [DONE]\n\n", 14);
+    serve_append(&c->out, "data: [DONE]\n\n", 14);
     c->out_ended = true;
 }
 
