@@ -201,6 +201,16 @@ __device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int
                    swizzle_128 = 1;
     return start | leading << 16 | stride << 32 | swizzle_128 << 62;
 }
+#endif
+
+#if LLM42__WARPGROUPS && !defined(LLM42__EMULATED)  // tests/cuda/emulator.h has its own
+// The registers that a thread of this warpgroup has from here on.
+template <int COUNT> __device__ __forceinline__ void llm42__fewer_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> __device__ __forceinline__ void llm42__more_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
 __device__ __forceinline__ void llm42__wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void llm42__wgmma_commit_and_wait() {
     asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -1212,10 +1222,10 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     else __syncthreads();
     // Registers move from the warpgroup that copies to those that sum.
     if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        llm42__fewer_registers<24>();
         if (threadIdx.x == 0) llm42__fill_stages(&w_map, &x_map, base, work, terms);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        llm42__more_registers<240>();
         llm42__multiply_tiles(shared, work, y, owners, workspace, rows, n, terms);
     }
 #endif

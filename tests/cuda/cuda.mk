@@ -106,7 +106,7 @@ $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) l
 $(B)/kernels: $(B)/kernels_measure.o $(B)/o/sweep/kernels/main.o $(B)/llm42.o
 	$(SAY)$(NVCC) $^ $(NVCC_LIBS) -o $@
 
-# The CUDA backend on a CPU (emulator.h), with test_cuda, and cuda_steps with the emulator's tensor cores. A launch by
+# The CUDA backend on a CPU (emulator.h), with test_cuda, and cuda_steps and cuda_leaves with the emulator. A launch by
 # <<<>>> becomes a call, and a kernel's shared memory a pointer.
 $(B)/emulated/%.cu: %.cu tests/cuda/cuda.mk
 	@mkdir -p $(@D)
@@ -114,11 +114,13 @@ $(B)/emulated/%.cu: %.cu tests/cuda/cuda.mk
 	    -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = emulator::here->shared;/' $< > $@
 EMULATED := tests/cuda/emulated_runtime.h tests/cuda/emulator.h $(B)/emulated/kernels.cu llm42.h $(B)/.flags
 EMULATE = $(SAY)mkdir -p $(@D) && $(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(ARCH) -ffp-contract=off -Wno-psabi \
-    -I$(B)/emulated -I. -isystem $(STB) -isystem $(CUDA_HOME)/include
+    -DLLM42_EMULATED -I$(B)/emulated -Itests/cuda -I. -isystem $(STB) -isystem $(CUDA_HOME)/include
 EMULATED_LIBS = $(LDFLAGS) -ldl -lm -lpthread
 $(B)/emulated/backend.o: tests/cuda/emulated.cc $(B)/emulated/llm42.cu $(EMULATED)
 	$(EMULATE) -c $< -o $@
 $(B)/tests/cuda_emulated: $(TEST_CUDA_OBJECTS) $(B)/emulated/backend.o $(B)/llm42.o
 	$(SAY)mkdir -p $(@D) && $(CXX) $(OMP) -rdynamic $^ -o $@ $(EMULATED_LIBS)
 $(B)/tests/cuda_steps_emulated: tests/cuda/steps.cu $(EMULATED)
-	$(EMULATE) -DLLM42_EMULATED_STEPS $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
+	$(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
+$(B)/tests/cuda_leaves_emulated: $(B)/emulated/tests/cuda/leaves.cu $(EMULATED) $(B)/llm42.o
+	$(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)

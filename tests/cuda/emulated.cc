@@ -71,17 +71,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void
 }
 
 // >>algorithms ---------------------------------------------------------------------------------------------------
-// Nothing is timed: tile kernels take turns, so that tests meet all of them. All give the same bits.
-static llm42_result emulated_right(llm42__trial *, int, const llm42__algorithm *p, int, bool *right, llm42_error *) {
-    *right = !llm42__leaf_kind_of(p);
+// Nothing is timed: kernels take turns, so that tests meet all of them. All give the same bits.
+static llm42_result emulated_right(llm42__trial *, int, const llm42__algorithm *, int, bool *right, llm42_error *) {
+    *right = true;
     return LLM42_OK;
 }
 static llm42_result emulated_time(llm42__trial *, int product, const llm42__algorithm *p, int rows, float *us,
                                   llm42_error *) {
-    *us = (float)((p->tile * 5 + product * 3 + rows) % LLM42__TILE_KINDS + 1);
+    *us = (float)((p->tile * 5 + product * 3 + rows) % (LLM42__TILE_KINDS + LLM42__LEAF_KINDS - 1) + 1);
     return LLM42_OK;
 }
-// All are tile kernels. Those without leaves have another order than those with them, where a product has leaves.
+// None is of cuBLASLt. Those without leaves have another order than those with them, where a product has leaves.
 static llm42_result emulated_order(llm42__trial *t, int product, const llm42__algorithm *p, int, bool *sequential,
                                    llm42_error *) {
     *sequential = p->leaves || !llm42__cut(t->cu, product);

@@ -4,9 +4,16 @@
 #define LLM42_EMULATED_RUNTIME_H
 #include "emulator.h"
 
-#define cudaLaunchKernelEx(config, kernel, ...)                                                                     \
-    emulator::launch({(config)->gridDim, (config)->blockDim, (config)->dynamicSmemBytes, (config)->stream}, kernel, \
-                     __VA_ARGS__)
+static int cluster_size(const cudaLaunchConfig_t *config) {
+    int blocks = 1;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) blocks = (int)config->attrs[i].val.clusterDim.x;
+    return blocks;
+}
+#define cudaLaunchKernelEx(config, kernel, ...)                                                                      \
+    emulator::launch(                                                                                                \
+        {(config)->gridDim, (config)->blockDim, (config)->dynamicSmemBytes, (config)->stream, cluster_size(config)}, \
+        kernel, __VA_ARGS__)
 
 template <typename KERNEL> static cudaError_t cudaFuncSetAttribute(KERNEL *, cudaFuncAttribute, int) {
     return cudaSuccess;
@@ -40,7 +47,7 @@ cudaError_t cudaGetDevice(int *device) {
     *device = device_now;
     return cudaSuccess;
 }
-// It has the arithmetic of a Hopper GPU, but kernels that only those can run are never chosen (emulated_right).
+// It has the arithmetic of a Hopper GPU.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *to, int) {
     *to = {};
     snprintf(to->name, sizeof to->name, "emulated GPU");
@@ -73,9 +80,25 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 }
 const char *cudaGetErrorString(cudaError_t) { return "an emulated error"; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **, unsigned, unsigned long long,
+
+// Maps are of matrices of bf16 whose boxes have rows of 128 bytes.
+static CUresult emulated_encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *from,
+                                const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box,
+                                const cuuint32_t *step, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 2 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
+        box[0] != 64 || box[1] > 256 || step[0] != 1 || step[1] != 1 || stride[0] % 16 || (uintptr_t)from % 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    const emulator::box_map own = {(const unsigned char *)from, (int64_t)size[0], (int64_t)size[1],
+                                   (int64_t)stride[0],          (int)box[0],      (int)box[1]};
+    memcpy(map, &own, sizeof own);
+    return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **to, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult *) {
-    return cudaErrorNotSupported;
+    if (strcmp(name, "cuTensorMapEncodeTiled")) return cudaErrorNotSupported;
+    *to = (void *)emulated_encode;
+    return cudaSuccess;
 }
 
 // Memory holds what is no number until it is written.

@@ -4,21 +4,29 @@
 // Every CUDA thread is a fiber: a function with a stack of its own, which runs until it waits. A fiber waits at a
 // barrier, for the other lanes of its warp, or for another device. The fibers of a block take turns on one thread of
 // the host. If all of them wait for one another, the kernel would wait for ever on a GPU. Then the emulator names the
-// kernel and ends the program. Blocks of a kernel run one after the other. Kernels of different streams run at the same
-// time, so several devices can wait for each other.
+// kernel and ends the program. The blocks of a cluster run together, and clusters one after the other. Kernels of
+// different streams run at the same time, so several devices can wait for each other.
 //
 // The tensor cores' sum of sixteen products is the one that was measured on an H200. The products are exact. All
 // addends are cut toward zero to 25 bits below the largest exponent, and are added exactly. The sum is cut toward zero
 // to fp32, and a zero is +0. The code here was written from this description, and shares nothing with the library.
 //
 // A GPU runs threads in any order, and a copy to shared memory arrives at any time until it is waited for. So here the
-// order of a block's threads is drawn from EMULATOR_SEED (default 1), and so is for each copy whether it arrives at
-// once or only when it is waited for. (Blocks keep their order: some wait for what others of a device send.)
-// EMULATOR_FAULT is for controls: with "wait" each wait for copies leaves one group more than it should, and with
-// "barrier" no thread waits at a barrier.
+// order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is for each copy whether it arrives at
+// once or only when it is waited for. Copies that one mbarrier counts arrive in an order that is drawn, too. A
+// warpgroup's products read their operands when they are committed, or only when they are waited for. Until then their
+// sums are no numbers. (Blocks keep their order: some wait for what others of a device send.)
 //
-// These are not emulated: cuBLASLt; warpgroups and the copy engine, which kernels for sm_90 alone use; the order in
-// which a GPU's caches see writes.
+// EMULATOR_FAULT is for controls:
+//   wait      each wait for copies leaves one group more than it should
+//   barrier   no thread waits at a barrier
+//   mbarrier  no thread waits at an mbarrier
+//   cluster   a cluster's blocks do not wait for one another
+//   product   each wait for a warpgroup's products leaves one group more than it should
+//   swizzle   a box is copied without exchanging the pieces of its rows
+//
+// These are not emulated: cuBLASLt; fences, and the order in which a GPU's caches see writes; registers that move
+// between warpgroups; kernels that begin before the one ahead has ended.
 #ifndef LLM42_EMULATOR_H
 #define LLM42_EMULATOR_H
 #include <cstdint>
@@ -34,11 +42,13 @@
 #include <cmath>
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <tuple>
 #include <vector>
 
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -105,7 +115,7 @@ inline void begin_at(place *at, unsigned char *stack, size_t bytes, void (*entry
 }
 #endif
 
-struct late_copy {  // of 16 bytes, to shared memory
+struct late_copy {  // of 16 bytes, to shared memory: cp.async
     uint32_t to;
     const void *from;
     bool valid;
@@ -122,34 +132,67 @@ struct fiber {
     ~fiber() { free(stack); }
 };
 
+// Sums in registers of a warp's lanes that a warpgroup's products add to. The registers hold no numbers meanwhile.
+struct running_sums {
+    float *lane[32];
+    size_t floats;             // of a lane
+    unsigned group;            // the last one that adds to them
+    std::vector<float> value;  // [32][floats]
+};
+struct product {  // a warp's part of a warpgroup's product
+    float *sums;  // of lane 0
+    uint32_t a[32][4];
+    uint64_t a_shared, b;  // operands in shared memory; a_shared 0: a
+    bool turned, add;
+    unsigned group;
+};
 struct warp {
     gate meet;
     void *lane[32];  // what each lane has brought
+    std::vector<running_sums> sums;
+    std::vector<product> products;  // that have not been computed
+    unsigned groups;                // that have been committed
 };
 
 struct block {
     const void *kernel;
     uint3 index;
-    dim3 threads, grid;
-    size_t bytes;   // of dynamic shared memory
-    int live;       // threads that have not ended
-    bool progress;  // a thread has done something since all have had their turn
-    uint64_t random;
+    dim3 threads;
+    size_t bytes;  // of dynamic shared memory
+    int live;      // threads that have not ended
     gate all, named[NAMED_BARRIERS];
     warp warps[MOST_THREADS / 32];
     fiber fibers[MOST_THREADS];
-    place scheduler;
     void (*call)(void *) = nullptr;
     void *closure = nullptr;
     alignas(1024) unsigned char shared[SHARED];
 };
 
+// What comes to the shared memory of a block, and counts for an mbarrier there.
+struct arrival {
+    uint32_t barrier;  // an address in a cluster
+    int bytes;
+    std::function<void()> bring;
+};
+
+struct cluster {
+    std::vector<std::unique_ptr<block>> blocks;
+    int size, live;  // blocks; threads that have not ended
+    bool progress;   // a thread has done something since all have had their turn
+    uint64_t random;
+    gate all;
+    std::vector<arrival> late;
+    place scheduler;
+};
+
+inline thread_local cluster *around;
 inline thread_local block *here;
 inline thread_local fiber *self;
 
 inline const uint64_t seed = getenv("EMULATOR_SEED") ? strtoull(getenv("EMULATOR_SEED"), nullptr, 10) : 1;
 inline bool fault(const char *name) { return getenv("EMULATOR_FAULT") && !strcmp(getenv("EMULATOR_FAULT"), name); }
-inline const bool wait_fault = fault("wait"), barrier_fault = fault("barrier");
+inline const bool wait_fault = fault("wait"), barrier_fault = fault("barrier"), mbarrier_fault = fault("mbarrier"),
+                  cluster_fault = fault("cluster"), product_fault = fault("product"), swizzle_fault = fault("swizzle");
 
 inline uint64_t mix(uint64_t x) {  // the numbers of SplitMix64
     x += 0x9e3779b97f4a7c15u;
@@ -158,18 +201,21 @@ inline uint64_t mix(uint64_t x) {  // the numbers of SplitMix64
     return x ^ x >> 31;
 }
 
-__attribute__((noinline)) inline void yield() { emulator_switch(&self->at, &here->scheduler); }
+inline uint64_t draw() { return around->random = mix(around->random); }
+
+__attribute__((noinline)) inline void yield() { emulator_switch(&self->at, &around->scheduler); }
 
 // A thread ends. Those at a barrier of all threads wait for one thread less.
 inline void release(gate *g, int expected) {
     if (g->arrived < expected || !expected) return;
-    g->arrived = 0, g->turn++, here->progress = true;
+    g->arrived = 0, g->turn++, around->progress = true;
 }
 inline void live_fiber() {
     for (;;) {
         here->call(here->closure);
-        self->done = true, here->live--, here->progress = true;
+        self->done = true, here->live--, around->live--, around->progress = true;
         if (here->all.arrived) release(&here->all, here->live);
+        if (around->all.arrived) release(&around->all, around->live);
         yield();
     }
 }
@@ -180,7 +226,7 @@ inline void wait_at(gate *g, int expected) {
     g->arrived++;
     release(g, expected);
     while (g->turn == turn) yield();
-    here->progress = true;
+    around->progress = true;
 }
 
 // The lanes of a warp come together. The last one computes what each gets, from what all have brought.
@@ -208,7 +254,7 @@ inline void arrive_all_but(size_t newest) {
 
 // Lets others go on: this thread waits for another device.
 inline void pause() {
-    here->progress = true;
+    around->progress = true;
     std::this_thread::yield();
     yield();
 }
@@ -226,45 +272,81 @@ template <typename... ARGS> [[noreturn]] void end_with(const char *format, ARGS.
     abort();
 }
 
-inline void run_block(block *b) {
+// A block's number in its cluster begins at bit 24 of an address in the cluster.
+inline uint32_t address_in(uint32_t address, uint32_t rank) { return (address & 0xffffff) | (rank + 1) << 24; }
+inline block *block_at(uint32_t address) {
+    const uint32_t number = address >> 24;
+    if (number > (uint32_t)around->size) end_with("no block %u in its cluster", number - 1);
+    return number ? around->blocks[number - 1].get() : here;
+}
+inline unsigned char *shared_at(uint32_t address, size_t bytes) {
+    block *b = block_at(address);
+    if (!b->live) end_with("the shared memory of a block that has ended");
+    if ((address & 0xffffff) + bytes > b->bytes) end_with("byte %u of shared memory", address & 0xffffff);
+    return b->shared + (address & 0xffffff);
+}
+
+inline void start_block(block *b) {
     const int threads = (int)(b->threads.x * b->threads.y * b->threads.z);
-    blockIdx = b->index, blockDim = b->threads, gridDim = b->grid;
     b->live = threads, b->all = {};
     for (gate &g : b->named) g = {};
-    for (warp &w : b->warps) w.meet = {};
+    for (warp &w : b->warps) w.meet = {}, w.groups = 0, w.sums.clear(), w.products.clear();
     memset(b->shared, 0xff, b->bytes);  // as floats these are not numbers
-    b->random = mix(seed ^ mix(b->index.x ^ (uint64_t)b->index.y << 20 ^ (uint64_t)b->index.z << 40));
     for (int i = 0; i < threads; i++) {
         b->fibers[i].done = false, b->fibers[i].index = i;
         b->fibers[i].late.clear(), b->fibers[i].groups.clear();
         b->fibers[i].thread = {(unsigned)i % b->threads.x, (unsigned)i / b->threads.x % b->threads.y,
                                (unsigned)i / b->threads.x / b->threads.y};
     }
-    while (b->live) {
-        b->progress = false;
-        const uint64_t first = (b->random = mix(b->random)) % 1024;
-        for (int i = 0; i < threads; i++) {
-            fiber *f = &b->fibers[((uint64_t)i * STRIDE + first) % (uint64_t)threads];
-            if (f->done) continue;
-            self = f, threadIdx = f->thread;
-            if (!f->stack) begin_at(&f->at, f->stack = (unsigned char *)malloc(STACK), STACK, live_fiber);
-            emulator_switch(&b->scheduler, &f->at);
-        }
-        if (b->progress) continue;
-        end_with("%d threads of block (%u, %u) wait for one another for ever", b->live, b->index.x, b->index.y);
-    }
 }
 
-inline void run_grid(const void *kernel, dim3 grid, dim3 threads, size_t bytes, void (*call)(void *), void *closure) {
-    static thread_local std::vector<block> own(1);
-    block *b = here = &own[0];
-    b->kernel = kernel, b->grid = grid, b->threads = threads, b->bytes = bytes, b->call = call, b->closure = closure;
+inline void run_fiber(block *b, fiber *f) {
+    here = b, blockIdx = b->index, self = f, threadIdx = f->thread;
+    if (!f->stack) begin_at(&f->at, f->stack = (unsigned char *)malloc(STACK), STACK, live_fiber);
+    emulator_switch(&around->scheduler, &f->at);
+}
+
+// The threads of all blocks of a cluster take turns.
+inline void run_cluster(cluster *c) {
+    const uint3 index = c->blocks[0]->index;
+    const int threads = c->blocks[0]->live, all = threads * c->size;
+    c->live = all, c->all = {};
+    c->random = mix(seed ^ mix(index.x ^ (uint64_t)index.y << 20 ^ (uint64_t)index.z << 40));
+    while (c->live) {
+        c->progress = false;
+        const uint64_t first = draw() % 1024;
+        for (int i = 0; i < all; i++) {
+            const int next = (int)(((uint64_t)i * STRIDE + first) % (uint64_t)all);
+            block *b = c->blocks[(size_t)(next / threads)].get();
+            if (!b->fibers[next % threads].done) run_fiber(b, &b->fibers[next % threads]);
+        }
+        if (!c->progress)
+            end_with("%d threads of block (%u, %u) wait for one another for ever", c->live, index.x, index.y);
+    }
+    if (!c->late.empty() && !mbarrier_fault) end_with("nobody has waited for %zu copies", c->late.size());
+    c->late.clear();
+}
+
+// `size` blocks are a cluster.
+inline void run_grid(const void *kernel, int size, dim3 grid, dim3 threads, size_t bytes, void (*call)(void *),
+                     void *closure) {
+    static thread_local cluster own;
+    around = &own, own.size = size;
+    while (own.blocks.size() < (size_t)size) own.blocks.emplace_back(new block);
+    here = own.blocks[0].get(), here->kernel = kernel;
     if (threads.x * threads.y * threads.z > MOST_THREADS || threads.x % 32) end_with("blocks of %u threads", threads.x);
+    if (grid.x % (unsigned)size || bytes > SHARED) end_with("a grid that no GPU runs");
+    blockDim = threads, gridDim = grid;
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) {
-                b->index = {x, y, z};
-                run_block(b);
+            for (unsigned x = 0; x < grid.x; x += (unsigned)size) {
+                for (unsigned i = 0; i < (unsigned)size; i++) {
+                    block *b = own.blocks[i].get();
+                    b->kernel = kernel, b->index = {x + i, y, z}, b->threads = threads, b->bytes = bytes;
+                    b->call = call, b->closure = closure;
+                    start_block(b);
+                }
+                run_cluster(&own);
             }
 }
 
@@ -336,15 +418,16 @@ struct shape {  // of a launch by <<<>>>
     dim3 grid, threads;
     size_t bytes;
     cudaStream_t to;
-    shape(dim3 grid, dim3 threads, size_t bytes = 0, cudaStream_t to = nullptr)
-        : grid(grid), threads(threads), bytes(bytes), to(to) {}
+    int cluster;  // blocks of one
+    shape(dim3 grid, dim3 threads, size_t bytes = 0, cudaStream_t to = nullptr, int cluster = 1)
+        : grid(grid), threads(threads), bytes(bytes), to(to), cluster(cluster) {}
 };
 // The kernel's arguments are copied when it is launched.
 template <typename... PARAMS, typename... ARGS>
 cudaError_t launch(const shape &s, void (*kernel)(PARAMS...), const ARGS &...args) {
     auto call = [kernel, all = std::tuple<std::remove_const_t<PARAMS>...>(args...)]() { std::apply(kernel, all); };
     enqueue(s.to, [=]() mutable {
-        run_grid((const void *)kernel, s.grid, s.threads, s.bytes,
+        run_grid((const void *)kernel, s.cluster, s.grid, s.threads, s.bytes,
                  [](void *closure) { (*(decltype(call) *)closure)(); }, &call);
     });
     return cudaSuccess;
@@ -407,6 +490,21 @@ inline void load_matrices(uint32_t r[4], uint32_t address, bool turned) {
     if (turned) together(&own, [&](matrix_lane **lane) { compute(lane, true); });
     else together(&own, [&](matrix_lane **lane) { compute(lane, false); });
     memcpy(r, own.r, sizeof own.r);
+}
+struct store_lane {
+    unsigned char *column;
+    const uint32_t *r;
+};
+// stmatrix, turned: what load_matrices would load, of `matrices` matrices.
+template <int MATRICES> void store_matrices_turned(uint32_t address, const uint32_t *r) {
+    store_lane own = {here->shared + address, r};
+    together(&own, [](store_lane **lane) {
+        for (int i = 0; i < 32 * MATRICES * 2; i++) {
+            const int half = i % 2, m = i / 2 % MATRICES, from = i / 2 / MATRICES;
+            const uint16_t v = (uint16_t)(lane[from]->r[m] >> 16 * half);
+            memcpy(lane[m * 8 + from % 4 * 2 + half]->column + from / 4 * 2, &v, 2);
+        }
+    });
 }
 struct word_lane {
     uint32_t x, result;
@@ -485,26 +583,212 @@ inline float step(float sum, const sixteen &a, const sixteen &b) {
     return result == 0 ? 0.0f : result;
 }
 
+// Sixteen rows of a, of 16 values each, from the registers of a warp's lanes. The layout is that of the PTX manual for
+// mma.m16n8k16.
+template <typename AT> void set_rows(sixteen (&rows)[16], AT a) {
+    for (int i = 0; i < 32 * 4 * 2; i++) {
+        const int half = i % 2, r = i / 2 % 4, lane = i / 8;
+        const uint32_t word = a(lane, r);
+        set(&rows[lane / 4 + r % 2 * 8], lane % 4 * 2 + half + r / 2 * 8, half ? word & 0xffff0000u : word << 16);
+    }
+}
 struct mma_lane {
     float *c;
     uint32_t a[4], b[2];
 };
-// c[16 x 8] += a[16 x 16] b[16 x 8]: the layouts of the PTX manual for mma.m16n8k16.
+// c[16 x 8] += a[16 x 16] b[16 x 8]
 inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     mma_lane own = {c, {a[0], a[1], a[2], a[3]}, {b0, b1}};
     together(&own, [](mma_lane **lane) {
         sixteen rows[16], columns[8];
-        for (int i = 0; i < 32; i++)
-            for (int half = 0; half < 2; half++) {
-                auto element = [&](uint32_t word) { return half ? word & 0xffff0000u : word << 16; };
-                const int g = i / 4, k = i % 4 * 2 + half;
-                for (int r = 0; r < 4; r++) set(&rows[g + r % 2 * 8], k + r / 2 * 8, element(lane[i]->a[r]));
-                for (int r = 0; r < 2; r++) set(&columns[g], k + r * 8, element(lane[i]->b[r]));
-            }
+        set_rows(rows, [&](int i, int r) { return lane[i]->a[r]; });
+        for (int i = 0; i < 32 * 2 * 2; i++) {
+            const int half = i % 2, r = i / 2 % 2, from = i / 4;
+            const uint32_t word = lane[from]->b[r];
+            set(&columns[from / 4], from % 4 * 2 + half + r * 8, half ? word & 0xffff0000u : word << 16);
+        }
         for (int i = 0; i < 32; i++)
             for (int r = 0; r < 4; r++)
                 lane[i]->c[r] = step(lane[i]->c[r], rows[i / 4 + r / 2 * 8], columns[i % 4 * 2 + r % 2]);
     });
+}
+
+// >>warpgroups ---------------------------------------------------------------------------------------------------
+// The value at (i, k) of an operand in shared memory: row i of a, or column i of b. The word that describes it is that
+// of the PTX manual for wgmma. turned: it lies along i and not along k.
+inline uint32_t operand_at(uint64_t word, int i, int k, bool turned) {
+    const uint32_t start = (uint32_t)(word & 0x3fff) << 4, leading = (uint32_t)(word >> 16 & 0x3fff) << 4,
+                   stride = (uint32_t)(word >> 32 & 0x3fff) << 4;
+    const int across = turned ? k : i, along = turned ? i : k;
+    uint32_t at = start + (uint32_t)(along / 64) * leading + (uint32_t)(across / 8) * stride +
+                  (uint32_t)(across % 8 * 128 + along % 64 * 2);
+    uint16_t value;
+    if (word >> 62 != 1 || word >> 49 & 7) end_with("an operand whose layout is not emulated");
+    memcpy(&value, shared_at(at ^ (at >> 3 & 0x70), 2), 2);
+    return (uint32_t)value << 16;
+}
+
+inline running_sums *sums_of(warp *w, const float *first) {
+    for (running_sums &s : w->sums)
+        if (s.lane[0] == first) return &s;
+    return nullptr;
+}
+// sums[16 x N] += a[16 x 16] b[16 x N]: lanes have N / 8 times what they have in mma.
+inline void compute(warp *w, const product &p) {
+    running_sums *s = sums_of(w, p.sums);
+    sixteen rows[16];
+    std::vector<sixteen> columns(s->floats * 2);
+    const int first = (int)(w - here->warps) % 4 * 16;
+    if (!p.a_shared) set_rows(rows, [&](int i, int r) { return p.a[i][r]; });
+    for (int i = 0; p.a_shared && i < 256; i++)
+        set(&rows[i / 16], i % 16, operand_at(p.a_shared, first + i / 16, i % 16, false));
+    for (int i = 0; i < (int)columns.size() * 16; i++)
+        set(&columns[(size_t)i / 16], i % 16, operand_at(p.b, i / 16, i % 16, p.turned));
+    for (size_t i = 0; i < 32 * s->floats; i++) {
+        const size_t lane = i / s->floats, at = i % s->floats;
+        s->value[i] = step(p.add ? s->value[i] : 0.0f, rows[lane / 4 + at % 4 / 2 * 8],
+                           columns[at / 4 * 8 + lane % 4 * 2 + at % 2]);
+    }
+}
+inline void compute_groups(warp *w, unsigned last) {
+    size_t done = 0;
+    while (done < w->products.size() && w->products[done].group <= last) compute(w, w->products[done++]);
+    w->products.erase(w->products.begin(), w->products.begin() + (ptrdiff_t)done);
+}
+
+struct product_lane {
+    float *c;
+    size_t floats;
+    const uint32_t *a;
+    uint64_t a_shared, b;
+    bool turned, add;
+};
+inline void start_product(product_lane own) {
+    together(&own, [](product_lane **lane) {
+        warp *w = &here->warps[self->index / 32];
+        product p = {lane[0]->c, {}, lane[0]->a_shared, lane[0]->b, lane[0]->turned, lane[0]->add, w->groups + 1};
+        running_sums *s = sums_of(w, lane[0]->c);
+        if (!s) {
+            w->sums.push_back({{}, lane[0]->floats, 0, std::vector<float>(32 * lane[0]->floats)});
+            s = &w->sums.back();
+            for (int i = 0; i < 32; i++) {
+                memcpy(&s->value[(size_t)i * s->floats], s->lane[i] = lane[i]->c, 4 * s->floats);
+                memset(lane[i]->c, 0xff, 4 * s->floats);
+            }
+        }
+        s->group = p.group;
+        for (int i = 0; i < 32; i++) {
+            if (lane[i]->b != p.b || lane[i]->a_shared != p.a_shared) end_with("lanes multiply different operands");
+            if (!p.a_shared) memcpy(p.a[i], lane[i]->a, sizeof p.a[i]);
+        }
+        w->products.push_back(p);
+    });
+}
+inline void commit_products() {
+    char none;
+    together(&none, [](char **) {
+        warp *w = &here->warps[self->index / 32];
+        w->groups++;
+        if (draw() % 2) compute_groups(w, w->groups);
+    });
+}
+// Waits for all groups but the newest ones.
+template <unsigned NEWEST> void wait_for_products() {
+    char none;
+    together(&none, [](char **) {
+        warp *w = &here->warps[self->index / 32];
+        const unsigned newest = NEWEST + product_fault, last = w->groups - std::min(newest, w->groups);
+        compute_groups(w, last);
+        for (size_t i = w->sums.size(); i-- > 0;) {
+            const running_sums &s = w->sums[i];
+            if (s.group > last) continue;
+            for (size_t j = 0; j < 32; j++) memcpy(s.lane[j], &s.value[j * s.floats], 4 * s.floats);
+            w->sums.erase(w->sums.begin() + (ptrdiff_t)i);
+        }
+    });
+}
+
+// >>mbarriers ----------------------------------------------------------------------------------------------------
+struct mbarrier {                // in its 8 bytes of shared memory
+    uint16_t arrivals, missing;  // of a phase; of this one
+    int32_t bytes : 31;          // that this phase still waits for
+    uint32_t parity : 1;
+};
+inline mbarrier *mbarrier_at(uint32_t address) {
+    mbarrier *b = (mbarrier *)shared_at(address, sizeof *b);
+    if (address % 8 || b->arrivals > 4096) end_with("an mbarrier that is not open");  // memory is full of ones
+    return b;
+}
+inline void open_mbarrier(uint32_t address, int arrivals) {
+    const mbarrier opened = {(uint16_t)arrivals, (uint16_t)arrivals, 0, 0};
+    memcpy(shared_at(address, sizeof opened), &opened, sizeof opened);
+}
+// Counts arrivals of threads, and bytes that are to come (or have come: fewer than 0).
+inline void count(uint32_t address, int arrivals, int bytes) {
+    mbarrier *b = mbarrier_at(address);
+    if (b->missing < arrivals && !mbarrier_fault) end_with("more arrive at an mbarrier than it waits for");
+    b->missing = (uint16_t)(b->missing - arrivals), b->bytes += bytes;
+    around->progress = true;
+    if (!b->missing && !b->bytes) b->missing = b->arrivals, b->parity ^= 1;
+}
+inline void finish(const arrival &a) {
+    a.bring();
+    count(a.barrier, 0, -a.bytes);
+}
+inline void start(const arrival &a) {
+    mbarrier_at(a.barrier);
+    if (draw() % 2) around->late.push_back(a);
+    else finish(a);
+}
+// One copy that the mbarrier waits for arrives.
+inline bool finish_one(uint32_t barrier) {
+    std::vector<arrival> &late = around->late;
+    const size_t first = late.empty() ? 0 : draw() % late.size();
+    for (size_t i = 0; i < late.size(); i++) {
+        const size_t at = (first + i) % late.size();
+        if (late[at].barrier != barrier) continue;
+        const arrival a = late[at];
+        late.erase(late.begin() + (ptrdiff_t)at);
+        finish(a);
+        return true;
+    }
+    return false;
+}
+inline uint32_t rank_here() { return (uint32_t)(here->index.x % (unsigned)around->size); }
+inline void wait_at_mbarrier(uint32_t address, uint32_t parity) {
+    while (!mbarrier_fault && mbarrier_at(address)->parity == parity)
+        if (!finish_one(address_in(address, rank_here()))) yield();
+    around->progress = true;
+}
+
+// >>boxes --------------------------------------------------------------------------------------------------------
+struct box_map {  // what a CUtensorMap holds here: a matrix of 16-bit values, and the size of a box
+    const unsigned char *from;
+    int64_t columns, rows, stride;  // in bytes
+    int box_columns, box_rows;
+};
+static_assert(sizeof(box_map) <= sizeof(CUtensorMap), "a map that is too large");
+// A box's rows of 128 bytes, whose pieces are exchanged by the address: bits 4-6 are changed by bits 7-9.
+inline void copy_box(uint32_t to, const box_map &map, int column, int row) {
+    for (int r = 0; r < map.box_rows; r++)
+        for (int c = 0; c < map.box_columns; c++) {
+            const int64_t y = (int64_t)row + r, x = (int64_t)column + c;
+            const uint32_t at = to + (uint32_t)(r * 128 + c * 2);
+            const bool inside = y >= 0 && y < map.rows && x >= 0 && x < map.columns;
+            unsigned char *place = shared_at(swizzle_fault ? at : at ^ (at >> 3 & 0x70), 2);
+            if (inside) memcpy(place, map.from + y * map.stride + x * 2, 2);
+            else memset(place, 0, 2);
+        }
+}
+// To the same place in each block of a set.
+inline void start_box(uint32_t to, const CUtensorMap *from, int column, int row, uint32_t barrier, unsigned blocks) {
+    box_map map;
+    memcpy(&map, from, sizeof map);
+    if (to % 128) end_with("a box at byte %u of shared memory", to);
+    for (uint32_t rank = 0; rank < (uint32_t)around->size; rank++)
+        if (blocks >> rank & 1)
+            start({address_in(barrier, rank), map.box_rows * map.box_columns * 2,
+                   [=] { copy_box(address_in(to, rank), map, column, row); }});
 }
 
 }  // namespace emulator
@@ -547,10 +831,10 @@ template <typename T> T whole(unsigned mask, T value) {
 
 // The primitives of kernels.cu.
 #define LLM42__EMULATED 1
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
 inline void llm42__copy16(uint32_t to, const void *from, bool valid) {
     const emulator::late_copy copy = {to, from, valid};
-    emulator::here->random = emulator::mix(emulator::here->random);
-    if (emulator::here->random % 2) emulator::self->late.push_back(copy);
+    if (emulator::draw() % 2) emulator::self->late.push_back(copy);
     else emulator::arrive(copy);
 }
 inline void llm42__copy_commit() { emulator::self->groups.push_back(emulator::self->late.size()); }
@@ -598,5 +882,48 @@ inline void llm42__tell(unsigned *flag, unsigned value) { __atomic_store_n(flag,
 inline unsigned llm42__seen(const unsigned *flag) {
     emulator::pause();
     return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+// Products of warpgroups, clusters, mbarriers and the copy engine.
+#define LLM42__FOUR(d) "+m"(d[0]), "+m"(d[1]), "+m"(d[2]), "+m"(d[3])
+template <bool TURNED, int EIGHTS>
+void llm42__wgmma(float (&c)[EIGHTS][4], const uint32_t (&a)[4], uint64_t b, int add) {
+    emulator::start_product({c[0], EIGHTS * 4, a, 0, b, TURNED, add != 0});
+}
+template <int EIGHTS> void llm42__wgmma(float (&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {
+    emulator::start_product({c[0], EIGHTS * 4, nullptr, a, b, false, add != 0});
+}
+inline void llm42__wgmma_fence() {}
+inline void llm42__wgmma_commit() { emulator::commit_products(); }
+template <int LEFT> void llm42__wgmma_wait() { emulator::wait_for_products<LEFT>(); }
+inline void llm42__wgmma_commit_and_wait() { emulator::commit_products(), emulator::wait_for_products<0>(); }
+template <int> void llm42__fewer_registers() {}
+template <int> void llm42__more_registers() {}
+inline uint32_t llm42__block_in_cluster() { return emulator::rank_here(); }
+inline uint32_t llm42__address_in(uint32_t address, uint32_t rank) { return emulator::address_in(address, rank); }
+inline void llm42__cluster_barrier() {
+    if (!emulator::cluster_fault) emulator::wait_at(&emulator::around->all, emulator::around->live);
+}
+inline void llm42__mbarrier_open(uint32_t barrier, int arrivals) { emulator::open_mbarrier(barrier, arrivals); }
+inline void llm42__mbarriers_opened() {}
+inline void llm42__mbarrier_expect(uint32_t barrier, uint32_t bytes) { emulator::count(barrier, 1, (int)bytes); }
+inline void llm42__mbarrier_arrive(uint32_t barrier) { emulator::count(barrier, 1, 0); }
+inline void llm42__mbarrier_arrive_in(uint32_t there) { emulator::count(there, 1, 0); }
+inline void llm42__mbarrier_release_in(uint32_t there) { emulator::count(there, 1, 0); }
+inline void llm42__store4_in(uint32_t there, const float (&four)[4], uint32_t barrier_there) {
+    const float4 value = {four[0], four[1], four[2], four[3]};
+    emulator::start({barrier_there, 16, [=] { memcpy(emulator::shared_at(there, 16), &value, 16); }});
+}
+template <bool CLUSTER = false> void llm42__mbarrier_wait(uint32_t barrier, uint32_t parity) {
+    emulator::wait_at_mbarrier(barrier, parity);
+}
+inline void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier) {
+    emulator::start_box(to, map, column, row, barrier, 1u << emulator::rank_here());
+}
+inline void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
+                               uint16_t blocks) {
+    emulator::start_box(to, map, column, row, barrier, blocks);
+}
+template <int REGISTERS> void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[REGISTERS]) {
+    emulator::store_matrices_turned<REGISTERS>(address, r);
 }
 #endif

@@ -21,7 +21,7 @@
 // Built by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0. The Makefile also
 // builds it for emulated tensor cores (cuda_steps_emulated), where two more options are controls: --bits N changes the
 // tensor cores, --major N the compute capability.
-#ifdef LLM42_EMULATED_STEPS
+#ifdef LLM42_EMULATED
 #include "emulated_runtime.h"
 #endif
 #define LLM42_BASE
@@ -521,7 +521,7 @@ int main(int argc, char **argv) {
         const int number = i + 1 < argc ? atoi(argv[i + 1]) : 0;
         if (!strcmp(argv[i], "--brief")) brief = true;
         else if (!strcmp(argv[i], "--steps") && number >= STEPS_OF_TILE && number <= 1 << 24) steps = number, i++;
-#ifdef LLM42_EMULATED_STEPS
+#ifdef LLM42_EMULATED
         else if (!strcmp(argv[i], "--bits") && number >= 23 && number <= 27) emulator::kept_bits = number, i++;
         else if (!strcmp(argv[i], "--major") && number > 0) emulated_major = number, i++;
 #endif
