@@ -124,6 +124,15 @@ then
             passed=$((passed + 1))
         fi
     done
+    # The kernels of warpgroups have the bits of the other ones. Control: not if nobody waits for the copy engine.
+    if builds "cuda_leaves, emulated" B="$out" "$out/tests/cuda_leaves_emulated"; then
+        "$out/tests/cuda_leaves_emulated" >"$out/log" 2>&1 && passed=$((passed + 1)) || fail "warpgroups on the CPU"
+        if EMULATOR_FAULT=mbarrier "$out/tests/cuda_leaves_emulated" >"$out/log" 2>&1 || ! grep -q ' 0 have' "$out/log"; then
+            fail "the emulator's fault mbarrier is found"
+        else
+            passed=$((passed + 1))
+        fi
+    fi
     # However two devices exchange their parts of sums, the bits are the same.
     "$out/tests/cuda_emulated" --part exchange --model synthetic:tiny --no-cublas --no-check --quick >"$out/log" 2>&1 &&
         passed=$((passed + 1)) || fail "exchanges on the CPU"

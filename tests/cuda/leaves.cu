@@ -234,6 +234,7 @@ int main() {
         works(cudaMalloc(&b.y, y), "memory") && works(cudaMalloc(&b.want, y), "memory") &&
         works(cudaMalloc(&b.workspace, WORKSPACE), "memory") && works(cudaMalloc(&b.count, sizeof *b.count), "memory"))
         for (const llm42__leaf_kind &kind : llm42__leaf_kinds) {
+            if (failed && !CHAIN_TURNS) break;  // without a GPU one kind takes seconds
             check_kind(&b, &kind);
             if (CHAIN_TURNS) check_chain(&b, &kind);
         }
