@@ -34,6 +34,11 @@ ratios=(--mode "dvr,nondeterministic,batch_invariant" --ratio "0.02,0.05,0.1,0.2
 # shellcheck disable=SC2034
 predicted=(--mode "dvr,nondeterministic,batch_invariant" --ratio "0.1,0.5,1" --window 32 --group 8 --qps "offline,8")
 
+# stamp NAME...: the date of a measurement, as the first line of OUT/NAME.tsv
+stamp() {
+    local name
+    for name in "$@"; do sed -i "1i # date: $(date +%F)" "$OUT/$name.tsv"; done
+}
 # measure NAME FLAG...: one grid on the GPU, into OUT/NAME.tsv, written anew after every cell.
 measure() {
     local name=$1
@@ -41,5 +46,6 @@ measure() {
     local gpu=()
     [ "$BACKEND" = cuda ] && gpu=(--algorithm-file "$algorithms")
     "$B/sweep" --backend "$BACKEND" "${gpu[@]}" "$@" --seconds "$SECONDS_MAX" --quiet --out "$OUT/$name.tsv" >/dev/null
+    stamp "$name"
     echo "$name: $(grep -vc '^#\|^backend' "$OUT/$name.tsv") cells in $OUT/$name.tsv"
 }

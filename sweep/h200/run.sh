@@ -1,6 +1,9 @@
 #!/bin/bash
 # Measures an NVIDIA H200: one part a call, each of at most nine minutes. Needs `make cuda`.
 #
+#     bash sweep/h200/run.sh stale              says of each part's files of which revision of the kernels they are
+#     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
+#                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh workloads          ShareGPT lengths, all at once: each preset at several shares of requests
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
@@ -9,6 +12,10 @@
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves
 #     BASE42=FOLDER bash sweep/h200/run.sh calibrate-base42    the same of base42
+#     BASE42=FOLDER bash sweep/h200/run.sh determinism-base42    hostile loads, compared to the bit; needs `make cuda`
+#     bash sweep/h200/run.sh determinism-8b                      and build/tests/test_cuda
+#     bash sweep/h200/run.sh sglang                              SGLang's three subtests by 8B
+#     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
@@ -28,10 +35,72 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     shift
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/$name.tsv" "$@" |
         tee "$OUT/$name.txt"
+    stamp "$name"
+}
+# hostile NAME FLAG...: a part of test_cuda, into OUT/NAME.tsv
+hostile() {
+    "$B/tests/test_cuda" --algorithms "$algorithms" --tsv "$OUT/$1.tsv" "${@:2}" | tee "$OUT/$1.txt"
+    stamp "$1"
+}
+# The files of the parts that claims rest on, in the order in which they are measured again.
+parts=(determinism-8b determinism-base42 scoring passes workloads online sglang ratio-8b margins winner)
+files_of() {
+    case $1 in
+    determinism-8b) echo determinism_8b ;;
+    determinism-base42) echo determinism_base42 ;;
+    scoring) echo scoring ;;
+    passes) echo passes stages ;;
+    workloads) echo workloads_presets ;;
+    online) echo one_of_eleven_presets online_presets ;;
+    sglang) echo sglang_8b ;;
+    ratio-8b) echo ratio_8b ;;
+    margins) echo flip_margin_base42 flip_margin_8b ;;
+    winner) echo winner_none winner_presets ;;
+    esac
+}
+today=$(sed -n 's/^enum { LLM42__KERNELS = \([0-9]*\) };.*/\1/p' kernels.cu)
+# revision_of FILE: of the kernels that it was measured with; nothing if there is no such file
+revision_of() { [ ! -r "$OUT/$1.tsv" ] || sed -n 's/^# cuda kernels: //p' "$OUT/$1.tsv" | head -n 1; }
+stale() {  # stale PART: a file of it is not of today's revision
+    local file
+    for file in $(files_of "$1"); do [ "$(revision_of "$file")" = "$today" ] || return 0; done
+    return 1
 }
 need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
 
 case ${1:-} in
+stale)
+    printf 'part\tfile\trevision (today %s)\tmeasured\n' "$today"
+    for part in "${parts[@]}"; do
+        for file in $(files_of "$part"); do
+            revision=$(revision_of "$file")
+            printf '%s\t%s.tsv\t%s\t%s\n' "$part" "$file" "${revision:-none}" \
+                "$(sed -n 's/^# date: //p' "$OUT/$file.tsv" 2>/dev/null | head -n 1)"
+        done
+    done
+    ;;
+all)
+    left=0
+    for part in "${parts[@]}"; do
+        stale "$part" || continue
+        if ((SECONDS >= 60 * ${MINUTES:-9})); then left=$((left + 1)); continue; fi
+        bash "$0" "$part"
+    done
+    [ "$left" = 0 ] || echo "run.sh all: $left parts are left: the same command goes on"
+    ;;
+determinism-8b)
+    hostile determinism_8b --part determinism --model "$MODEL_8B" --loads 4 --requests "${REQUESTS:-1000}"
+    ;;
+determinism-base42)
+    need_base42
+    hostile determinism_base42 --part determinism --model "$BASE42" --loads 8 --requests "${REQUESTS:-20000}"
+    ;;
+sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
+scoring)
+    REQUESTS=${REQUESTS:-16} BACKEND=$BACKEND B=$B OUT=$OUT BASE42=$BASE42 bash sweep/experiments/scoring.sh
+    stamp scoring
+    ;;
+winner) bash sweep/h200/winner.sh ;;
 passes)
     bench passes --suite passes --seconds 300
     bench stages --suite stages --seconds 120
@@ -72,6 +141,7 @@ margins)
         --flip-requests "${REQUESTS:-1024}"
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --margins "$OUT/flip_margin_8b.tsv" \
         --prompts random --flip-requests "${REQUESTS:-128}"
+    stamp flip_margin_base42 flip_margin_8b
     ;;
 grid-base42)
     need_base42
