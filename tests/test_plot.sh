@@ -353,7 +353,7 @@ draws "replicas set apart" sweep/results/paper/figD_apart.tsv --x replicas --y d
 
 # What is committed: measured on a GPU, and beside the published values of another one.
 draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct
-says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200"
+says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200; kernels of revision 6, not dated"
 draws "measured beside published" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct \
     --reference sweep/reference/fig12_recompute_pct.tsv --reference-name published
 says "published for another device: NVIDIA H100 PCIe 80 GB"
