@@ -22,7 +22,7 @@ function print_array(name, values, n, i) {
 
 # How many letters a line may have on a sheet of so many pixels.
 function letters(width, what) {
-    return int((width - 40) / (what == "headline" ? 16.8 : what == "reading" ? 11.3 : 9.6))
+    return int((width - 40) / (what == "headline" ? 16.8 : what == "reading" ? 11.3 : 9.3))
 }
 # Prints the texts, and the pixels that they take above and below the plots.
 function print_texts(headline, headlines, reading, readings, foot, feet) {
