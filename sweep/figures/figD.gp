@@ -49,7 +49,7 @@ do for [p = 1:3] {
 }
 
 eval area(left(4), left(4) + 470, top(4), top(4) + 380)
-set title titled("ShareGPT, half of it deterministic", "160 requests/s; P99 latency of the slower kind") offset 0, -0.3
+set title titled("ShareGPT, half of it deterministic", "P99 latency of the slower kind of request") offset 0, -0.3
 set xlabel "GPUs"
 set ylabel "P99 latency (s)"
 set xrange [7:31]

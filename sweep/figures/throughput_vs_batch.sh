@@ -22,7 +22,17 @@ compare "$work/ours" "$work/published" "simulated, seed 42"
     printf 'mode\trequests\toutput_tok_per_s\n'
     cut -f 2- "$work/published"
 } >"$work/reference"
+title=$(tell "DVR has %.2f to %.2f times the throughput of batch-invariant kernels up to %d requests, then at most %.2f times" '
+    $2 == "output_tok_per_s" { v[$3, $4] = $5; if (!seen[$4]++) x[++n] = $4 }
+    END {
+        for (i = 1; i <= n && v["dvr", x[i]] > v["batch_invariant", x[i]]; i++) last = i
+        for (i = 1; i <= n; i++) {
+            r = v["dvr", x[i]] / v["batch_invariant", x[i]]
+            if (i <= last) { least = smaller(least, r); most = larger(most, r) } else beyond = larger(beyond, r)
+        }
+        print least, most, x[last], beyond
+    }')
 plot_sweep "" "$raw" --x requests --y output_tok_per_s --over mode --log xy --reference "$work/reference" \
-    --reference-name published --title "Output throughput by number of requests" \
+    --reference-name published --title "$title" \
     --note "lengths: SGLang's random data set, up to 1,024 tokens in and 512 out" \
     --note "the calibration is fitted to the published points of the two modes without DVR"

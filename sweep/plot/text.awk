@@ -34,8 +34,10 @@ function print_texts(headline, headlines, reading, readings, foot, feet) {
     print "above = " above "; below = " below
 }
 
-# Appends a text to the n lines, in lines of at most `most` letters and of about the same length. Returns the new n.
+# Appends a text to the n lines, in lines of at most `most` letters and of about the same length, none of which ends
+# beside a sign of equality. Returns the new n.
 function wrap(text, most, lines, n, pieces, cut) {
+    gsub(/ = /, hard "=" hard, text)
     for (pieces = int((length(text) + most - 1) / most); pieces > 1; pieces--) {
         for (cut = int(length(text) / pieces); cut < most && substr(text, cut, 1) != " "; cut++) ;
         while (cut > 1 && substr(text, cut, 1) != " ") cut--
