@@ -367,6 +367,12 @@ for says in "$(runs 1) of 360 runs are overloaded: their latencies" "$(runs nan)
     check "figC says: $says" grep -q "$says" sweep/results/paper/figC.svg
 done
 
+# The titles of the committed pictures have numbers that scripts compute; a value that is missing would show.
+for name in sweep/results/*/*.svg; do
+    check "$name: a title" grep -q 'font-weight="bold"' "$name"
+    check "$name: no number is missing" sh -c "! grep -q '[^a-z]nan[^a-z]' '$name'"
+done
+
 # Without --out the pictures are beside the file; a failure leaves the old ones alone.
 check "beside the file" $plot "$four" "${map[@]}"
 check "the names" [ -s "$dir/four_e2e_p99_s.png" -a -s "$dir/four_e2e_p99_s.svg" ]

@@ -12,7 +12,8 @@
 # value of each seed (figure metric series x seed ours); KEEP=1 leaves that file as it is. Lists that come from a loop
 # are in files, not pipes, so that a failure anywhere ends the script.
 #
-# A script calls `cells` for each run, `collect`, `compare` if there are published points, and `plot` or `plot_sweep`.
+# A script calls `cells` for each run, `collect`, `compare` if there are published points, and `plot` or `plot_sweep`. It
+# gives the picture a title that says what it shows; `tell` puts numbers of the data into it.
 # Its runs have the paper's policies (preset `paper`), unless it gives others. `make figures` runs every script here.
 #
 # The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are

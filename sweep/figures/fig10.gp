@@ -1,5 +1,5 @@
 # Figure 10: a panel a workload; x: ordinary, shares of deterministic requests, batch-invariant.
-height = above + 1450 + below
+height = above + 1485 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
@@ -31,7 +31,7 @@ do for [i = 1:8] {
         modes(name(i), "W=64 G=8") using (place(strcol(4))):($6/1000) with points pt 8 lw 2.5 lc rgb black
     unset label
 }
-eval legend(above + 1290)
+eval legend(above + 1325)
 set key vertical maxrows 4
 plot NaN with lines lw 3.5 lc rgb orange title "DVR, W = 32, G = 16", \
     NaN with lines lw 3.5 lc rgb blue title "DVR, W = 64, G = 8", \

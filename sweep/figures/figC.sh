@@ -29,6 +29,6 @@ title=$(tell "PACKED is up to %.2f times as fast to the first token (prompt of %
         if (s[2] >= 1000) sub(/...$/, ",&", s[2])
         print most, f[2], f[1], least, s[2], s[1]
     }')
-reading="P99 time to first token, ISOLATED / PACKED; small: both in s; blue: PACKED is faster; crosses: overloaded"
-notes=("all deterministic, 64 tokens out, 1,024 requests, W = 64, G = 8, EAGER; means of five seeds")
+reading="P99 time to first token, ISOLATED / PACKED, and both in s; blue: PACKED is faster"
+notes=("crosses: overloaded; all deterministic, 64 tokens out, 1,024 requests, W = 64, G = 8, EAGER; means of five seeds")
 plot crosses="$work/crosses"

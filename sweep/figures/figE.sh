@@ -87,8 +87,8 @@ worth() {
         END { if (base && value) printf "%.1f", value / base }' "$work/rows"
 }
 title="What drafts are worth, by the share of right ones"
-[ -z "$(worth 1)" ] || [ -z "$(worth 64)" ] || title="With drafts right at 70%, a deterministic request is $(worth 1) times \
-as fast as an ordinary one without drafts, among 64 it is $(worth 64) times"
+[ -z "$(worth 1)" ] || [ -z "$(worth 64)" ] || title="If 70% of drafts are right, DVR is $(worth 1) times \
+as fast as ordinary decoding without drafts, but $(worth 64) times among 64 requests"
 width=1180 reading="lines: simulated; hollow marks: measured on an H200 with an oracle; dashed: without drafts"
 source=$(source_of "$raw")
 notes=("at most seven drafts of a request in a pass; best has batch-invariant passes here; the title is measured (DVR)"

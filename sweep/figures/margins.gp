@@ -1,5 +1,5 @@
 # The margin law of flips: the share of tokens that flip, predicted against counted.
-height = above + 865 + below
+height = above + 880 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text

@@ -1,5 +1,5 @@
 # Figure 10 of the camera-ready paper: a panel for each workload; x: shares of deterministic requests, batch-invariant.
-height = above + 1120 + below
+height = above + 1150 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
@@ -26,7 +26,7 @@ do for [i = 1:6] {
         of(deepgemm, name(i), 2, "~") using (place(strcol(3))):4 with points pt 10 lw 2.5 lc rgb black
     unset label
 }
-eval legend(above + 1000)
+eval legend(above + 1035)
 eval "set key vertical maxrows 3 width -4 font 'sans-serif" . font(17) . "'"
 plot NaN with lines lw 3.5 lc rgb blue title "DVR", \
     NaN with boxes lc rgb "#F0B48A" title "batch-invariant", \
