@@ -28,7 +28,7 @@ latency=$(tell "P99 latency is %.1f s at best (W = %d, G = %d), but at least %.1
         if ($3 == "G=1") one = smaller(one, $5)
     }
     END { print best, w, g, one }')
-recomputed=$(tell "Longer windows recompute more: %.1f to %.1f%% of the returned tokens with W = 16, %.0f to %.0f%% with W = 256" '
+recomputed=$(tell "Windows of 16 recompute %.1f to %.1f%% of the returned tokens, windows of 256 %.0f to %.0f%%" '
     $2 == "recompute_pct" { least[$4] = smaller(least[$4], $5); most[$4] = larger(most[$4], $5) }
     END { print least[16], most[16], least[256], most[256] }')
 common=(--x window --y group --mean seed --reference-name "published (Figure 12)" --grey "more than 512 rows")

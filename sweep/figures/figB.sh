@@ -22,8 +22,7 @@ compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
 slower=$(sed -n 's/^# overlap_fast: *//p' "$CALIBRATION")
 measured=measured
 ! grep -q '^# overlap is estimated' "$CALIBRATION" || measured="estimated, not measured"
-title=$(tell "P99 latency with all deterministic depends on the windows that fill a pass: %.0f s with the oldest, %.0f s with \
-the largest" '
+title=$(tell "With all requests deterministic, P99 latency is %.0f s if the oldest windows fill a pass, %.0f s if the largest do" '
     $2 == "p99_latency_s" && $4 == 1 { p99[$3] = $5 }
     END { print p99["eager oldest"], p99["eager largest"] }')
 reading="dashed: with overlap, which is estimated"
