@@ -95,6 +95,7 @@ figure=figA2
 title=$(tell "DVR with the best policy wins at every share if batch-invariant passes take %.2f times as long as fast ones" '
     $2 == "break_even_slowdown" && $3 == "dvr_best" { most = larger(most, $5) }
     END { print most }')
+grep -q $'\tbreak_even_slowdown\tdvr_best\t' "$points" || title="DVR with the best policy beside batch-invariant kernels"
 notes=("$load, prompts in chunks; DVR by the best policy tried: WAIT, PACKED, bonus; W = 64, G = 16")
 script=figA plot name=dvr_best ratio=dvr_best_vs_invariant own="$(own batch_invariant_chunked)" range=1
 figure=figA3 reading="throughput of preset best / of the better of presets dvr and invariant"
