@@ -18,12 +18,12 @@
 #     --reference FILE           a TSV with the same columns, drawn beside ours: published values, or another sweep
 #     --reference-value COLUMN   its result; default: the same as ours
 #     --reference-name TEXT      what the figure calls it; default: the name of the file
-#     --title TEXT --note TEXT   the title, and a line below it; --note may be given several times
+#     --title TEXT --note TEXT   the title, and a line below the plot; --note may be given several times
 #     --grey TEXT                why cells of a heat map are empty; default: "no value"
 #     --out BASE                 writes BASE.png and BASE.svg; default: FILE without .tsv, then _ and the result's name
 #
-# The subtitle says which settings all cells share, and how and on which device they were made. Cells that the file
-# lacks stay grey. A file that was cut short is refused, and so are several rows for one cell: the message names the
+# Lines below the plot say which settings all cells share, and how and on which device they were made. Cells that the
+# file lacks stay grey. A file that was cut short is refused, and so are several rows for one cell: the message names the
 # columns that differ. The device of a reference is that of its line "# device: NAME".
 set -euo pipefail
 export LC_ALL=C
@@ -141,7 +141,7 @@ awk -v table="$work/table" -v map="$map" -v x="$x" -v y="$y" -v value="$(raw "$v
     -v notes="$(raw "$(joined "${notes[@]}")")" -v source="$(raw "$(source_of "$file")")" \
     -v beside="$(raw "$beside")" -v device_note="$(raw "$device_note")" -v reference_name="$(raw "$reference")" \
     -v grey="$(raw "${option[grey]:-}")" -v spread="${option[spread]:-}" -v best="${option[best]:-}" \
-    -f "$here/plot/layout.awk" which=ours "$work/ours" which=theirs "$work/theirs" >"$work/settings"
+    -f "$here/plot/text.awk" -f "$here/plot/layout.awk" which=ours "$work/ours" which=theirs "$work/theirs" >"$work/settings"
 gp_set table "$work/table" >>"$work/settings"
 command -v gnuplot >/dev/null || fail 1 "gnuplot is not installed: install gnuplot-nox, or run make deps"
 draw "$here/plot/$([ -n "$map" ] && echo heatmap || echo lines).gp" "$base" "$work/settings" 2>"$work/log" ||

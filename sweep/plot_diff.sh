@@ -6,8 +6,9 @@
 #     bash sweep/plot_diff.sh FILE [--title TEXT] [--out BASE]
 #
 # It writes BASE.png and BASE.svg; default: FILE without .tsv. Above, a cell for each operator of each layer has the
-# largest distance of two values in ulps; it is grey and empty where all values are equal to the bit. Below, lines show
-# the share of values that differ, and the largest difference of a row. A file that was cut short is refused.
+# largest difference of a row, in % of the row, which also gives its colour; it is grey and empty where all values are
+# equal to the bit. Below, lines show the share of values that differ, and this difference. (The largest distance in
+# ulps is in FILE only: where a value near 0 changes its sign it says nothing.) A file that was cut short is refused.
 set -euo pipefail
 export LC_ALL=C
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -52,30 +53,36 @@ command -v gnuplot >/dev/null || fail 1 "gnuplot is not installed: install gnupl
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 line() { sed -n "s/^# $1: *//p" "$file"; }
-# place layer column ulps label share relative; column: of the operator in its layer, from 1; 0: outside the layers.
-rows "$file" layer operator values differing largest_ulps relative_pct >"$work/rows"
+# place layer column relative label share; column: of the operator in its layer, from 1; 0: outside the layers. Where a
+# value is not finite, the difference has no size: the label is inf.
+rows "$file" layer operator values differing relative_pct >"$work/rows"
 awk -F '\t' -v OFS='\t' -v names="$work/names" '
+    function short(v, text) {
+        text = v >= 9.95 ? sprintf("%.0f", v) : v >= 0.995 ? sprintf("%.1f", v) : v >= 0.0995 ? sprintf("%.2f", v) : \
+            sprintf(v >= 0.001 ? "%.2g" : "%.0e", v)
+        sub(/e-0/, "e-", text)
+        return text
+    }
     {
         if ($1 != last) column = 0
         last = $1
         column = $1 < 0 ? 0 : column + 1
         if ($1 == 0) printf "%s\n", $2 >names
-        u = $5
-        label = u < 1e3 ? sprintf("%.3g", u) : u < 1e4 ? sprintf("%.0f", u) : sprintf("%.0fk", u / 1e3)
-        if (u >= 1e6) label = sprintf("%.3gM", u / 1e6)
-        if ($4 == 0 || u == "inf") label = $4 ? "inf" : " "
-        relative = ($4 && $6 != "inf" && $6 > 0) ? $6 : "nan"
-        print NR, $1, column, ($4 ? u == "inf" ? 1e9 : u : "nan"), label, ($4 ? 100 * $4 / $3 : "nan"), relative
+        sized = $5 ~ /^[0-9.e+-]+$/
+        label = !$4 ? " " : sized ? short($5) : "inf"
+        print NR, $1, column, ($4 && sized && $5 > 0 ? $5 : "nan"), label, ($4 ? 100 * $4 / $3 : "nan")
     }' "$work/rows" >"$work/table"
 awk -F '\t' '
     $2 >= layers { layers = $2 + 1 }
     $3 > columns { columns = $3 }
-    $4 != "nan" && $4 > most { most = $4 }
+    $4 != "nan" && (!most || $4 > most) { most = $4 }
+    $4 != "nan" && (!low || $4 < low) { low = $4 }
     $6 != "nan" && (!least || $6 < least) { least = $6 }
-    $7 != "nan" && (!least || $7 < least) { least = $7 }
     END {
         printf "places = %d\nlayers = %d\ncolumns = %d\n", NR, layers, columns
-        printf "most = %g\nleast = %g\n", most, least ? least : 1
+        if (low && (!least || low < least)) least = low
+        if (low < most / 1000) low = most / 1000  # what is smaller has the palest colour
+        printf "most = %g\nlow = %g\nleast = %g\n", most ? most : 1, low ? low : 1, least ? least : 1
     }' "$work/table" >"$work/settings"
 {
     gp_set table "$work/table"
@@ -85,22 +92,8 @@ awk -F '\t' '
         [ $i -gt 1 ] || echo "array operator[$(wc -l <"$work/names")]"
         printf 'operator[%d] = "%s"\n' $i "${name//_/\\n}"
     done <"$work/names"
-    {
-        echo "${title:-Where two ways to run the same rows begin to differ}"
-        echo "a: $(line a);   b: $(line b)"
-        echo "both: $(line both)"
-        line first | sed 's/^/first: /; s/: a /\na /'
-        ! grep -q '^# ulps_of: bf16' "$file" || awk '$4 != "nan" && $4 >= 10000 { far = 1 }
-            END { if (far) print "values near 0 that change their sign are tens of thousands (k) of ulps apart" }' \
-            "$work/table"
-    } | fold -s -w 92 >"$work/head"
-    echo "array head[$(wc -l <"$work/head")]"
-    i=0
-    while IFS= read -r text; do
-        i=$((i + 1))
-        gp_set "head[$i]" "$(gp_text "$text")"
-    done <"$work/head"
-    gp_set unit "$(sed -n 's/^# ulps_of: *//p' "$file")"
+    gp_texts 1100 "${title:-Where two ways to run the same rows begin to differ}" \
+        "a: $(line a);   b: $(line b)" "both: $(line both)" "$(line first | sed 's/^/first: /')"
 } >>"$work/settings"
 draw "$here/plot/diff.gp" "$base" "$work/settings" 2>"$work/log" ||
     fail 1 "the pictures could not be made: $(grep -v 'warning\|^ *^* *$' "$work/log" | head -n 1)"

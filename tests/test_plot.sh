@@ -353,7 +353,7 @@ draws "replicas set apart" sweep/results/paper/figD_apart.tsv --x replicas --y d
 
 # What is committed: measured on a GPU, and beside the published values of another one.
 draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct
-says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200"
+says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200; kernels of revision 6, not dated"
 draws "measured beside published" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct \
     --reference sweep/reference/fig12_recompute_pct.tsv --reference-name published
 says "published for another device: NVIDIA H100 PCIe 80 GB"
@@ -365,6 +365,12 @@ runs() {  # runs VALUE: those with it in the column overloaded, of which request
 }
 for says in "$(runs 1) of 360 runs are overloaded: their latencies" "$(runs nan) of 360 runs may be overloaded: too few requests"; do
     check "figC says: $says" grep -q "$says" sweep/results/paper/figC.svg
+done
+
+# The titles of the committed pictures have numbers that scripts compute; a value that is missing would show.
+for name in sweep/results/*/*.svg; do
+    check "$name: a title" grep -q 'font-weight="bold"' "$name"
+    check "$name: no number is missing" sh -c "! grep -q '[^a-z]nan[^a-z]' '$name'"
 done
 
 # Without --out the pictures are beside the file; a failure leaves the old ones alone.

@@ -1,5 +1,6 @@
 # Style shared by the figures: terminals, colours, titles. Ours: filled marks and lines; published: hollow marks.
-# From draw.inc: format (png, svg), base (path of the plots without ending). From common.sh: raw, points, source.
+# From draw.inc: format (png, svg), base (path of the plots without ending). From common.sh: raw, points, width, and the
+# texts.
 set datafile separator tab
 
 # eval start(name, width, height) opens the plot BASE+NAME.FORMAT. font(points): a font size. An SVG takes points for
@@ -17,16 +18,16 @@ black = "#000000"; grey = "#777777"; pale = "#DDDDDD"
 array hue[8] = [blue, red, green, orange, purple, sky, black, grey]
 dvr = blue; invariant = red; ordinary = grey
 
-# A figure of one plot: a title, a line about it, further lines with more(), how ours were made, and, where published
-# values are of another device, which (elsewhere).
-more(text) = strlen(text) ? "}\n{/*0.8 " . text : ""
-heading(title, sub) = \
-    "{/:Bold " . title . more(sub) . more(source) . more(elsewhere) . more(overload) . more(doubtful) . "}"
-
-# A sheet is laid out in pixels (width, height), from its upper left corner. eval sheet_head: the lines of the array
-# head, of which the first `bold` are the title. eval area(left, right, top, bottom): where the next plot is drawn.
-sheet_head = "do for [i = 1:|head|] { set label i head[i] at screen 0.5, screen 1 - (24.0 + 31 * i) / height " . \
-    "center font (i <= bold ? 'sans-serif:Bold' : 'sans-serif') . font(i <= bold ? 20 : 16) }"
+# A sheet is laid out in pixels (width, height), from its upper left corner. Its texts are arrays that plot/text.awk
+# makes: the headline, how to read it, and the foot, which are conditions in small print below the plots. above: the
+# pixels that the first two take. below: those of the foot. eval sheet_text draws them. They are labels, so `unset label`
+# follows the first plot. eval area(left, right, top, bottom): where the next plot is drawn.
+sheet_text = "do for [i = 1:|headline|] { set label 100 + i headline[i] at screen 0.5, " . \
+    "screen 1 - (4.0 + 37 * i) / height center font 'sans-serif:Bold' . font(21.5) }; " . \
+    "do for [i = 1:|reading|] { set label 200 + i reading[i] at screen 0.5, " . \
+    "screen 1 - (8.0 + 37 * |headline| + 30 * i) / height center font 'sans-serif' . font(16) }; " . \
+    "do for [i = 1:|foot|] { set label 300 + i foot[i] at screen 0.5, " . \
+    "screen (2.0 + 25 * (|foot| + 1 - i)) / height center font 'sans-serif' . font(13.5) tc rgb '#555555' }"
 area(l, r, t, b) = sprintf("set lmargin at screen %g; set rmargin at screen %g; set tmargin at screen %g; ", \
     real(l) / width, real(r) / width, 1 - real(t) / height) . sprintf("set bmargin at screen %g", 1 - real(b) / height)
 
@@ -55,10 +56,10 @@ edge(name, order) = real(system(sprintf("awk -F '\t' '$2 == \"%s\" { print $5; p
 lowest(name) = edge(name, "")
 highest(name) = edge(name, "r")
 
-# eval legend(top): the next plot is an empty strip at the foot of a sheet, from there on, that only holds the key.
+# eval legend(top): the next plot is an empty strip from there down to the foot of a sheet, that only holds the key.
 legend(t) = "unset title; unset border; unset tics; unset grid; unset xlabel; unset ylabel; unset label; " . \
     "unset logscale; set xrange [0:1]; set yrange [0:1]; set key center center samplen 2; " . \
-    area(0.02 * width, 0.98 * width, t, height - 8)
+    area(0.02 * width, 0.98 * width, t, height - below)
 
 # Heat maps: a cell is a box with numbers in it.
 lg(v) = log(v) / log(2)

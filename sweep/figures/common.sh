@@ -12,7 +12,8 @@
 # value of each seed (figure metric series x seed ours); KEEP=1 leaves that file as it is. Lists that come from a loop
 # are in files, not pipes, so that a failure anywhere ends the script.
 #
-# A script calls `cells` for each run, `collect`, `compare` if there are published points, and `plot` or `plot_sweep`.
+# A script calls `cells` for each run, `collect`, `compare` if there are published points, and `plot` or `plot_sweep`. It
+# gives the picture a title that says what it shows; `tell` puts numbers of the data into it.
 # Its runs have the paper's policies (preset `paper`), unless it gives others. `make figures` runs every script here.
 #
 # The paper's ShareGPT runs are taken to be of the 4,096 pairs that it served (workload sharegpt-served). They are
@@ -151,20 +152,42 @@ window_ms() {
         }' "$work/window" -
 }
 
-# plot [NAME=VALUE...]: draws sweep/figures/FIGURE.gp as PNG and SVG, with these as gnuplot strings. `source` says how
-# ours were made, and `elsewhere` for which device the values of the file published_in are, if that is another.
+# plot [NAME=VALUE...]: draws sweep/figures/${script:-FIGURE}.gp as PNG and SVG, with these as gnuplot strings, on a sheet
+# that is `width` pixels wide. title: the headline, one sentence that says what the figure shows, with numbers from its
+# data. reading: how to read it. notes: conditions, in small print below. They are followed by `source`, how ours were
+# made, and, if the values of the file published_in are of another device, by that device.
+width=1100 title='' reading='' notes=()
 plot() {
     can_plot || return 0
+    local foot=("${notes[@]}")
+    if [ -r "$raw" ]; then
+        while IFS= read -r line; do foot+=("$line"); done < <(overload)
+        [ -n "${source:-}" ] || source=$(source_of "$raw")
+        [ -z "${published_in:-}" ] || foot+=("$(other_device "$raw" "$published_in" | sed 's/^/published /')")
+    fi
     {
         gp_set raw "$raw"
         gp_set points "$points"
-        [ ! -r "$raw" ] || gp_set source "$(gp_text "$(source_of "$raw")")"
-        gp_set elsewhere "$([ -z "${published_in:-}" ] || other_device "$raw" "$published_in" | sed 's/^/published /')"
-        gp_set overload "$([ ! -r "$raw" ] || overload | sed -n 1p)"
-        gp_set doubtful "$([ ! -r "$raw" ] || overload | sed -n 2p)"
+        gp_texts "$width" "$title" "$reading" "${foot[@]}" "${source:-}"
         for argument in "$@"; do gp_set "${argument%%=*}" "${argument#*=}"; done
     } >"$work/settings"
-    draw "sweep/figures/$figure.gp" "$OUT/$figure" "$work/settings"
+    draw "sweep/figures/${script:-$figure}.gp" "$OUT/$figure" "$work/settings"
+}
+
+# tell FORMAT PROGRAM [FILE...]: a sentence with numbers of the points file (or these files): the awk program prints
+# the values that printf puts into the format.
+tell() {
+    local file=("${@:3}")
+    [ ${#file[@]} -gt 0 ] || file=("$points")
+    # shellcheck disable=SC2059,SC2046  # the format is the sentence, the values are words
+    printf "$1" $(awk -F '\t' '
+        function larger(a, b) { return a == "" || b + 0 > a + 0 ? b + 0 : a }
+        function smaller(a, b) { return a == "" || b + 0 < a + 0 ? b + 0 : a }
+        function median(v, n, i, k, t) {
+            for (i = 2; i <= n; i++) for (k = i; k > 1 && v[k - 1] > v[k]; k--) { t = v[k]; v[k] = v[k - 1]; v[k - 1] = t }
+            return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+        }
+        '"$2" "${file[@]}")
 }
 
 # plot_sweep SUFFIX FILE OPTION...: sweep/plot.sh draws OUT/FIGURE+SUFFIX from FILE with these options.

@@ -8,18 +8,19 @@ source "$(dirname "$0")/common.sh"
 text=0,678,387,282,945,260,1024,13,280,264,1024,283,264,428,13,280,264,1024,283,264,428,13,449,341,463,378,275,512
 text+=,283,364,13,280
 
-pair() {  # pair NAME TITLE OPTION...
+pair() {  # pair NAME WHAT OPTION...: what changes the logits
     local status=0
     if [ -z "$KEEP" ]; then
         "$B/diff" --ids $text "${@:3}" --out "$OUT/$1.tsv" >/dev/null || status=$?
         [ $status = 1 ] || fail "$B/diff ${*:3}: exit status $status instead of 1: they differ"
     fi
     can_plot || return 0
-    bash sweep/plot_diff.sh "$OUT/$1.tsv" --title "$2" >/dev/null
+    bash sweep/plot_diff.sh "$OUT/$1.tsv" --title "$(tell "$2 %.0f%% of the logits, by at most %.2f%% of a row" \
+        '$2 == "logits" { print 100 * $5 / $4, $7 }' "$OUT/$1.tsv")" >/dev/null
 }
 
 points=$OUT/NAME.tsv
-pair fast_8_9 "The same rows in a FAST pass of 8 rows and in one of 9" --prompt 24 -a schedule=fast,rows=8 -b rows=9
-pair leaves_1_8 "The same rows with sums in one leaf and in 8 leaves" --model synthetic:base -a leaves=1 -b leaves=8
-pair one_bit "The same rows, and the last bit of one weight changed" -b flip=layer0.down:777:0
-pair fp32_sm90 "The same rows as a CPU rounds sums, and as an H200 does" -a arithmetic=fp32 -b arithmetic=sm90
+pair fast_8_9 "A ninth row in a FAST pass changes" --prompt 24 -a schedule=fast,rows=8 -b rows=9
+pair leaves_1_8 "Sums in 8 leaves instead of one change" --model synthetic:base -a leaves=1 -b leaves=8
+pair one_bit "The last bit of one weight changes" -b flip=layer0.down:777:0
+pair fp32_sm90 "Rounding sums as an H200 does, and not as a CPU, changes" -a arithmetic=fp32 -b arithmetic=sm90

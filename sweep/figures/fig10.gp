@@ -1,13 +1,8 @@
 # Figure 10: a panel a workload; x: ordinary, shares of deterministic requests, batch-invariant.
-width = 1200; height = 1925
+height = above + 1485 + below
 eval start("", width, height)
 set multiplot
-array head[5] = ["Offline throughput by share of deterministic requests (Figure 10)", \
-    requests . " requests at once; DVR: EAGER (oldest windows first), ISOLATED", \
-    "lines and bars: ours; hollow marks: published", \
-    source, elsewhere]
-bold = 1
-eval sheet_head
+eval sheet_text
 workloads = "ShareGPT|ArXiv|in=512 out=256|in=1024 out=256|" . \
     "in=1024 out=512|in=2048 out=256|in=2048 out=512|in=4096 out=512"
 name(i) = system(sprintf("echo '%s' | cut -d '|' -f %d", workloads, i))
@@ -21,10 +16,10 @@ set ytics most > 20000 ? 10 : 5
 eval offline_tics
 set boxwidth 0.6
 unset key
-set label 99 "thousand tokens/s, prompts included" at screen 26.0 / width, screen 0.53 center rotate by 90
+set label 99 "thousand tokens/s, prompts included" at screen 26.0 / width, screen 1 - (above + 620.0) / height center rotate by 90
 do for [i = 1:8] {
-    left = 115 + 560 * ((i - 1) % 2); top = 285 + 365 * ((i - 1) / 2)
-    eval area(left, left + 500, top, top + 235)
+    left = 115 + 560 * ((i - 1) % 2); top = above + 60 + 310 * ((i - 1) / 2)
+    eval area(left, left + 500, top, top + 195)
     set title load_text(name(i)) offset 0, -0.6
     if (i > 6) { set xlabel "deterministic requests (%)" offset 0, -0.7 }
     plot modes(name(i), "W=64 G=8") using (place(strcol(4))):($5/1000):(strcol(4)[1:1] eq "n" ? 0xBBBBBB : 0xF0B48A) \
@@ -36,7 +31,7 @@ do for [i = 1:8] {
         modes(name(i), "W=64 G=8") using (place(strcol(4))):($6/1000) with points pt 8 lw 2.5 lc rgb black
     unset label
 }
-eval legend(1748)
+eval legend(above + 1325)
 set key vertical maxrows 4
 plot NaN with lines lw 3.5 lc rgb orange title "DVR, W = 32, G = 16", \
     NaN with lines lw 3.5 lc rgb blue title "DVR, W = 64, G = 8", \

@@ -1,12 +1,8 @@
 # Figure 11: distribution of latency over requests, with the tail stretched.
-width = 1100; height = 1060
+height = above + 850 + below
 eval start("", width, height)
 set multiplot
-array head[5] = ["Latency at 12 queries/s (Figure 11, Table 5)", \
-    "ShareGPT, 4,096 requests, DVR with W = 64, G = 8, EAGER (oldest windows first), ISOLATED", \
-    "curves: ours, the requests of five seeds together; hollow marks: published, one run", source, elsewhere]
-bold = 1
-eval sheet_head
+eval sheet_text
 array mode[8] = ["nondeterministic", "batch_invariant", \
     "dvr 0.02", "dvr 0.05", "dvr 0.1", "dvr 0.2", "dvr 0.5", "dvr 1"]
 array shown[8] = ["nondeterministic", "batch-invariant", "DVR, 2%", "DVR, 5%", "DVR, 10%", "DVR, 20%", "DVR, 50%", \
@@ -24,7 +20,7 @@ set grid x y
 unset key
 do for [panel = 1:2] {
     m = panel == 1 ? "ttft_s" : "e2e_s"
-    eval area(panel == 1 ? 140 : 665, panel == 1 ? 545 : 1070, 260, 790)
+    eval area(panel == 1 ? 140 : 665, panel == 1 ? 545 : 1070, above + 60, above + 570)
     if (panel == 1) { set ylabel "percentile p (logarithmic in 100 - p)" } else { unset ylabel }
     set title panel == 1 ? "time to first token" : "end to end" offset 0, -0.5
     set xlabel "seconds"
@@ -34,7 +30,7 @@ do for [panel = 1:2] {
         for [i = 1:8] match(m, mode[i]) using 6:(tail($4)) with points pt hollow[i] lw 2.5 lc rgb colour[i]
     unset label
 }
-eval legend(900)
+eval legend(above + 680)
 set key vertical maxrows 4
 plot for [i = 1:8] NaN with linespoints pt hollow[i] lw 3 lc rgb colour[i] title shown[i]
 unset multiplot

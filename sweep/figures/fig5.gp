@@ -1,13 +1,13 @@
 # Figure 5: bars of output throughput, one colour a mode; published points over them.
-eval start("", 1100, 720)
-set title heading("One deterministic request among eleven (Figure 5)", \
-    "512 tokens in, 256 out, all at once; W = 64, G = 8, EAGER, ISOLATED" . \
-    more("bold: ours, mean over 16 seeds; squares and (small): published"))
+height = above + 515 + below
+eval start("", width, height)
+set multiplot
+eval sheet_text
+eval area(150, 1050, above + 20, above + 430)
 set ylabel "output tokens per second"
 set yrange [0:*]
 set ytics highest("output_tok_per_s") > 1000 ? 500 : 200
 set xrange [-0.6:3.6]
-set bmargin 4
 set boxwidth 0.66
 unset key
 set xtics scale 0
@@ -19,3 +19,4 @@ plot metric("output_tok_per_s") using 0:5:(colour(strcol(3))):xticlabel(label(st
     "" using 0:6 with points pt 4 lw 3 lc rgb black, \
     "" using 0:(0):(sprintf("%.0f", $5)) with labels offset 0, 2.1 tc rgb black font "sans-serif:Bold" . font(26), \
     "" using 0:(0):(sprintf("(%.0f)", $6)) with labels offset 0, 0.7 tc rgb "#333333" font font(20)
+unset multiplot

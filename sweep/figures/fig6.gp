@@ -1,18 +1,12 @@
 # Figure 6: cumulative shares of requests by span, steps; the published medians as marks at 50%. A line and the marks of
 # its series have one colour; white inside keeps a mark apart from the line under it.
-width = 1100; height = 921
+height = above + 710 + below
 eval start("", width, height)
 set multiplot
-array head[5] = ["How long outputs stay equal in a batch (Figure 6)", \
-    "96 requests of " . tokens . " tokens, greedy; tokens equal to those of the request served alone", \
-    "first span: up to the first difference; second span: between the first and the second", \
-    "lines: measured with tiny42 (1 M parameters, bf16) on a CPU, not simulated", \
-    "hollow marks: published for Llama-3.1-8B on another device, an H100 SXM"]
-bold = 1
-eval sheet_head
+eval sheet_text
 curve(name, preset) = sprintf( \
     "< awk -F '\\t' '$1 == \"%s_span_tokens\" && $2 == \"%s\" { print $3 FS $4 }' '%s'", name, preset, cdf)
-eval area(130, 1050, 221, 691)
+eval area(130, 1050, above + 20, above + 490)
 set xlabel "span of equal tokens"
 set ylabel "requests with a span up to this (%)"
 set xrange [-6:tokens + 6]
@@ -27,7 +21,7 @@ plot curve("second", "nondeterministic") using 1:2 with steps lw 4 lc rgb orange
         lc rgb (inside ? "#FFFFFF" : grey), \
     for [inside = 1:0:-1] "+" using (real(tokens)):(100 - equal) every ::0::0 with points pt 4 + inside lw 3 \
         lc rgb (inside ? "#FFFFFF" : grey)
-eval legend(791)
+eval legend(above + 590)
 eval "set key vertical maxrows 3 width -4 font '" . font(17) . "'"
 plot NaN with lines lw 4 lc rgb grey title "not marked deterministic, first span", \
     NaN with lines lw 4 lc rgb orange title "not marked deterministic, second span", \

@@ -1,15 +1,10 @@
 # Figure 9: a, pass time against tokens; b, distribution of rollbacks; d, recomputed tokens by window.
-width = 1100; height = 1270
+height = above + 1045 + below
 eval start("", width, height)
 set multiplot
-array head[5] = ["What verification costs, and how often it rolls back (Figure 9)", \
-    "ShareGPT, 12 queries/s, all deterministic, EAGER, G = 1; 20,480 requests of five seeds", \
-    "lines and bars: ours; hollow marks: published (those of b are read off the paper's curves)", \
-    source, elsewhere]
-bold = 1
-eval sheet_head
+eval sheet_text
 unset key
-eval area(130, 520, 265, 550)
+eval area(130, 520, above + 60, above + 345)
 set title "a  time of a verification pass" offset 0, -0.5
 set xlabel "tokens in the pass"
 set ylabel "ms (from the calibration)"
@@ -20,17 +15,18 @@ plot match("verify_pass_ms", "G=1") using 4:5 with lines lw 3.5 lc rgb sky, \
     "" using 4:6 with points pt 6 lw 3 lc rgb black
 unset logscale x
 unset label
-eval area(660, 1065, 265, 550)
+eval area(660, 1065, above + 60, above + 345)
 set title "d  recomputed tokens, in all"
 set xlabel "window W"
 set ylabel "% of returned tokens"
 set xrange [-0.6:3.6]
 set yrange [0:*]
+set ytics 10
 set boxwidth 0.6
 set xtics scale 0
 plot match("recompute_pct", "G=1") using 0:5:xticlabel(4) with boxes lc rgb "#8FC3E3", \
     "" using 0:6 with points pt 6 lw 3 lc rgb black
-eval area(130, 1065, 710, 1050)
+eval area(130, 1065, above + 505, above + 845)
 set title "b  rollbacks per verification pass, over requests"
 set xlabel "rollbacks / verification passes of a request"
 set ylabel "requests up to this (%)"
@@ -44,7 +40,7 @@ end(w) = sprintf("< awk -F '\\t' '$1 == %d' '%s'", w, ends)
 plot for [i = 1:4] curve(2**(i + 4)) using 1:2 with steps lw 3.5 lc rgb shades[i], \
     for [i = 1:4] match("cdf_pct", sprintf("W=%d", 2**(i + 4))) using 4:6 with points pt 6 lw 3 lc rgb shades[i], \
     for [i = 1:4] end(2**(i + 4)) using 2:(100) with points pt 6 lw 3 lc rgb shades[i]
-eval legend(1150)
+eval legend(above + 945)
 set key vertical maxrows 2
 plot for [i = 1:4] NaN with lines lw 3.5 lc rgb shades[i] title sprintf("W = %d", 2**(i + 4)), \
     NaN with lines lw 3.5 lc rgb sky title "calibration", \

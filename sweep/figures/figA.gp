@@ -1,16 +1,10 @@
-# Which mechanism wins: heat maps of a ratio for two policies of DVR, and one of what HYBRID gains over both mechanisms;
-# a diverging palette around 1, and the line where both mechanisms are equally fast.
-width = 1100; height = 2280
+# Which mechanism wins: a heat map of the ratio of two throughputs, a diverging palette around 1, and the line where DVR
+# and batch-invariant passes are equally fast. Some cells have their number. name: the series of that line; ratio: the
+# metric of the cells; own: the slowdown of the calibration's batch-invariant passes; range: of the colours, in log2.
+height = above + 640 + below
 eval start("", width, height)
 set multiplot
-array head[6] = ["Verification or batch-invariant kernels: which is faster?", \
-    "throughput of DVR / of batch-invariant kernels (blue: DVR is faster, orange: slower)", \
-    "last: of preset best / of the better of presets dvr and invariant (stronger colours)", \
-    "ShareGPT, 4,096 requests at once; in the lower two, prompts are cut into chunks", \
-    "grey line: equally fast; dashed: the batch-invariant kernels of this calibration", \
-    source]
-bold = 1
-eval sheet_head
+eval sheet_text
 eval heat
 set xrange [5:105]
 set yrange [0.875:3.125]
@@ -18,29 +12,27 @@ set xtics 10, 10, 100
 set ytics 1, 0.5, 3
 set format y "%.1f"
 set palette defined (-1 '#E69F00', -0.001 '#FDF3DC', 0 '#FFFFFF', 0.001 '#E3EFF8', 1 '#5AA5D6')
-set cbrange [-1:1]
-set label 99 "time of a batch-invariant pass / of a fast pass" at screen 26.0 / width, screen 0.46 center rotate by 90
+set cbrange [-real(range):real(range)]
 shade(v) = lg(floor(100 * v + 0.5) / 100.0)
-array names[3] = ["dvr", "dvr_best", "hybrid"]
-array titles[3] = ["DVR, the paper's policy: EAGER, oldest, ISOLATED; W = 64, G = 8", \
-    "DVR, the best tried: WAIT, PACKED, chunked, bonus; W = 64, G = 16", \
-    "Preset best (HYBRID) / the better of presets dvr and invariant"]
-do for [panel = 1:3] {
-    m = names[panel]
-    eval area(140, 1050, 650 * panel - 344, 650 * panel + 206)
-    set title titles[panel] offset 0, -0.6
-    if (panel == 3) { set xlabel "deterministic requests (%)"; set cbrange [-0.25:0.25] }
-    ratios = "< awk -F '\\t' '$2 == \"" . m . (panel == 3 ? "_vs_better" : "_vs_invariant") . \
-        "\" && $3 > 0' '" . points . "'"
-    even = "< awk -F '\\t' '$2 == \"break_even_slowdown\" && $3 == \"" . m . "\"' '" . points . "'"
-    own = "< awk -F '\\t' '$2 == \"calibration_slowdown\" && $3 == \"batch_invariant" . \
-        (panel == 1 ? "" : "_chunked") . "\" { print 5 FS $5; print 105 FS $5 }' '" . points . "'"
-    # The colour is that of the number as it is shown. A second, small box of it keeps the lines away from the digits.
-    plot ratios using (100 * $4):3:(5):(0.125):(shade($5)) with boxxyerror lc palette notitle, \
-        even using (100 * $4):5 with lines lw 5 lc rgb "#80000000" notitle, \
-        own using 1:2 with lines lw 3 dt 2 lc rgb red notitle, \
-        ratios using (100 * $4):3:(2.8):(0.05):(shade($5)) with boxxyerror fs solid 1 noborder lc palette notitle, \
-        ratios using (100 * $4):3:(sprintf("%.2f", $5)) with labels font font(20) tc rgb black notitle
-    unset label
+set xlabel "deterministic requests (%)"
+set ylabel "time of a batch-invariant / a fast pass"
+ratios = "< awk -F '\\t' '$2 == \"" . ratio . "\" && $3 > 0' '" . points . "'"
+some = "< awk -F '\\t' '$2 == \"" . ratio . "\" && $3 > 0 && $3 * 2 == int($3 * 2) && $4 * 10 % 3 == 1' '" . points . "'"
+even = "< awk -F '\\t' '$2 == \"break_even_slowdown\" && $3 == \"" . name . "\"' '" . points . "'"
+# The label of the line stands below it, where half of the requests are deterministic.
+at = real(system("awk -F '\t' '$2 == \"break_even_slowdown\" && $3 == \"" . name . "\" && $4 == 0.5 { print $5 }' '" . \
+    points . "'"))
+if (at > 0) { set label 1 (name eq "hybrid" ? "dvr and invariant equally fast" : "equally fast") at 56, at - 0.15 left front \
+    font font(18) tc rgb "#222222" }
+if (real(own) > 0) {
+    set arrow 1 from 5, real(own) to 105.5, real(own) nohead front lw 2 dt 2 lc rgb red
+    set label 2 sprintf("%.2f: this\ncalibration's\nkernels", real(own)) at 106.5, real(own) + 0.13 left font font(16) \
+        tc rgb red
 }
+eval area(130, 900, above + 15, above + 545)
+# The colour is that of the number as it is shown. A second, small box of it keeps the line away from the digits.
+plot ratios using (100 * $4):3:(5):(0.125):(shade($5)) with boxxyerror lc palette notitle, \
+    even using (100 * $4):5 with lines lw 6 lc rgb "#222222" notitle, \
+    some using (100 * $4):3:(3.4):(0.07):(shade($5)) with boxxyerror fs solid 1 noborder lc palette notitle, \
+    some using (100 * $4):3:(sprintf("%.2f", $5)) with labels font font(22) tc rgb black notitle
 unset multiplot

@@ -1,13 +1,8 @@
 # Verification policies: two panels over the share of deterministic requests.
-width = 1100; height = 950
+height = above + 760 + below
 eval start("", width, height)
 set multiplot
-array head[5] = ["When to verify: policies compared", \
-    "ShareGPT, 4,096 requests, W = 64, G = 8, ISOLATED; means over five seeds", \
-    "oldest, largest: which partial windows fill a pass; overlap: decoding goes on beside replay", \
-    overlap, source]
-bold = 1
-eval sheet_head
+eval sheet_text
 array policy[5] = ["eager oldest", "eager largest", "wait", "eager oldest overlap", "eager largest overlap"]
 array shown[5] = ["EAGER, oldest (fits the paper)", "EAGER, largest (ours)", "WAIT for G windows", \
     "EAGER, oldest, overlap", "EAGER, largest, overlap"]
@@ -22,7 +17,7 @@ set xlabel "deterministic requests (%)"
 unset key
 do for [panel = 1:2] {
     m = panel == 1 ? "total_tok_per_s" : "p99_latency_s"
-    eval area(panel == 1 ? 110 : 655, panel == 1 ? 535 : 1080, 250, 715)
+    eval area(panel == 1 ? 110 : 655, panel == 1 ? 535 : 1080, above + 60, above + 525)
     set title panel == 1 ? "throughput, all at once" : "P99 latency, 12 queries/s" offset 0, -0.5
     set ylabel panel == 1 ? "thousand tokens/s, prompts included" : "seconds"
     set yrange [0:*]
@@ -31,7 +26,7 @@ do for [panel = 1:2] {
         with linespoints lw 3.5 pt mark[i] dt dash[i] lc rgb colour[i]
     unset label
 }
-eval legend(820)
+eval legend(above + 630)
 set key vertical maxrows 3 width -3
 plot for [i = 1:5] NaN with linespoints lw 3.5 pt mark[i] dt dash[i] lc rgb colour[i] title shown[i], \
     NaN with lines lw 3 dt 3 lc rgb grey title "none deterministic"

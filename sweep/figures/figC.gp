@@ -1,11 +1,10 @@
 # Packed or isolated prefill: heat map of the ratio of P99 times to the first token, both times in small print.
 eval heat
-eval start("", 1100, 931)
-if (strlen(overload)) { overload = "crosses: " . overload }
-set title heading("Prompts in replay passes (PACKED) or alone (ISOLATED)", \
-    "large: P99 time to first token, ISOLATED / PACKED; small: both in seconds" . \
-    more("blue: PACKED is faster; orange: ISOLATED is faster") . \
-    more("all deterministic, 64 tokens out, 1,024 requests, W = 64, G = 8, EAGER; means of five seeds"))
+height = above + 665 + below
+eval start("", width, height)
+set multiplot
+eval sheet_text
+eval area(110, 1050, above + 15, above + 567)
 set xlabel "prompt (tokens)"
 set ylabel "queries per second"
 set xrange [6.5:12.5]
@@ -22,3 +21,4 @@ plot both using (lg($2)):(lg($1)):(0.5):(0.5):(lg($3 / $4)) with boxxyerror lc p
     "" using (lg($2)):(lg($1)):(short($3 / $4)) with labels offset 0, 0.45 font font(26) tc rgb black, \
     "" using (lg($2)):(lg($1)):(fine($3) . "/" . fine($4)) with labels offset 0, -0.9 font font(17) tc rgb "#333333", \
     "< cat '" . crosses . "'" using (lg($1) + 0.4):(lg($2) + 0.32) with points pt 2 ps 0.7 * marks lw 2.5 lc rgb black
+unset multiplot

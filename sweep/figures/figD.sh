@@ -11,15 +11,20 @@
 # Azure trace of conversations, whose own arrivals come 20 times as fast (110 a second on average). The trace is not in
 # the repository: AZURE names it. Where it is missing, its panel is drawn from the points that are there.
 #
-# Mechanisms: DVR by the paper's policies; DVR by the best of figA.sh; batch-invariant passes; and nothing
-# deterministic, the floor. The last two cut prompts into chunks, with which they need fewer GPUs. Each replica is a
-# GPU. least_tokens routes. Deterministic requests are one class, and the others are another. Replicas set apart serve
-# deterministic requests only. Then the classes do not affect each other, so the least numbers of both are found side by
-# side, and added. Batch-invariant passes then run only on the replicas set apart.
+# Mechanisms: DVR by the paper's policies; DVR by the best of figA.sh; preset best (mode HYBRID); batch-invariant
+# passes; and nothing deterministic, the floor. The last two cut prompts into chunks, with which they need fewer GPUs.
+# Each replica is a GPU. least_tokens routes. Deterministic requests are one class, and the others are another. Replicas
+# set apart serve deterministic requests only. Then the classes do not affect each other, so the least numbers of both
+# are found side by side, and added. Batch-invariant passes then run only on the replicas set apart.
+#
+# figD.tsv and the points have seed 42. figD_by_seed.tsv has the least numbers of every seed, with the bound of seed 42: a
+# seed draws lengths, arrivals, flips and which requests are deterministic. (Of the trace it draws the last two only, so
+# batch-invariant passes are the same for each.)
 source "$(dirname "$0")/common.sh"
 AZURE=${AZURE:-../shared/traces/azure2023_conv.csv}
 paper=(--mode dvr --window 64 --group 8)
 best=(--mode dvr --window 64 --group 16 --verify wait --prefill packed --chunked on --bonus on)
+preset_best=(--preset best)
 invariant=(--mode batch_invariant --chunked on)
 none=(--mode nondeterministic --chunked on)
 most=64                      # no more replicas of a class are tried
@@ -75,7 +80,7 @@ least() {
 series() {
     local name share ratio from=$2 found
     for share in $4; do
-        name=$run.$1.$3.$share
+        name=$seed.$run.$1.$3.$share
         ratio=()
         [ "$share" = nan ] || ratio=(--ratio "$share")
         least "$from" "$3" "${@:5}" "${ratio[@]}" >"$work/found.$name"
@@ -90,7 +95,7 @@ series() {
                 "$([ "${found[0]}" = nan ] && echo nan || echo $((found[0] + found[1])))"
             printf '%s_apart_deterministic\t%s\t%s\t%s\n' "$run" "$1" "$share" "${found[0]}"
         fi
-    done >"$work/points.$run.$1.$3"
+    done >"$work/points.$seed.$run.$1.$3"
 }
 
 # Runs a command beside others, at most as many as there are processors.
@@ -107,30 +112,37 @@ all_done() {
     for (( ; jobs_now > 0; jobs_now--)); do wait -n || fail "a run failed"; done
 }
 
-# figure_of RUN FROM SHARES SHARES_APART WORKLOAD ARGUMENT...: the points of one load, into work/ours. At least FROM
-# replicas are needed.
+# figure_of RUN FROM SHARES SHARES_APART WORKLOAD ARGUMENT...: the points of one load by seed 42, into work/ours, and
+# those of every seed, into work/each. At least FROM replicas are needed.
 figure_of() {
     local floor
-    run=$1
+    run=$1 seed=42
     parts=()
     cells --workload "$5" "${none[@]}" --requests 2000 --qps 0.1 --replicas 1
     bound=$(rows "${parts[0]}" e2e_p99_s | awk '{ b = int(3 * $1); print b + (b < 3 * $1) }')
-    mkdir -p "$work/runs/$run.0"
-    mv "${parts[0]}" "$work/runs/$run.0/0000.tsv"
+    mkdir -p "$work/runs/42.$run.0"
+    mv "${parts[0]}" "$work/runs/42.$run.0/0000.tsv"
     printf '%s_bound_s\tbound\tnan\t%s\n' "$run" "$bound" >>"$work/ours"
-    load=(--workload "${@:5}")
-    series none "$2" 0 nan "${none[@]}"
-    floor=$(cut -f 4 "$work/points.$run.none.0")
-    beside series dvr "$floor" 0 "$3" "${paper[@]}"
-    beside series dvr_best "$floor" 0 "$3" "${best[@]}"
-    beside series batch_invariant "$floor" 0 nan "${invariant[@]}"
-    if [ -n "$4" ]; then
-        beside series dvr 1 1 "$4" "${paper[@]}"
-        beside series dvr_best 1 1 "$4" "${best[@]}"
-        beside series batch_invariant 1 1 "$4" "${invariant[@]}"
-    fi
-    all_done
-    cat "$work/points.$run".* >>"$work/ours"
+    for seed in ${seeds//,/ }; do
+        load=(--workload "${@:5}" --seed "$seed")
+        series none "$2" 0 nan "${none[@]}"
+        floor=$(cut -f 4 "$work/points.$seed.$run.none.0")
+        beside series dvr "$floor" 0 "$3" "${paper[@]}"
+        beside series dvr_best "$floor" 0 "$3" "${best[@]}"
+        beside series preset_best "$floor" 0 "$3" "${preset_best[@]}"
+        beside series batch_invariant "$floor" 0 nan "${invariant[@]}"
+        if [ -n "$4" ]; then
+            beside series dvr 1 1 "$4" "${paper[@]}"
+            beside series dvr_best 1 1 "$4" "${best[@]}"
+            beside series preset_best 1 1 "$4" "${preset_best[@]}"
+            beside series batch_invariant 1 1 "$4" "${invariant[@]}"
+        fi
+        all_done
+        cat "$work/points.$seed.$run".* >"$work/found"
+        [ "$seed" != 42 ] || cat "$work/found" >>"$work/ours"
+        awk -F '\t' -v OFS='\t' -v seed="$seed" '{ print $1, $2, $3, seed, $4 }' "$work/found" >>"$work/each"
+    done
+    seed=42 load=(--workload "${@:5}" --seed 42)
 }
 
 # P99 latency by number of replicas: the larger one of both classes.
@@ -139,8 +151,8 @@ curve() {  # curve NAME REPLICAS ARGUMENT...
     cells "${load[@]}" --replicas "$2" --router least_tokens "${@:3}"
     rows "${parts[0]}" replicas det_e2e_p99_s nondet_e2e_p99_s | awk -F '\t' -v OFS='\t' -v name="$1" '
         { print "sharegpt_p99_s", name, $1, $2 == "nan" || ($3 != "nan" && $3 + 0 > $2 + 0) ? $3 : $2 }' >>"$work/ours"
-    mkdir -p "$work/runs/sharegpt.curve.$1"
-    mv "${parts[0]}" "$work/runs/sharegpt.curve.$1/0000.tsv"
+    mkdir -p "$work/runs/42.sharegpt.curve.$1"
+    mv "${parts[0]}" "$work/runs/42.sharegpt.curve.$1/0000.tsv"
 }
 
 # keep_table FILE PART...: the parts as one table. A run has a line for its grid. It is removed, because the rows say the
@@ -152,17 +164,18 @@ keep_table() {
     mv "$work/table" "$raw"
 }
 
-# keep_runs BASE RUN: all runs of a load, in BASE.tsv, and those with replicas set apart, which have a column more, in
-# BASE_apart.tsv.
+# keep_runs BASE RUN: all runs of a load by seed 42, in BASE.tsv, and those with replicas set apart, which have a column
+# more, in BASE_apart.tsv.
 keep_runs() {
     local part shared=() apart=()
-    for part in "$work/runs/$2".*/0000.tsv; do
+    for part in "$work/runs/42.$2".*/0000.tsv; do
         if grep -q $'^backend.*\tapart\t' "$part"; then apart+=("$part"); else shared+=("$part"); fi
     done
     [ ${#apart[@]} = 0 ] || keep_table "$1_apart.tsv" "${apart[@]}"
     keep_table "$1.tsv" "${shared[@]}"
 }
 
+by_seed=$OUT/${figure}_by_seed.tsv
 if [ -z "$KEEP" ]; then
     : >"$work/ours"
     figure_of sharegpt 4 "0.1 0.3 0.5 0.7 1" "0.1 0.3 0.5 0.7" sharegpt-served --requests 12000 --qps 160
@@ -170,6 +183,7 @@ if [ -z "$KEEP" ]; then
     curve batch_invariant $some "${invariant[@]}"
     curve dvr $some "${paper[@]}" --ratio 0.5
     curve dvr_best $some "${best[@]}" --ratio 0.5
+    curve preset_best $some "${preset_best[@]}" --ratio 0.5
     keep_runs "$OUT/$figure" sharegpt
     if [ -r "$AZURE" ]; then
         figure_of azure 8 "0.1 0.3 0.5 0.7 1" "" "azure:$AZURE" --requests 19366 --qps trace --trace-speed 20
@@ -177,6 +191,7 @@ if [ -z "$KEEP" ]; then
         raw=$OUT/$figure.tsv
     else
         [ ! -r "$points" ] || awk -F '\t' -v OFS='\t' '$2 ~ /^azure_/ { print $2, $3, $4, $5 }' "$points" >"$work/azure"
+        [ ! -r "$by_seed" ] || awk '/^azure_/' "$by_seed" >>"$work/each"
         if [ -s "$work/azure" ]; then
             echo "$figure: $AZURE is not here: the panel of the Azure trace is drawn from the points in $points" >&2
             cat "$work/azure" >>"$work/ours"
@@ -187,5 +202,22 @@ if [ -z "$KEEP" ]; then
     : >"$work/published"
     compare "$work/ours" "$work/published" \
         "simulated, seed 42: least numbers of replicas that hold a bound on P99 latency, in seconds"
+    {
+        echo "# the least numbers of every seed; those of seed 42 are ours in $(basename "$points")"
+        printf 'metric\tseries\tx\tseed\tours\n'
+        cat "$work/each"
+    } >"$work/by_seed"
+    mv "$work/by_seed" "$by_seed"
 fi
-plot
+
+title=$(tell "ShareGPT, half of it deterministic: preset best needs %s GPUs, batch-invariant kernels %s, the paper's DVR %s" '
+    $1 == "sharegpt_replicas" && ($3 == 0.5 || $3 == "nan") {
+        least[$2] = smaller(least[$2], $5); most[$2] = larger(most[$2], $5)
+    }
+    function range(s) { return least[s] == most[s] ? least[s] : least[s] "-" most[s] }
+    END { print range("preset_best"), range("batch_invariant"), range("dvr") }' "$by_seed")
+width=1200 reading="least number of GPUs that hold a bound on P99 latency; bars and band: least and most of five seeds"
+notes=("bound: three times the P99 latency of ordinary requests on an idle GPU; it holds for each kind of request by itself"
+    "the paper's DVR: EAGER, oldest, ISOLATED, W = 64, G = 8; tuned: WAIT, PACKED, chunked, bonus, W = 64, G = 16 (Fig. A2)"
+    "the router takes the GPU with the fewest tokens at work; lines and marks are of seed 42")
+plot by_seed="$by_seed"

@@ -1,11 +1,8 @@
 # What drafts are worth: four batches, six curves each.
-width = 1180; height = 1240
+height = above + 1065 + below
 eval start("", width, height)
 set multiplot
-array head[4] = ["With good drafts a deterministic request is faster than an ordinary one", device, \
-    "at most seven drafts of a request in a pass; best has batch-invariant passes here", source]
-bold = 1
-eval sheet_head
+eval sheet_text
 array batch[4] = [1, 4, 16, 64]
 array way[3] = ["ordinary", "dvr", "best"]
 array shown[3] = ["ordinary", "DVR", "best"]
@@ -15,7 +12,7 @@ array thick[3] = [9, 3.5, 3.5]  # the ordinary line lies under that of best
 set xrange [-0.02:1.02]
 unset key
 do for [panel = 1:4] {
-    left = panel % 2 == 1 ? 150 : 715; top = panel < 3 ? 225 : 685
+    left = panel % 2 == 1 ? 150 : 715; top = above + (panel < 3 ? 60 : 520)
     eval area(left, left + 430, top, top + 350)
     set title sprintf("%d request%s at once", batch[panel], panel > 1 ? "s" : "") offset 0, -0.5
     set xlabel panel > 2 ? "drafts right, if those before are" : ""
@@ -27,8 +24,9 @@ do for [panel = 1:4] {
         using 4:($5 / batch[panel]) with lines lw thick[i] lc rgb colour[i], \
         for [i = 1:3] match("tok_per_s", sprintf("%d %s", batch[panel], way[i])) \
         using 4:($6 / batch[panel]) with points pt mark[i] lw 3 lc rgb colour[i]
+    unset label
 }
-eval legend(1130)
+eval legend(above + 975)
 set key vertical maxrows 2 width -2
 plot for [i = 1:3] NaN with lines lw thick[i] lc rgb colour[i] title shown[i], \
     NaN with lines lw 3 dt 2 lc rgb black title "without drafts", \

@@ -28,8 +28,23 @@ for model in 8b base42; do
         END { if (worst) printf "%.1f", worst }' "$H200/grid_errors.tsv" 2>/dev/null || true)
     [ -z "$worst" ] || why=(--note "simulated with one draw of flips; the means of 20 draws are within $worst points")
     for value in recompute_pct output_tok_per_s; do
-        suffix=_throughput title="Output tokens per second"
-        [ $value = output_tok_per_s ] || suffix=_recomputed title="Recomputed tokens as % of returned ones"
+        suffix=_throughput
+        [ $value = output_tok_per_s ] || suffix=_recomputed
+        title=$(awk -F '\t' -v value=$value '
+            function size(d) { return d < 0 ? -d : d }
+            { off = $7 - $5; rate = $6 / $4 - 1; simulated += $6 == "nan" ? 0 : 1 }
+            size(off) > points { points = size(off) }
+            size(rate) > worst { worst = size(rate) }
+            !least || $4 < least { least = $4; low = "W = " $3 ", G = " $2 }
+            $4 > most { most = $4; high = "W = " $3 ", G = " $2 }
+            !n++ || $5 < fewest { fewest = $5 }
+            $5 > largest { largest = $5 }
+            END {
+                if (value == "recompute_pct") printf "%.1f to %.1f%% of the tokens are recomputed", fewest, largest
+                else printf "%s is %.1f times as fast as %s", high, most / least, low
+                if (simulated && value == "recompute_pct") printf "; the simulator is within %.1f points of that", points
+                else if (simulated) printf "; the simulator is within %.0f%% in all %d cells", 100 * worst + 0.5, n
+            }' "$work/both")
         plot_sweep "_$model$suffix" "$H200/grid_$model.tsv" --x window --y group --value $value --title "$title" \
             "${beside[@]}" "${why[@]}"
         why=()

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Batch-invariant kernels beside those that are not, on one H200: the product down by rows (LLM-42, Fig. 4a), RMSNorm by
-# rows (Fig. 4b), and what invariance costs whole passes. Needs kernels.tsv (sweep/h200/run.sh kernels). It also writes
+# Batch-invariant kernels beside those that are not, on one H200: the product down by rows in % of cuBLASLt's speed
+# (LLM-42, Fig. 4a), RMSNorm by rows (Fig. 4b), and what invariance costs whole passes. Others' kernels are in % of the
+# cuBLAS of their own run. Needs kernels.tsv (sweep/h200/run.sh kernels). It also writes
 # h200_kernels_operators.md: which operators keep the bits of a row, beside the answers of LLM-42's Table 2. If there is
-# kernels_peers.tsv (PyTorch's kernels in the same run: part, subject, variant, rows, tflop_per_s, gb_per_s), its cuBLAS
-# is drawn instead of that of another day.
+# kernels_peers.tsv (PyTorch's kernels in the same call: part, subject, variant, rows, tflop_per_s, gb_per_s), its
+# kernels are drawn, too.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
 needs="kernels"
 # shellcheck source=sweep/figures/h200.inc
@@ -18,11 +19,14 @@ lines() { awk -F '\t' -v OFS='\t' -v figure="$figure" "$@"; }
     printf 'figure\tmetric\tseries\tx\tmeasured\tpublished\n'
     lines '
         $1 == "products" { print figure, "tflop_per_s " $2, $3, $4, $5, "nan" }
+        $1 == "products" { print figure, "pct_of_cublas " $2, $3, $4, $7, "nan" }
         $1 == "rmsnorm" { print figure, "gb_per_s " $2, $3, $4, $6, "nan" }
         $1 == "cost" { print figure, "pct_of_fast " $2, $3, $4, $7, "nan" }' "$work/rows"
     if [ -r "$peers" ]; then
         rows "$peers" part subject variant rows tflop_per_s gb_per_s | lines '
             $1 == "products" { print figure, "tflop_per_s " $2, "peer " $3, $4, "nan", $5 }
+            $1 == "products" && $3 == "cublas" { base[$4] = $5; next }
+            $1 == "products" { print figure, "pct_of_cublas " $2, "peer " $3, $4, "nan", 100 * $5 / base[$4] }
             $1 == "rmsnorm" { print figure, "gb_per_s " $2, "peer " $3, $4, "nan", $6 }'
     else
         rows "$reference/peer_matmul_h200.tsv" rows cublas | lines '
@@ -30,9 +34,13 @@ lines() { awk -F '\t' -v OFS='\t' -v figure="$figure" "$@"; }
     fi
     rows "$reference/peer_matmul_h200.tsv" rows cublas tml_triton tbik_triton | lines '
         { print figure, "tflop_per_s down", "peer tml_triton", $1, "nan", $3 }
-        { print figure, "tflop_per_s down", "peer tbik_triton", $1, "nan", $4 }'
+        { print figure, "tflop_per_s down", "peer tbik_triton", $1, "nan", $4 }
+        { print figure, "pct_of_cublas down", "peer tml_triton", $1, "nan", 100 * $3 / $2 }
+        { print figure, "pct_of_cublas down", "peer tbik_triton", $1, "nan", 100 * $4 / $2 }'
     rows "$reference/fig4_kernels.tsv" figure kernel value | lines '
-        $1 == "4a" { print figure, "tflop_per_s down", "published " $2, "nan", "nan", $3 }'
+        $1 == "4a" { print figure, "tflop_per_s down", "published " $2, "nan", "nan", $3 }
+        $2 == "cublas" { base = $3 }
+        $2 ~ /^batch_invariant_/ { print figure, "pct_of_cublas down", "published " $2, "nan", "nan", 100 * $3 / base }'
     rows "$reference/peer_decode_h200.tsv" batch cublas_ms tml_triton_ms | lines '
         { print figure, "pct_of_fast decode", "peer tml_triton", $1, "nan", 100 * $3 / $2 }'
     rows "$reference/tml_cost.tsv" setup seconds | lines '
@@ -67,11 +75,20 @@ awk -F '\t' -v device="$(device_of "$table")" '
     }' "$work/published" "$work/operators" >"$OUT/${figure}_operators.md"
 [ -s "$OUT/${figure}_operators.md" ] || rm "$OUT/${figure}_operators.md"
 
-ceiling() {
-    rows "$table" part subject gb_per_s tflop_per_s |
-        awk -F '\t' -v name="$1" '$2 == name { print $3 == "nan" ? $4 : $3 }'
+peak() {  # peak VARIANT: its TFLOP/s with 512 rows and more, least and most
+    tell "%.0f to %.0f" '$2 == "tflop_per_s down" && $3 == "peer '"$1"'" && $4 >= 512 {
+        least = smaller(least, $6); most = larger(most, $6) } END { print least, most }'
 }
-day="those of PyTorch are of another day"
-[ ! -r "$peers" ] || day="those of Thinking Machines and TBIK are of another day"
-plot day="$day" source="measured: $(model_name 8b), bf16, on $(device_of "$table")" copy="$(ceiling memory_copy)" \
-    matmul="$(ceiling matmul_bf16)"
+width=1400
+title=$(tell "The batch-invariant product of INVARIANT has %.0f to %.0f%% of cuBLASLt's speed, those in Triton have at most %.0f%%" '
+    $2 == "pct_of_cublas down" && $3 == "invariant" { least = smaller(least, $5); most = larger(most, $5) }
+    $2 == "pct_of_cublas down" && $3 ~ /^peer .*_triton|^peer triton/ { triton = larger(triton, $6) }
+    END { print least, most, triton }')
+reading="100%: the kernel that is not batch-invariant, of the same run; filled marks: ours; hollow: of others"
+notes=("Triton, one fixed tile of 128 rows: measured by us in PyTorch (kernels_peers.tsv), \
+$(peak triton_fixed_tile_128) TFLOP/s from 512 rows on"
+    "Thinking Machines' batch_invariant_ops and TBIK: measured by us in PyTorch on another day, \
+$(peak tml_triton) and $(peak tbik_triton) TFLOP/s from 512 rows on"
+    "LLM-42: its published peaks on an H100; vLLM: published by Thinking Machines, of its default (triangle up: better attention)")
+source="measured: $(model_name 8b), bf16, on $(device_of "$table"); $(made_of "$table")"
+plot

@@ -1,13 +1,9 @@
 # Shares of ceilings over the rows of a pass, a panel for each ceiling: reading memory (decode), and multiplying
 # matrices (prompts and replay passes).
-width = 1100; height = 935
+height = above + 745 + below
 eval start("", width, height)
 set multiplot
-array head[4] = ["How near passes come to the ceilings of the device", \
-    "100% on the left: weights and KV entries are read at the speed of a kernel that only reads", \
-    "100% on the right: as many operations per second as cuBLAS reaches with large matrices", source]
-bold = 1
-eval sheet_head
+eval sheet_text
 array first[2] = [1, 4]
 array last[2] = [3, 7]
 array series[7] = ["fast_decode 512", "invariant_decode 512", "fast_decode 4096", \
@@ -23,7 +19,7 @@ set ytics 20
 unset key
 do for [panel = 1:2] {
     m = panel == 1 ? "memory_share_pct" : "matmul_share_pct"
-    eval area(panel == 1 ? 130 : 675, panel == 1 ? 535 : 1080, 240, 630)
+    eval area(panel == 1 ? 130 : 675, panel == 1 ? 535 : 1080, above + 60, above + 450)
     set title panel == 1 ? "decoding" : "prompts and replay passes" offset 0, -0.5
     set ylabel panel == 1 ? "% of the read ceiling" : "% of the cuBLAS ceiling"
     if (panel == 1) { set xrange [0.8:320]; set xtics (1, 4, 16, 64, 256) }
@@ -33,8 +29,8 @@ do for [panel = 1:2] {
     unset label
 }
 do for [panel = 1:2] {
-    eval legend(735)
-    eval area(panel == 1 ? 60 : 640, panel == 1 ? 560 : 1060, 735, panel == 1 ? 875 : 925)
+    eval legend(above + 555)
+    eval area(panel == 1 ? 60 : 640, panel == 1 ? 560 : 1060, above + 555, above + (panel == 1 ? 695 : 735))
     set key vertical maxrows (panel == 1 ? 3 : 4)
     plot for [i = first[panel]:last[panel]] NaN with linespoints pt mark[i] lw 3.5 lc rgb colour[i] title shown[i]
 }

@@ -15,4 +15,11 @@ awk -F '\t' -v OFS='\t' -v figure="$figure" '
     { series = $2 ($2 ~ /decode/ ? " " $4 : "") }
     { print figure, "ms", series, $3, $5; print figure, "memory_share_pct", series, $3, $6 }
     { print figure, "matmul_share_pct", series, $3, $7 }' "$work/rows" >"$points"
-plot source="measured: $(model_name 8b), bf16, on $(device_of "$H200/passes.tsv")"
+title=$(tell "Decode passes read memory at %.0f to %.0f%% of the fastest read, replay passes multiply at %.0f to %.0f%% of cuBLAS's best" '
+    $2 == "memory_share_pct" && $3 ~ /decode/ { least = smaller(least, $5); most = larger(most, $5) }
+    $2 == "matmul_share_pct" && $3 == "fixed_replay" { low = smaller(low, $5); high = larger(high, $5) }
+    END { print least, most, low, high }')
+notes=("100% on the left: weights and KV entries are read at the speed of a kernel that only reads"
+    "100% on the right: as many operations per second as cuBLAS reaches with large matrices")
+source="measured: $(model_name 8b), bf16, on $(device_of "$H200/passes.tsv"); $(made_of "$H200/passes.tsv")"
+plot

@@ -61,5 +61,17 @@ if [ -r "$file" ]; then
         }' >"$work/late"
     { read -r late && read -r why; } <"$work/late" || true
 fi
-plot few="$few" late="$late" why="$why" \
-    source="measured: 8B (random weights) and $(model_name base42) on $device"
+title=$(tell "Preset best keeps %.1f to %.1f%% of the nondeterministic throughput, preset dvr %.0f%% at 100%% deterministic" '
+    $3 == "best dvr" { least = smaller(least, $5); most = larger(most, $5) }
+    $3 == "dvr dvr" && $4 == 100 { dvr = $5 }
+    END { print least, most, dvr }')
+[ -r "$H200/workloads_presets.tsv" ] || title="What determinism costs, by share of deterministic requests"
+reading="output tokens/s in % of the nondeterministic mode; filled: measured; hollow: simulated"
+notes=("ShareGPT lengths, 1,024 requests at once$([ -z "$few" ] || [ "$few" = 1024 ] || echo " (8B, EAGER: $few)"); FIXED: \
+W = 32, G = 8; presets are not simulated" "$late" "$why")
+made=()
+for name in $needs; do
+    [ ! -r "$H200/$name.tsv" ] || made+=("$H200/$name.tsv")
+done
+source="measured: 8B (random weights) and $(model_name base42) on $device; $(made_of <(grep -h '^#' "${made[@]}"))"
+plot

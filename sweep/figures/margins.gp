@@ -1,8 +1,9 @@
 # The margin law of flips: the share of tokens that flip, predicted against counted.
-eval start("", 1100, 1020)
-set title heading("Margins and errors alone tell how often tokens flip", \
-    "a mark: one model, temperature, pair of passes and type of logits, on a CPU" . \
-    more("margins, errors and counts are of different texts; nothing is fitted; bars: 95%"))
+height = above + 880 + below
+eval start("", width, height)
+set multiplot
+eval sheet_text
+eval area(150, 1050, above + 20, above + 770)
 set logscale xy
 set xlabel "predicted share of tokens that flip, %"
 set ylabel "counted share, %"
@@ -23,3 +24,4 @@ set datafile separator whitespace
 plot x with lines lw 2 dt 2 lc rgb grey title "predicted = counted", \
     for [i = 1:4] of(i) using (100 * $1):(100 * $2):(100 * floored($3)):(100 * $4) with yerrorbars \
         pt (i % 2 ? 6 : 7) lw 2.5 lc rgb colour[i] title sprintf("%s, logits in %s", model[i], type[i])
+unset multiplot

@@ -1,12 +1,8 @@
 # The time of a verification pass by its rows, on four devices.
-width = 1100; height = 1010
+height = above + 800 + below
 eval start("", width, height)
 set multiplot
-array head[4] = ["What a verification pass costs (camera-ready Figure 9a)", \
-    "one window; on the H200, windows of 32 rows with 512 tokens of context", \
-    "hollow marks: published; filled marks: measured by us", source]
-bold = 1
-eval sheet_head
+eval sheet_text
 curve(name) = sprintf("< awk -F '\\t' '$1 == \"%s\"' '%s'", name, curves)
 array series[5] = ["calibration", "published_pcie", "published_sxm", "published_70b", "h200"]
 array shown[5] = ["8B, NVIDIA H100 PCIe: our calibration", "8B, NVIDIA H100 PCIe: published (arXiv)", \
@@ -23,9 +19,9 @@ set xrange [14:1200]
 set yrange [4:80]
 set ytics (5, 10, 20, 50)
 unset key
-eval area(120, 1065, 200, 680)
+eval area(120, 1065, above + 20, above + 500)
 plot for [i = 1:5] curve(series[i]) using 2:3 with linespoints pt mark[i] lw 3 lc rgb colour[i] dt dash[i]
-eval legend(780)
+eval legend(above + 600)
 set key vertical maxrows 5
 plot for [i = 1:5] NaN with linespoints pt mark[i] lw 3 lc rgb colour[i] dt dash[i] title shown[i]
 unset multiplot

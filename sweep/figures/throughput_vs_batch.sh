@@ -22,7 +22,21 @@ compare "$work/ours" "$work/published" "simulated, seed 42"
     printf 'mode\trequests\toutput_tok_per_s\n'
     cut -f 2- "$work/published"
 } >"$work/reference"
+ratios='
+    $2 == "output_tok_per_s" { v[$3, $4] = $5; if (!seen[$4]++) x[++n] = $4 }
+    function ratio(i) { return v["dvr", x[i]] / v["batch_invariant", x[i]] }
+    function from_to(a, b, i, low, high) {
+        for (i = a; i <= b; i++) { low = smaller(low, ratio(i)); high = larger(high, ratio(i)) }
+        return low " " high
+    }
+    END { while (last < n && ratio(last + 1) > 1) last++ }'
+title=$(tell "All deterministic, DVR has %.2f to %.2f times the throughput of batch-invariant kernels" \
+    "$ratios"' END { print from_to(1, n) }')
+# Up to a number of requests DVR is faster, and from there on it is slower.
+crossing=$(tell %d "$ratios"' END { print (last && last < n ? x[last] : 0) }')
+[ "$crossing" = 0 ] || title=$(tell "DVR has %.2f to %.2f times the throughput of batch-invariant kernels up to %d requests, \
+then %.2f to %.2f times" "$ratios"' END { print from_to(1, last), x[last], from_to(last + 1, n) }')
 plot_sweep "" "$raw" --x requests --y output_tok_per_s --over mode --log xy --reference "$work/reference" \
-    --reference-name published --title "Output throughput by number of requests" \
+    --reference-name published --title "$title" \
     --note "lengths: SGLang's random data set, up to 1,024 tokens in and 512 out" \
     --note "the calibration is fitted to the published points of the two modes without DVR"

@@ -1,24 +1,23 @@
 # Two sides of build/diff: a cell for each operator of each layer, and lines over all operators in the order in which
-# they run. Texts and the table come from plot_diff.sh. A row of the table is an operator: place, layer, column, ulps,
-# label, % of values that differ, difference of a row in %; nan where all values are equal.
+# they run. Texts and the table come from plot_diff.sh. A row of the table is an operator: place, layer, column, the
+# largest difference of a row in %, its label, % of values that differ; nan where all values are equal.
 cell_w = 930.0 / columns
 cell_h = layers <= 12 ? 44 : layers <= 24 ? 28 : 20
-top = 92 + 31 * |head|; middle = top + layers * cell_h; below = middle + 110
-width = 1100; height = below + 485
+top = above + 50; middle = top + layers * cell_h; under = middle + 110
+height = under + 480 + below
 eval start("", width, height)
 set multiplot
-bold = 1
-eval sheet_head
+eval sheet_text
 
 # The lines. A tick stands where a layer begins.
-eval area(130, width - 40, below, below + 280)
+eval area(130, width - 40, under, under + 280)
 set logscale y
 set yrange [10.0 ** floor(log10(least)):200]
 set xrange [0:places + 1]
 set ytics ()
 lowest_power = int(floor(log10(least)))
 do for [e = lowest_power:2:(lowest_power < -3 ? 2 : 1)] { set ytics add (sprintf("%g", 10.0 ** e) 10.0 ** e) }
-set label 98 "%" at screen 95.0 / width, screen 1 - (below - 22.0) / height right
+set label 98 "%" at screen 95.0 / width, screen 1 - (under - 22.0) / height right
 every = layers <= 12 ? 1 : layers <= 24 ? 2 : 4
 set xtics ()
 do for [l = 0:layers - 1:every] { set xtics add (sprintf("layer %d", l) 2 + l * columns) }
@@ -30,7 +29,7 @@ set xlabel (layers > 6 ? "operators in the order in which they run; a number: wh
 unset key
 size = places > 100 ? 0.4 * marks : marks
 plot table using 1:6 with linespoints lw 3 ps size pt 7 lc rgb blue, \
-    "" using 1:7 with linespoints lw 3 ps size pt 5 lc rgb red
+    "" using 1:4 with linespoints lw 3 ps size pt 5 lc rgb red
 unset label
 
 # The cells.
@@ -50,14 +49,14 @@ set label 98 "layer" at screen 40.0 / width, screen 1 - 0.5 * (top + middle) / h
 do for [i = 1:columns] { set xtics add (operator[i] i) }
 do for [l = 0:layers - 1] { set ytics add (sprintf("%d", l) l) }
 eval area(130, 130 + columns * cell_w, top, middle)
-set title "largest distance of two values, in ulps of " . unit . "; grey: equal to the bit" offset 0, -0.6
+set title "largest difference of a row, % of the row; grey: equal to the bit" offset 0, -0.6
 unset object 1
 plot table using ($3 > 0 ? $3 : NaN):2:(0.5):(0.5) with boxxyerror fc rgb '#EFEFEF', \
-    "" using ($3 > 0 && $4 >= 0 ? $3 : NaN):2:(0.5):(0.5):(most > 0 ? log(1 + $4) / log(1 + most) : 0) with boxxyerror \
-        lc palette, \
+    "" using ($3 > 0 && $6 > 0 ? $3 : NaN):2:(0.5):(0.5):($4 > 0 && most > low ? log($4 > low ? $4 / low : 1) / log(most / low) : strcol(5) eq "inf") \
+        with boxxyerror lc palette, \
     "" using ($3 > 0 ? $3 : NaN):2:5 with labels font font(text) tc rgb black
 unset label
-eval legend(height - 110)
+eval legend(height - below - 85)
 set key vertical maxrows 2
 plot NaN with linespoints lw 3.5 pt 7 lc rgb blue title "values that differ, %", \
     NaN with linespoints lw 3.5 pt 5 lc rgb red title "largest difference of a row, % of the row"

@@ -3,7 +3,7 @@
 # deviation), 1 if it is overloaded, and its rank (2: the best, 1: within noise of that).
 eval start("", width, height)
 set multiplot
-eval sheet_head
+eval sheet_text
 eval heat
 if (more_is_better) { set palette defined (0 '#F3F9FD', 1 '#56A5D6') } else { eval light }
 set cbrange [0:1]
@@ -14,7 +14,7 @@ set ytics ()
 do for [i = 1:columns] { set xtics add (x_name[i] i) }
 do for [i = 1:rows] { set ytics add (y_name[i] i) }
 # One label for each axis, however many panels there are.
-set label 98 x_label at screen real(left + map_w / 2) / width, screen 22.0 / height center
+set label 98 x_label at screen real(left + map_w / 2) / width, screen 1 - (top + map_h + 73.0) / height center
 set label 99 y_label at screen real(left - label_gap) / width, screen 1 - real(top + map_h / 2) / height center rotate by 90
 do for [p = 1:panels] {
     c = (p - 1) % across; r = (p - 1) / across

@@ -1,24 +1,16 @@
 # Places the cells of plot/cells.awk on a sheet: reads ours (which=ours) and the reference's (which=reference), and
 # writes the numbers to the file `table` and lines of gnuplot with sizes and texts to standard output.
 #
+# Its texts are placed by the functions of plot/text.awk.
+#
 # Variables: map (1: a heat map, else lines), x, y, value, over, mean, where (settings that --where has fixed, separated
 # by tabs), relative, logs (axes), title, notes (separated by tabs), grey (what empty cells are), source, beside (what
 # the reference is called; "": there is none), device_note (what must be said of its device), spread (1: the standard
 # deviation of a mean is drawn) and best (less or more: the best cells are marked).
 
-BEGIN { FS = OFS = "\t"; hard = "\001" }
+BEGIN { FS = OFS = "\t" }
 
 function is_number(text) { return text ~ /^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$/ }
-# A string of gnuplot. In single quotes: within double ones it would run what stands between backquotes.
-function string(text) {
-    gsub(/\047/, "\047 . \"\047\" . \047", text)
-    return "\047" text "\047"
-}
-# The same for a title or label, in which some characters would be markup.
-function quoted(text) {
-    gsub(/[\\_^{}@&~]/, "\\\\&", text)
-    return string(text)
-}
 function short(v, size) {
     size = v < 0 ? -v : v
     return size >= 1e6 ? sprintf("%.2f M", v / 1e6) : size >= 1e4 ? sprintf("%.1f k", v / 1e3) : \
@@ -99,28 +91,25 @@ function name_of(key, i, n, column, v, text, part) {
     return text == "" && over != "" ? "without DVR" : text
 }
 
-# Adds a text to the head of the sheet, in lines of at most `most` characters and of about the same length. `hard` is a
-# space at which no line ends.
-function add_head(text) {
-    gsub(hard, " ", text)
-    head[++heads] = text
-}
-function head_line(text, most, pieces, cut) {
-    for (pieces = int((length(text) + most - 1) / most); pieces > 1; pieces--) {
-        for (cut = int(length(text) / pieces); cut < most && substr(text, cut, 1) != " "; cut++) ;
-        while (cut > 1 && substr(text, cut, 1) != " ") cut--
-        if (cut <= 1) cut = most
-        add_head(substr(text, 1, cut))
-        text = substr(text, cut + 1)
-        if (length(text) > (pieces - 1) * most) pieces++
-    }
-    if (text != "") add_head(text)
-}
-function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
-    most = int((width - 40) / 11.3)
-    head_line(title != "" ? title : capital(words(value)) (relative ? ", relative to the largest" : "") ", by " \
-        (map ? brief(x) " and " brief(y) : brief(x)), int((width - 40) / 15.6))
-    bold = heads
+# The texts of the sheet: its headline, how to read it, and below the plots all conditions.
+function build_texts(width, i, n, c, kind, list, text, part, ofdvr, most, headline, reading, foot, headlines, readings, feet) {
+    headlines = wrap(title != "" ? title : capital(words(value)) (relative ? ", relative to the largest" : "") ", by " \
+        (map ? brief(x) " and " brief(y) : brief(x)), letters(width, "headline"), headline, 0)
+    kind = source
+    sub(/:.*/, "", kind)
+    part = mean == "" ? "" : "mean over " means (mean == "seed" ? " seeds" : " values of " mean)
+    text = beside == "" ? part : (map ? "large: " : "lines: ") kind (part == "" ? "" : ", " part) "; " \
+        (map ? "(small): " : "hollow marks: ") beside
+    if (spread) text = text (map ? "; small: " : "; bands: ") "standard deviation"
+    if (map && title != "")
+        text = capital(words(value)) (relative ? ", relative to the largest" : "") (text == "" ? "" : "; ") text
+    if (map && holes) text = text (text == "" ? "" : "; ") "grey: " (grey == "" ? "no value" : grey)
+    readings = wrap(text, letters(width, "reading"), reading, 0)
+    if (best != "")
+        readings = wrap("framed: the best" (means + 0 > 1 ? "; grey with a number: within noise of it (paired t test, 95%)" : ""),
+            letters(width, "reading"), reading, readings)
+    most = letters(width, "foot")
+    text = ""
     for (i = 1; i <= settings; i++) {
         c = setting[i]
         part = phrase(c, shared[c])
@@ -131,29 +120,18 @@ function build_head(width, i, n, c, kind, list, text, part, ofdvr, most) {
         if (!partly[c]) text = text (text == "" ? "" : ", ") part
         else ofdvr = ofdvr (ofdvr == "" ? "" : ", ") part
     }
-    head_line(text, most)
-    if (ofdvr != "") head_line("DVR: " ofdvr, most)
-    kind = source
-    sub(/:.*/, "", kind)
-    part = mean == "" ? "" : "mean over " means (mean == "seed" ? " seeds" : " values of " mean)
-    text = beside == "" ? part : (map ? "large: " : "lines: ") kind (part == "" ? "" : ", " part) "; " \
-        (map ? "(small): " : "hollow marks: ") beside
-    if (spread) text = text (map ? "; small: " : "; bands: ") "standard deviation"
-    if (map && holes) text = text (text == "" ? "" : "; ") "grey: " (grey == "" ? "no value" : grey)
-    head_line(text, most)
-    if (best != "")
-        head_line("framed: the best" (means + 0 > 1 ? "; grey with a number: within noise of it (paired t test, 95%)" : ""), most)
+    feet = wrap(text, most, foot, 0)
+    if (ofdvr != "") feet = wrap("DVR: " ofdvr, most, foot, feet)
     if (overload != "")
-        head_line((overload_all ? "overloaded: served " overload : "crosses: overloaded (at worst served " overload ")") \
-            ", latencies grow with --requests", most)
-    if (doubtful) head_line((overload == "" ? "some" : "other") " cells may be overloaded: too few requests to tell", most)
-    if (device_note != "") head_line(beside " " device_note, most)
+        feet = wrap((overload_all ? "overloaded: served " overload : "crosses: overloaded (at worst served " overload ")") \
+            ", latencies grow with --requests", most, foot, feet)
+    if (doubtful)
+        feet = wrap((overload == "" ? "some" : "other") " cells may be overloaded: too few requests to tell", most, foot, feet)
+    if (device_note != "") feet = wrap(beside " " device_note, most, foot, feet)
     n = split(notes, list, "\t")
-    for (i = 1; i <= n; i++) head_line(list[i], most)
-    head_line(source (unfinished == "" ? "" : "; " unfinished), most)
-    print_array("head", head, heads)
-    print "bold = " bold
-    return 45 + 31 * heads
+    for (i = 1; i <= n; i++) feet = wrap(list[i], most, foot, feet)
+    feet = wrap(source (unfinished == "" ? "" : "; " unfinished), most, foot, feet)
+    print_texts(headline, headlines, reading, readings, foot, feet)
 }
 
 # The different values of an axis in order: none (as of drafts), numbers ascending, then words as they came.
@@ -167,13 +145,6 @@ function sorted(values, n, i, k, v, a, b) {
             v = values[k]; values[k] = values[k - 1]; values[k - 1] = v
         }
 }
-# A gnuplot array of texts.
-function print_array(name, values, n, i) {
-    printf "array %s[%d] = [", name, n
-    for (i = 1; i <= n; i++) printf "%s%s", (i > 1 ? ", " : ""), quoted(values[i])
-    print "]"
-}
-
 $1 ~ /^!/ {
     if (which != "ours") next
     c = substr($1, 2)
@@ -287,13 +258,14 @@ function draw_map(i, n, n_y, at, text, v, across, cell_w, cell_h, left, top, gap
         left += int((1100 - width) / 2)
         width = 1100
     }
-    top = build_head(width) + (panels > 1 ? 45 : 10)
+    build_texts(width)
+    top = above + (panels > 1 ? 45 : 10)
     printf "columns = %d; rows = %d; panels = %d; across = %d; cell_w = %d; cell_h = %d\n", columns, rows, panels,
         across, cell_w, cell_h
     map_w = across * columns * cell_w + (across - 1) * gap_w
     map_h = n * rows * cell_h + (n - 1) * gap_h
     printf "left = %d; top = %d; gap_w = %d; gap_h = %d; map_w = %d; map_h = %d; width = %d; height = %d\n", left, top,
-        gap_w, gap_h, map_w, map_h, width, top + map_h + 95
+        gap_w, gap_h, map_w, map_h, width, top + map_h + 95 + below
     print_array("x_name", xs, columns)
     print_array("y_name", ys, rows)
     # The label of the y axis stands left of the numbers of its tics.
@@ -384,8 +356,9 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
     across = int(width / (longest * 0.75 * key_size + 130))
     if (across < 1) across = 1
     if (across > keys) across = keys
-    top = build_head(width) + 20
-    bottom = 105 + (keys ? 20 + 42 * int((keys + across - 1) / across) : 0)
+    build_texts(width)
+    top = above + 20
+    bottom = 105 + (keys ? 20 + 42 * int((keys + across - 1) / across) : 0) + below
     printf "width = %d; height = %d; top = %d; bottom = %d; keys = %d; key_rows = %d\n", width, top + 460 + bottom, top,
         bottom, keys, keys ? int((keys + across - 1) / across) : 0
     printf "key_size = %g; spread = %d; ", key_size, spread

@@ -3,7 +3,7 @@
 # the band of --spread, and our number again if it is overloaded.
 eval start("", width, height)
 set multiplot
-eval sheet_head
+eval sheet_text
 array mark[8] = [7, 5, 9, 11, 13, 7, 5, 9]
 mark_of(k) = strlen(beside) ? 0 : mark[k]  # beside hollow marks ours are lines alone
 points_of(k) = sprintf("< awk -F '\\t' '$1 == %d && $2 == \"curve\"' '%s'", k, table)

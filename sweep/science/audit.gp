@@ -1,10 +1,8 @@
 # Detection by what the audit costs: tokens alone on the left, log-probability bits too on the right. A curve per cheat.
-width = 1340; height = 900
+height = above + 775 + below
 eval start("", width, height)
 set multiplot
-array head[3] = [title, sub, source]
-bold = 1
-eval sheet_head
+eval sheet_text
 # Of the changed bits, the figure has the last mantissa bit in four places: it is the hardest to find.
 array cheat[10] = ["smaller_model", "seed", "half_context", "int4", "int8", "unverified", "bit:first_q:mantissa", \
     "bit:middle_down:mantissa", "bit:last_gate:mantissa", "bit:embedding:mantissa"]
@@ -24,13 +22,14 @@ unset key
 curve(c, r) = sprintf("< awk -F '\t' '$1 == \"%s\" && $2 == \"%s\"' '%s'", c, r, points)
 do for [panel = 1:2] {
     left = panel == 1 ? 130 : 755
-    eval area(left, left + 560, 195, 640)
+    eval area(left, left + 560, above + 60, above + 505)
     set title "revealed: " . named[panel] offset 0, -0.4
     set xlabel "cost of the audit (% of serving)"
     set ylabel panel == 1 ? "probability of detection" : ""
     plot for [i = 1:10] curve(cheat[i], revealed[panel]) using 4:5 with lines lw thick[i] dt dash[i] lc rgb colour[i]
+    unset label
 }
-eval legend(745)
+eval legend(above + 610)
 set key vertical maxrows 4 width -3 font 'sans-serif' . font(16)
 plot for [i = 1:10] NaN with lines lw thick[i] dt dash[i] lc rgb colour[i] title shown[i]
 unset multiplot

@@ -177,9 +177,10 @@ most=$(rows "$result" cheat model temperature revealed window q | awk -F '\t' -v
     END { k = q < 1 ? log(0.01) / log(1 - q) : 1; print int(k) + (k > int(k)) }')
 {
     gp_set points "$work/points"
-    gp_set title "With log-probability bits, $most windows catch any of these cheats (99%)"
-    gp_set sub "$model, temperature 0.8, windows of 16 tokens drawn at random from 1,000 answers of 128 tokens"
-    gp_set source "$(gp_text "$(sed -n '1s/^# made by \S* /measured /p' "$result")")"
+    gp_texts 1340 "With log-probability bits, $most windows catch any of these cheats (99%)" \
+        "each curve is a cheat; what the provider reveals decides what is found" \
+        "$model, temperature 0.8, windows of 16 tokens drawn at random from 1,000 answers of 128 tokens" \
+        "$(sed -n '1s/^# made by \S* /measured /p' "$result")"
     gp_set least "$(awk -F '\t' 'NR == 2 { print $4 / 1.5 }' "$work/points")"
     gp_set most "$(awk -F '\t' 'NR > 1 && $4 > m { m = $4 } END { print 1.1 * m }' "$work/points")"
 } >"$work/settings"
