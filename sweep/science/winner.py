@@ -10,13 +10,13 @@ the lowest P99 latency of all requests wins. The cost is what an INVARIANT pass 
     apart       A GPUs serve deterministic requests alone by INVARIANT passes, the others serve the rest by FAST ones;
                 of the numbers A that are tried, the one with the lowest P99 latency
 
-All of them serve the same requests at the same times, so that they are compared seed by seed. Two files are written:
-OUT_runs.tsv has the latencies of every seed, OUT.tsv the map. An interval is Student's, with 95%, of the logarithm of
-the ratio of the best two.
+All of them serve the same requests at the same times, so that they are compared seed by seed. Three files are written:
+OUT_runs.tsv has the latencies of every seed, OUT.tsv the map, and OUT_measured.tsv what a GPU measured beside it. An
+interval is Student's, with 95%, of the logarithm of the ratio of the best two.
 
     make build/sweep && python3 sweep/science/winner.py --out sweep/results/science/winner
 
-About half an hour in one thread; --reuse computes the map again from OUT_runs.tsv.
+About half an hour in one thread; --reuse computes the last two files again from OUT_runs.tsv.
 """
 import argparse
 import csv
@@ -35,6 +35,10 @@ KEYS = ("cost", "share", "load", "mechanism", "apart")
 RUN = KEYS + ("seed", "p99_s", "det_p99_s", "nondet_p99_s", "verified", "overloaded")
 MAP = ("cost", "share", "load", "none_s", *(m + "_s" for m in MECHANISMS), "apart_gpus", "verified", "overloaded",
        "winner", "second", "lead_pct", "lead_low", "lead_high", "sure", "det_winner")
+# The presets that one GPU can serve, by mechanism.
+PRESETS = {"dvr": "dvr", "best": "hybrid", "invariant": "invariant"}
+MEASURED = ("share", "load", "file", "seeds", *(m + "_s" for m in PRESETS.values()), "winner", "second", "lead_pct",
+            "dvr_pct", "map_winner", "map_lead_pct", "map_sure", "map_dvr_pct", "agrees")
 
 
 def sweep(options, flags):
@@ -83,13 +87,13 @@ def simulate(options, path):
         said, rows = sweep(options, flags)
         comments += [line for line in said if line not in comments]
         for row in rows:
-            mechanism = name or {"dvr": "dvr", "best": "hybrid"}[row["preset"]]
+            mechanism = name or PRESETS[row["preset"]]
             det = float(row["det_tokens"])
             runs.append({"cost": row["slowdown"], "share": row["ratio"], "load": back[row["qps"]],
                          "mechanism": mechanism, "apart": row.get("apart", "nan"), "seed": row["seed"],
                          "p99_s": row[P99], "det_p99_s": row[DET], "nondet_p99_s": row["nondet_" + P99],
-                         "verified": f"{min(1, float(row['candidates']) / det):.4g}" if det and mechanism != "apart"
-                         else "nan", "overloaded": row["overloaded"]})
+                         "verified": min(1, float(row["candidates"]) / det) if det and mechanism != "apart" else "nan",
+                         "overloaded": row["overloaded"]})
         print(f"{' '.join(flags)}: {len(rows)} runs", file=sys.stderr, flush=True)
     keep = ("# llm42 ", "# simulated:", "# source:", "# device:", "# configuration:", "# grid:")
     write(path, [line for line in comments if line.startswith(keep)] +
@@ -100,7 +104,9 @@ def simulate(options, path):
 def write(path, comments, names, rows):
     with open(path + ".part", "w") as file:
         file.writelines(line + "\n" for line in comments)
-        file.writelines("\t".join(line) + "\n" for line in [names] + [[row[n] for n in names] for row in rows])
+        file.write("\t".join(names) + "\n")
+        for row in rows:
+            file.write("\t".join(v if isinstance(v, str) else f"{v:.5g}" for v in map(row.get, names)) + "\n")
     os.replace(path + ".part", path)
 
 
@@ -119,63 +125,128 @@ def compare(first, second):
     return [100 * math.expm1(x) if x < 700 else math.inf for x in (mean, mean - half, mean + half)]
 
 
-def draw_map(path, out):
-    comments, runs = read(path)
-    found, seeds = {}, sorted({row["seed"] for row in runs})
-    for row in runs:
-        found.setdefault(tuple(row[k] for k in KEYS), {})[row["seed"]] = row
+class Runs:
+    """The latencies of every seed, by cell of the map and mechanism."""
 
-    def column(key, name):
-        return [float(found[key][seed][name]) for seed in seeds]
+    def __init__(self, path):
+        self.comments, rows = read(path)
+        self.found, self.seeds = {}, sorted({row["seed"] for row in rows})
+        for row in rows:
+            self.found.setdefault(tuple(row[k] for k in KEYS), {})[row["seed"]] = row
+        self.cells = list(dict.fromkeys(key[:3] for key in self.found if key[3] == "hybrid"))
 
-    def mean(key, name="p99_s"):
-        return statistics.fmean(column(key, name))
+    def column(self, key, name="p99_s"):
+        return [float(self.found[key][seed][name]) for seed in self.seeds]
 
-    cells = dict.fromkeys((row["cost"], row["share"], row["load"]) for row in runs if row["mechanism"] == "hybrid")
+    def mean(self, key, name="p99_s"):
+        return statistics.fmean(self.column(key, name))
+
+    def keys(self, cell):
+        """Where a cell's mechanisms are. Preset invariant has no shares, and a fleet with replicas apart has its best
+        number of them."""
+        keys = {name: (*cell, name, "nan") for name in ("dvr", "hybrid")}
+        keys["invariant"] = (cell[0], "nan", cell[2], "invariant", "nan")
+        apart = [key for key in self.found if key[:4] == (*cell, "apart")]
+        return {**keys, "apart": min(apart, key=self.mean)} if apart else keys
+
+    def best(self, keys):
+        """The best two mechanisms of these, and the lead of the first with its interval, in %."""
+        first, second = sorted(keys, key=lambda name: self.mean(keys[name]))[:2]
+        return (first, second, *compare(self.column(keys[first]), self.column(keys[second])))
+
+
+def draw_map(runs, path):
     rows = []
-    for cell in cells:
-        cost, share, load = cell
-        key = {"invariant": (cost, "nan", load, "invariant", "nan")}
-        for name in ("dvr", "hybrid"):
-            key[name] = (*cell, name, "nan")
-        apart = [k for k in found if k[:4] == (*cell, "apart")]
-        if apart:
-            key["apart"] = min(apart, key=mean)
-        order = sorted(key, key=lambda m: mean(key[m]))
-        first, second = order[:2]
-        lead, low, high = compare(column(key[first], "p99_s"), column(key[second], "p99_s"))
+    for cell in runs.cells:
+        keys = runs.keys(cell)
+        first, second, lead, low, high = runs.best(keys)
         # All requests of preset invariant are deterministic, and the simulator tells no kinds apart.
-        det = {m: mean(k, "p99_s" if m == "invariant" else "det_p99_s") for m, k in key.items()}
-        row = {"cost": cost, "share": share, "load": load, "none_s": mean(("nan", "nan", load, "none", "nan")),
-               **{m + "_s": mean(key[m]) if m in key else math.nan for m in MECHANISMS},
-               "apart_gpus": key["apart"][4] if apart else "nan", "verified": mean(key["hybrid"], "verified"),
-               "overloaded": str(sum(found[key[first]][seed]["overloaded"] == "1" for seed in seeds)),
-               "winner": first, "second": second, "lead_pct": lead, "lead_low": low, "lead_high": high,
-               "sure": str(int(low > 0)), "det_winner": min(det, key=det.get)}
-        rows.append({n: v if isinstance(v, str) else f"{v:.5g}" for n, v in row.items()})
-    write(out, [line for line in comments if not line.startswith("# grid:")] +
-          [f"# means over {len(seeds)} seeds; NAME_s: P99 latency of all requests; none: without determinism",
+        det = {name: runs.mean(key, "p99_s" if name == "invariant" else "det_p99_s") for name, key in keys.items()}
+        rows.append({"cost": cell[0], "share": cell[1], "load": cell[2],
+                     "none_s": runs.mean(("nan", "nan", cell[2], "none", "nan")),
+                     **{name + "_s": runs.mean(keys[name]) if name in keys else math.nan for name in MECHANISMS},
+                     "apart_gpus": keys["apart"][4] if "apart" in keys else "nan",
+                     "verified": runs.mean(keys["hybrid"], "verified"),
+                     "overloaded": sum(x == 1 for x in runs.column(keys[first], "overloaded")),
+                     "winner": first, "second": second, "lead_pct": lead, "lead_low": low, "lead_high": high,
+                     "sure": int(low > 0), "det_winner": min(det, key=det.get)})
+    write(path, [line for line in runs.comments if not line.startswith("# grid:")] +
+          [f"# means over {len(runs.seeds)} seeds; NAME_s: P99 latency of all requests; none: without determinism",
            "# apart_gpus: GPUs set apart; overloaded: seeds in which the winner was; det_winner: by the P99 of",
            "#   deterministic requests alone; sure: 1 if the 95% interval of the lead does not reach 0"], MAP, rows)
 
 
+def measured(folder):
+    """What a GPU measured: seconds by point (share, load), mechanism and seed, and the file that has them. Preset
+    invariant stands at each share. The older file has points that the newer one lacks."""
+    points, files = {}, {}
+    for file in ("workloads_presets.tsv", "winner_presets.tsv"):
+        path = os.path.join(folder, file)
+        if not os.path.exists(path):
+            continue
+        here, everywhere = {}, {}
+        for row in read(path)[1]:
+            if "suite" in row:
+                share, load, preset = row["deterministic_ratio"], "offline", row["case"].rpartition(":")[2]
+                seed, seconds = "42", float(row["latency_p99_ms"]) / 1e3
+            else:
+                share, load, preset = row["ratio"], row["qps"], row["preset"]
+                seed, seconds = row["seed"], float(row[P99])
+            if preset == "invariant":
+                everywhere.setdefault(load, {})[seed] = seconds
+            elif preset in PRESETS:
+                here.setdefault((share, load), {}).setdefault(PRESETS[preset], {})[seed] = seconds
+        for point, its in here.items():
+            its["invariant"] = everywhere.get(point[1], {})
+            if all(its.get(name) for name in PRESETS.values()):
+                points[point], files[point] = its, file
+    return points, files
+
+
+def compare_measured(runs, folder, path):
+    """The measured points that the map has, at the least cost, which is about that of our own kernels on the GPU."""
+    points, files = measured(folder)
+    cost, rows = min((cell[0] for cell in runs.cells), key=float), []
+    for (share, load), its in points.items():
+        if (cost, share, load) not in runs.cells:
+            continue
+        keys = {name: key for name, key in runs.keys((cost, share, load)).items() if name in its}
+        means = {name: statistics.fmean(its[name].values()) for name in its}
+        first, second = sorted(means, key=means.get)[:2]
+        predicted, _, lead, low, _ = runs.best(keys)
+        rows.append({"share": share, "load": load, "file": files[share, load],
+                     "seeds": min(len(values) for values in its.values()),
+                     **{name + "_s": mean for name, mean in means.items()}, "winner": first, "second": second,
+                     "lead_pct": 100 * (means[second] / means[first] - 1),
+                     "dvr_pct": 100 * (means["dvr"] / means["invariant"] - 1), "map_winner": predicted,
+                     "map_lead_pct": lead, "map_sure": int(low > 0),
+                     "map_dvr_pct": 100 * (runs.mean(keys["dvr"]) / runs.mean(keys["invariant"]) - 1),
+                     "agrees": int(first == predicted)})
+    write(path, ["# one H200 beside the map: the mechanisms that one GPU can serve; NAME_s: P99 latency, mean over seeds",
+                 "# map_: the same, simulated; dvr_pct: how much longer the latency of dvr is than that of invariant"],
+          MEASURED, rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description="Which mechanism serves deterministic requests best?")
-    parser.add_argument("--out", required=True, help="OUT.tsv and OUT_runs.tsv are written")
+    parser.add_argument("--out", required=True, help="OUT.tsv, OUT_runs.tsv and OUT_measured.tsv are written")
     parser.add_argument("--build", default=os.environ.get("B", "build"), help="folder of the program sweep")
     parser.add_argument("--calibration", default="sweep/calibration/h200-llama-3.1-8b.tsv")
     parser.add_argument("--workload", default="sharegpt")
     parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--requests", type=int, default=1024, help="for each GPU")
-    parser.add_argument("--seeds", default="42,43,44,45,46,47,48,49,50,51")
+    parser.add_argument("--seeds", default="42,43,44,45,46")
     parser.add_argument("--costs", default="1.01,1.1,1.3,1.6")
     parser.add_argument("--shares", default="0.05,0.1,0.2,0.3,0.5,0.7,0.9,1")
     parser.add_argument("--loads", default="5,10,15,20,25,30,35,40,45,offline")
-    parser.add_argument("--reuse", action="store_true", help="only the map, from OUT_runs.tsv")
+    parser.add_argument("--reuse", action="store_true", help="simulate nothing, read OUT_runs.tsv")
+    parser.add_argument("--measured", default="sweep/results/h200", help="folder of the measured files")
     options = parser.parse_args()
     if not options.reuse:
         simulate(options, options.out + "_runs.tsv")
-    draw_map(options.out + "_runs.tsv", options.out + ".tsv")
+    runs = Runs(options.out + "_runs.tsv")
+    draw_map(runs, options.out + ".tsv")
+    compare_measured(runs, options.measured, options.out + "_measured.tsv")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,21 @@
+#!/bin/bash
+# The map of mechanisms (sweep/science/winner.py): which one wins, by the share of deterministic requests, the load and
+# the cost of INVARIANT passes, from results/science/winner.tsv and winner_measured.tsv.
+OUT=${OUT_SCIENCE:-sweep/results/science}
+# shellcheck source=sweep/figures/common.sh
+source "$(dirname "$0")/common.sh"
+# Places on the axes are those of the values in order of appearance. Colour 5 is HYBRID that verifies less than half of
+# the tokens of deterministic requests.
+rows "$raw" cost share load winner sure lead_pct verified | awk -F '\t' -v OFS='\t' '
+    BEGIN { n = split("dvr hybrid invariant apart", name, " "); for (i = 1; i <= n; i++) colour[name[i]] = i }
+    function place(axis, value) { if (!((axis, value) in at)) at[axis, value] = ++many[axis]; return at[axis, value] }
+    { print place("cost", $1), place("share", $2), place("load", $3),
+            $4 == "hybrid" && $7 < 0.5 ? 5 : colour[$4], $5, $6 < 0.5 ? "0" : sprintf("%.0f", $6), $1, $2, $3 }
+    ' >"$work/cells"
+: >"$work/marks"
+measured=${raw%.tsv}_measured.tsv
+[ ! -r "$measured" ] || rows "$measured" share load winner | awk -F '\t' -v OFS='\t' '
+    BEGIN { n = split("dvr hybrid invariant apart", name, " "); for (i = 1; i <= n; i++) colour[name[i]] = i }
+    NR == FNR { if ($1 == 1) { column[$8] = $2; row[$9] = $3 }; next }
+    { print 1, column[$1], row[$2], colour[$3] }' "$work/cells" - >"$work/marks"
+plot cells="$work/cells" marked="$work/marks"
