@@ -295,8 +295,8 @@ static int llm42__thrift_try(llm42__thrift *t, const llm42_view *v, int size, do
     return t->trying = most;
 }
 
-// The least probability with which drafts pay. Drafts must promise 3% more than none (25 or 50% more in mode DVR), so
-// that errors of the estimates cost nothing. *most: how many may be proposed in all.
+// The least probability with which drafts pay. Drafts must promise 3% more than none (50% where mode DVR takes turns),
+// so that errors of the estimates cost nothing. *most: how many may be proposed in all.
 static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *most) {
     int size = 0;
     bool prompts = false;
@@ -311,11 +311,11 @@ static double llm42__thrift_worth(llm42__thrift *t, const llm42_view *v, int *mo
     double best = none, *price = &t->price[size], rate = *price;
     if (rate <= 0) rate = llm42__thrift_share(t, v, none, 0) / llm42__thrift_round(v, t->drafts, false);
     if (prompts && (rate < 0 || rate > plain)) t->second = rate < 0 ? (double)INFINITY : rate;
-    // The estimate knows too little of what drafts do to replay passes of mode DVR: windows with drafts do not wait
-    // until G of them are ready, and the passes take turns with FAST ones.
-    const bool dvr = v->desc->policy.mode == LLM42_MODE_DVR,
-               turns = dvr && (v->replay == LLM42_SCHEDULE_FIXED || v->running_count > v->desc->policy.group);
-    const double gain = turns ? 1.5 : dvr ? 1.25 : 1.03;
+    // The estimate knows too little of what drafts do to replay passes that take turns with FAST ones: windows with
+    // drafts do not wait until G of them are ready.
+    const bool turns = v->desc->policy.mode == LLM42_MODE_DVR &&
+                       (v->replay == LLM42_SCHEDULE_FIXED || v->running_count > v->desc->policy.group);
+    const double gain = turns ? 1.5 : 1.03;
     double value = llm42__thrift_value(t, v, none, 0, 1);
     *most = INT32_MAX;
     for (double worth = 0.9; worth > 0.04; worth -= worth > 0.15 ? 0.1 : 0.05) {
