@@ -4,7 +4,7 @@ eval start("", width, height)
 set multiplot
 array head[5] = ["Who serves deterministic requests best?", \
     "colour: the mechanism with the lowest P99 latency of all requests, in a fleet of 8 GPUs", \
-    "number: by how many % the second best is slower; hatched: 95\\% interval of the lead reaches 0", \
+    "number: by how many % the second best is slower; hatched: 95% interval of the lead reaches 0", \
     "circles: the winner that one H200 measured among DVR, HYBRID and invariant", \
     source]
 bold = 1
@@ -12,22 +12,23 @@ eval sheet_head
 eval heat
 array colour[5] = ["#6FB3DC", "#3DB489", "#EE9A63", "#F2CB62", "#BFE5D6"]
 array strong[5] = [blue, "#007A58", red, orange, "#007A58"]
-array shown[5] = ["DVR", "HYBRID, which verifies", "all INVARIANT", "GPUs set apart", \
+array shown[5] = ["DVR", "HYBRID, mostly verifies", "all INVARIANT", "GPUs set apart", \
     "HYBRID, mostly INVARIANT passes"]
 of(axis, field) = system(sprintf("awk -F '\t' '!s[$%d]++ { print $%d }' '%s'", axis, field, cells))
 costs = of(1, 7); shares = of(2, 8); loads = of(3, 9)
 set xrange [0.5:words(shares) + 0.5]
 set yrange [0.5:words(loads) + 0.5]
 set xtics ()
-set ytics ()
+name(load) = load eq "offline" ? "at once" : load
 do for [i = 1:words(shares)] { set xtics add (sprintf("%g", 100 * real(word(shares, i))) i) }
-do for [i = 1:words(loads)] { set ytics add ((word(loads, i) eq "offline" ? "at once" : word(loads, i)) i) }
 do for [p = 1:words(costs)] {
-    left = p % 2 ? 135 : 780; top = p < 3 ? 260 : 945
-    eval area(left, left + 530, top, top + 580)
+    left = p % 2 ? 170 : 770; top = p < 3 ? 255 : 935
+    eval area(left, left + 540, top, top + 560)
+    set ytics ()
+    do for [i = 1:words(loads)] { set ytics add ((p % 2 ? name(word(loads, i)) : "") i) }
     set title sprintf("INVARIANT passes cost %.0f%% more", 100 * real(word(costs, p)) - 100) offset 0, -0.6
-    set xlabel "deterministic requests (%)" offset 0, 0.3
-    set ylabel p % 2 ? "requests a second and GPU" : "" offset 0.5, 0
+    set xlabel p < 3 ? "" : "deterministic requests (%)"
+    set ylabel p % 2 ? "requests a second and GPU" : "" offset 0, 0
     plot for [i = 1:5] cells using ($1 == p && $4 == i ? $2 : NaN):3:(0.5):(0.5) with boxxyerror lc rgb colour[i], \
         cells using ($1 == p && $5 == 0 ? $2 : NaN):3:(0.5):(0.5) with boxxyerror \
             fs transparent pattern 4 noborder lc rgb "#66FFFFFF", \
@@ -36,8 +37,9 @@ do for [p = 1:words(costs)] {
             with points pt 7 ps 0.75 * marks lc rgb strong[i], \
         marked using ($1 == p ? $2 + 0.33 : NaN):($3 + 0.27) with points pt 6 ps 0.8 * marks lw 1.5 lc rgb black
 }
-eval legend(height - 75)
-eval "set key horizontal maxrows 1 width -2 font '" . font(17) . "'"
+unset object 1
+eval legend(height - 110)
+eval "set key horizontal maxrows 2 width -4 font '" . font(17) . "'"
 set style fill solid 1
 plot for [i in "1 2 5 3 4"] NaN with boxes lc rgb colour[int(i)] title shown[int(i)]
 unset multiplot

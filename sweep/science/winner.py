@@ -118,7 +118,7 @@ def read(path):
 
 
 def compare(first, second):
-    """By how much `second` is higher than `first`, in %: the mean over seeds, and the ends of its 95% interval."""
+    """By how much `second` is higher than `first`, in %: the mean of seeds, and the ends of its 95% interval."""
     logs = [math.log(b / a) for a, b in zip(first, second)]
     mean = statistics.fmean(logs)
     half = STUDENT[len(logs) - 1] * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
@@ -139,7 +139,8 @@ class Runs:
         return [float(self.found[key][seed][name]) for seed in self.seeds]
 
     def mean(self, key, name="p99_s"):
-        return statistics.fmean(self.column(key, name))
+        """Geometric, as ratios are what is compared."""
+        return statistics.geometric_mean(self.column(key, name))
 
     def keys(self, cell):
         """Where a cell's mechanisms are. Preset invariant has no shares, and a fleet with replicas apart has its best
@@ -166,12 +167,12 @@ def draw_map(runs, path):
                      "none_s": runs.mean(("nan", "nan", cell[2], "none", "nan")),
                      **{name + "_s": runs.mean(keys[name]) if name in keys else math.nan for name in MECHANISMS},
                      "apart_gpus": keys["apart"][4] if "apart" in keys else "nan",
-                     "verified": runs.mean(keys["hybrid"], "verified"),
+                     "verified": statistics.fmean(runs.column(keys["hybrid"], "verified")),
                      "overloaded": sum(x == 1 for x in runs.column(keys[first], "overloaded")),
                      "winner": first, "second": second, "lead_pct": lead, "lead_low": low, "lead_high": high,
                      "sure": int(low > 0), "det_winner": min(det, key=det.get)})
     write(path, [line for line in runs.comments if not line.startswith("# grid:")] +
-          [f"# means over {len(runs.seeds)} seeds; NAME_s: P99 latency of all requests; none: without determinism",
+          [f"# geometric means of {len(runs.seeds)} seeds; NAME_s: P99 latency of all requests; none_s: no determinism",
            "# apart_gpus: GPUs set apart; overloaded: seeds in which the winner was; det_winner: by the P99 of",
            "#   deterministic requests alone; sure: 1 if the 95% interval of the lead does not reach 0"], MAP, rows)
 
@@ -211,7 +212,7 @@ def compare_measured(runs, folder, path):
         if (cost, share, load) not in runs.cells:
             continue
         keys = {name: key for name, key in runs.keys((cost, share, load)).items() if name in its}
-        means = {name: statistics.fmean(its[name].values()) for name in its}
+        means = {name: statistics.geometric_mean(its[name].values()) for name in its}
         first, second = sorted(means, key=means.get)[:2]
         predicted, _, lead, low, _ = runs.best(keys)
         rows.append({"share": share, "load": load, "file": files[share, load],
@@ -222,7 +223,7 @@ def compare_measured(runs, folder, path):
                      "map_lead_pct": lead, "map_sure": int(low > 0),
                      "map_dvr_pct": 100 * (runs.mean(keys["dvr"]) / runs.mean(keys["invariant"]) - 1),
                      "agrees": int(first == predicted)})
-    write(path, ["# one H200 beside the map: the mechanisms that one GPU can serve; NAME_s: P99 latency, mean over seeds",
+    write(path, ["# one H200 beside the map: the mechanisms that one GPU can serve; NAME_s: P99 latency, mean of seeds",
                  "# map_: the same, simulated; dvr_pct: how much longer the latency of dvr is than that of invariant"],
           MEASURED, rows)
 
