@@ -10,6 +10,9 @@ the lowest P99 latency of all requests wins. The cost is what an INVARIANT pass 
     apart       A GPUs serve deterministic requests alone by INVARIANT passes, the others serve the rest by FAST ones;
                 of the numbers A that are tried, the one with the lowest P99 latency
 
+Beside them, out of competition: none serves without determinism, and fixed is dvr with FIXED replay passes (W = 32,
+G = 8), which have no such cost, but whose results depend on their size.
+
 All of them serve the same requests at the same times, so that they are compared seed by seed. Three files are written:
 OUT_runs.tsv has the latencies of every seed, OUT.tsv the map, and OUT_measured.tsv what a GPU measured beside it. An
 interval is Student's, with 95%, of the logarithm of the ratio of the best two.
@@ -33,8 +36,8 @@ STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.
 P99, DET = "e2e_p99_s", "det_e2e_p99_s"
 KEYS = ("cost", "share", "load", "mechanism", "apart")
 RUN = KEYS + ("seed", "p99_s", "det_p99_s", "nondet_p99_s", "verified", "overloaded")
-MAP = ("cost", "share", "load", "none_s", *(m + "_s" for m in MECHANISMS), "apart_gpus", "verified", "overloaded",
-       "winner", "second", "lead_pct", "lead_low", "lead_high", "sure", "det_winner")
+MAP = ("cost", "share", "load", "none_s", "fixed_s", *(m + "_s" for m in MECHANISMS), "apart_gpus", "verified",
+       "overloaded", "winner", "second", "lead_pct", "lead_low", "lead_high", "sure", "det_winner")
 # The presets that one GPU can serve, by mechanism.
 PRESETS = {"dvr": "dvr", "best": "hybrid", "invariant": "invariant"}
 MEASURED = ("share", "load", "file", "seeds", *(m + "_s" for m in PRESETS.values()), "winner", "second", "lead_pct",
@@ -75,6 +78,8 @@ def simulate(options, path):
     shared = ["--router", "least_tokens"]
     calls = [("none", ["--mode", "nondeterministic", "--chunked", "on", *shared]),
              ("invariant", ["--preset", "invariant", "--slowdown", options.costs, *shared]),
+             ("fixed", ["--preset", "dvr", "--verifier", "fixed", "--prefill", "packed", "--window", "32", "--group",
+                        "8", "--ratio", options.shares, *shared]),
              ("", ["--preset", "dvr,best", "--slowdown", options.costs, "--ratio", options.shares, *shared])]
     for share in options.shares.split(","):
         apart = ",".join(map(str, splits(options, float(share), costs)))
@@ -89,7 +94,8 @@ def simulate(options, path):
         for row in rows:
             mechanism = name or PRESETS[row["preset"]]
             det = float(row["det_tokens"])
-            runs.append({"cost": row["slowdown"], "share": row["ratio"], "load": back[row["qps"]],
+            cost = "nan" if mechanism in ("none", "fixed") else row["slowdown"]
+            runs.append({"cost": cost, "share": row["ratio"], "load": back[row["qps"]],
                          "mechanism": mechanism, "apart": row.get("apart", "nan"), "seed": row["seed"],
                          "p99_s": row[P99], "det_p99_s": row[DET], "nondet_p99_s": row["nondet_" + P99],
                          "verified": min(1, float(row["candidates"]) / det) if det and mechanism != "apart" else "nan",
@@ -165,6 +171,7 @@ def draw_map(runs, path):
         det = {name: runs.mean(key, "p99_s" if name == "invariant" else "det_p99_s") for name, key in keys.items()}
         rows.append({"cost": cell[0], "share": cell[1], "load": cell[2],
                      "none_s": runs.mean(("nan", "nan", cell[2], "none", "nan")),
+                     "fixed_s": runs.mean(("nan", *cell[1:], "fixed", "nan")),
                      **{name + "_s": runs.mean(keys[name]) if name in keys else math.nan for name in MECHANISMS},
                      "apart_gpus": keys["apart"][4] if "apart" in keys else "nan",
                      "verified": statistics.fmean(runs.column(keys["hybrid"], "verified")),
