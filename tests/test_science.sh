@@ -109,7 +109,7 @@ check "what the CPU measured stands beside the map" awk -F '\t' '
 lead() {  # lead A B: of a winner of 1 s over A and B in the two seeds
     awk -F '\t' -v OFS='\t' -v a="$1" -v b="$2" '
         /^#/ || $1 == "cost" { print; next }
-        $1 != 2 && $4 != "none" || $3 != "offline" || $2 == 1 || $4 == "apart" { next }
+        $1 != 2 && $1 != "nan" || $3 != "offline" || $2 == 1 || $4 == "apart" { next }
         { $7 = $4 == "hybrid" ? 1 : $4 == "dvr" ? ($6 == 1 ? a : b) : 9; print }' "$dir/map_runs.tsv" >"$dir/made_runs.tsv"
     "$python" sweep/science/winner.py --out "$dir/made" --reuse && awk -F '\t' '
         !/^#/ && $1 == 2 { for (i = 1; i <= NF; i++) if ($i == "hybrid" && !w) w = i
