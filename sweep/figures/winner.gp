@@ -1,15 +1,8 @@
 # Which mechanism has the lowest P99 latency: a map of share and load for each cost of INVARIANT passes.
-width = 1340; height = 1730
+height = above + 1505 + below
 eval start("", width, height)
 set multiplot
-array head[6] = ["Verification wins where INVARIANT passes cost 30% or more and GPUs are not full", \
-    "colour: which mechanism has the lowest P99 latency of all requests, in a fleet of 8 GPUs; a GPU can serve 47/s", \
-    "number: by how many % the latency of the second best is longer", \
-    "hatched: the 95% interval of this lead over five seeds reaches 0", \
-    "circles: the winner that one H200 measured among DVR, HYBRID and all INVARIANT", \
-    source]
-bold = 1
-eval sheet_head
+eval sheet_text
 eval heat
 array colour[5] = ["#6FB3DC", "#3DB489", "#EE9A63", "#F2CB62", "#BFE5D6"]
 array strong[5] = [blue, "#007A58", red, orange, "#007A58"]
@@ -23,7 +16,7 @@ set xtics ()
 name(load) = load eq "offline" ? "at once" : load
 do for [i = 1:words(shares)] { set xtics add (sprintf("%g", 100 * real(word(shares, i))) i) }
 do for [p = 1:words(costs)] {
-    left = p % 2 ? 170 : 770; top = p < 3 ? 285 : 965
+    left = p % 2 ? 170 : 770; top = above + (p < 3 ? 60 : 740)
     eval area(left, left + 540, top, top + 560)
     set ytics ()
     do for [i = 1:words(loads)] { set ytics add ((p % 2 ? name(word(loads, i)) : "") i) }
@@ -39,7 +32,7 @@ do for [p = 1:words(costs)] {
         marked using ($1 == p ? $2 + 0.33 : NaN):($3 + 0.27) with points pt 6 ps 0.8 * marks lw 1.5 lc rgb black
 }
 unset object 1
-eval legend(height - 110)
+eval legend(above + 1392)
 eval "set key horizontal maxrows 2 width -4 font '" . font(17) . "'"
 set style fill solid 1
 plot for [i in "1 2 5 3 4"] NaN with boxes lc rgb colour[int(i)] title shown[int(i)]

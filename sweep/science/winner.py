@@ -37,7 +37,7 @@ P99, DET = "e2e_p99_s", "det_e2e_p99_s"
 KEYS = ("cost", "share", "load", "mechanism", "apart")
 RUN = KEYS + ("seed", "p99_s", "det_p99_s", "nondet_p99_s", "verified", "overloaded")
 MAP = ("cost", "share", "load", "none_s", "fixed_s", *(m + "_s" for m in MECHANISMS), "apart_gpus", "verified",
-       "overloaded", "winner", "second", "lead_pct", "lead_low", "lead_high", "sure", "det_winner")
+       "overloaded_seeds", "winner", "second", "lead_pct", "lead_low", "lead_high", "sure", "det_winner")
 # The presets that one GPU can serve, by mechanism.
 PRESETS = {"dvr": "dvr", "best": "hybrid", "invariant": "invariant"}
 MEASURED = ("share", "load", "file", "seeds", *(m + "_s" for m in PRESETS.values()), "winner", "second", "lead_pct",
@@ -175,12 +175,12 @@ def draw_map(runs, path):
                      **{name + "_s": runs.mean(keys[name]) if name in keys else math.nan for name in MECHANISMS},
                      "apart_gpus": keys["apart"][4] if "apart" in keys else "nan",
                      "verified": statistics.fmean(runs.column(keys["hybrid"], "verified")),
-                     "overloaded": sum(x == 1 for x in runs.column(keys[first], "overloaded")),
+                     "overloaded_seeds": sum(x == 1 for x in runs.column(keys[first], "overloaded")),
                      "winner": first, "second": second, "lead_pct": lead, "lead_low": low, "lead_high": high,
                      "sure": int(low > 0), "det_winner": min(det, key=det.get)})
     write(path, [line for line in runs.comments if not line.startswith("# grid:")] +
           [f"# geometric means of {len(runs.seeds)} seeds; NAME_s: P99 latency of all requests; none_s: no determinism",
-           "# apart_gpus: GPUs set apart; overloaded: seeds in which the winner was; det_winner: by the P99 of",
+           "# apart_gpus: GPUs set apart; overloaded_seeds: of the winner; det_winner: by the P99 of",
            "#   deterministic requests alone; sure: 1 if the 95% interval of the lead does not reach 0"], MAP, rows)
 
 
