@@ -32,6 +32,15 @@ load() {  # load NAME FILE POLICY
                 file
         }'
 }
+revision_of() { sed -n 's/^# cuda kernels: //p' "$H200/$1.tsv" | head -n 1; }
+revisions() {  # revisions NAME...: which revision of the CUDA kernels the files are of
+    local name sep=
+    for name in "$@"; do
+        [ -r "$H200/$name.tsv" ] || continue
+        printf '%s`%s.tsv`, revision %s' "$sep" "$name" "$(revision_of "$name")"
+        sep='; '
+    done
+}
 {
     echo "# SGLang's published numbers beside ours"
     echo
@@ -48,6 +57,8 @@ load() {  # load NAME FILE POLICY
     echo "Ours, $(model_name 8b), on one $(device_of "$H200/workloads_sharegpt.tsv"), 1,024 requests at once: the extra time"
     echo "over mode NONDETERMINISTIC of the same file. Under policy P replay passes sum as small fast passes do"
     echo "(match), with prefill INVARIANT, W = 32 and G = 16; runs without P have prefill PACKED, W = 32 and G = 8."
+    echo "Revisions of the CUDA kernels: $(revisions workloads_sharegpt workloads_match);"
+    echo "$(revisions workloads_fixed workloads_fixed_match)."
     echo
     echo "| load | mode | policy | deterministic requests, % | output tokens/s | extra time, % | file |"
     echo "| --- | --- | --- | --- | --- | --- | --- |"
@@ -64,6 +75,11 @@ load() {  # load NAME FILE POLICY
     echo "The same prompt is run in batches of 1 to 50 requests, in three ways. The table has the number of different"
     echo "texts of the prompt that has most, so 1 means that all are equal. In way single only the first text of a batch"
     echo "counts, so 50 texts. A cell is empty where our file has no count of texts."
+    if [ -r "$H200/sglang_8b.tsv" ]; then
+        old=
+        [ "$(revision_of sglang_8b)" -gt 7 ] || old=", so the bits are not today's"
+        echo "(Ours: $(revisions sglang_8b) of the CUDA kernels$old.)"
+    fi
     echo
     echo "| engine | mode | single | mixed | prefix |"
     echo "| --- | --- | --- | --- | --- |"
