@@ -5,7 +5,7 @@
 # the phrase is not on the page.
 #
 # The awk programs know rows by the names of columns: c(NAME) is a field, is(NAME, VALUE, ...) compares up to four, and
-# keep(V) collects values for least(), most(), median() and count().
+# keep(V) collects values for least(), most(), median() and count(). revision is that of the kernels of the last file.
 set -u
 export LC_ALL=C
 source tests/check.sh
@@ -14,6 +14,7 @@ mkdir -p "$out"
 log=$out/log
 read -r -d '' functions <<'AWK'
 FNR == 1 { split("", at) }
+/^# cuda kernels: / { revision = $0; sub(/.*: /, "", revision) }
 /^#/ { next }
 !length(at) { for (i = 1; i <= NF; i++) at[$i] = i; next }
 function c(name) { return name in at ? $at[name] : "" }
