@@ -7,16 +7,21 @@ Bodies are random or almost right, headers are cut or too long, connections are 
 alone or not read from, and streams are dropped. Meanwhile good clients ask deterministic requests. Each of their answers
 must have the bits that the request had before, or be refused with 429 or 503 in OpenAI's form; a request that was taken
 is answered in full. In the end nothing may be left running. It goes on for SECONDS, and before that for a quarter of
-SECONDS, after which memory must not grow. There are at most 48 connections at once, of the loopback range alone.
+SECONDS, after which memory must not grow. Between these two, 1,000 connections stand open at once, and the server is
+killed and begun anew while it is asked. All connections are of the loopback range.
 """
+import http.client
 import json
 import random
+import resource
+import signal
 import socket
+import struct
 import sys
 import threading
 import time
 
-from client import Server, joined, post, whole
+from client import Server, joined, post, together, whole
 
 GOOD = [{'prompt': 'Once upon a time', 'max_tokens': 24, 'deterministic': True, 'temperature': t, 'seed': s, 'n': n,
          'return_token_ids': True, 'logprobs': 2} for t, s, n in ((0, 1, 1), (1, 5, 2), (0.8, 9, 4))]
@@ -126,10 +131,75 @@ def run(server, seconds, bad=12, well=4, seed=42):
     return counts
 
 
+def crowd(server, count=1000, seed=1):
+    """So many connections at once: some silent, some in the middle of a request, some with a long answer coming, and
+    some good. All but the good ones are reset. Returns how many good ones were answered and refused."""
+    expected = [whole(server.complete(**request)) for request in GOOD]
+    long = post({'prompt': 'It was', 'max_tokens': 400, 'n': 4, 'stream': True})
+    rng, bad, well, counts = random.Random(seed), [], [], {True: 0, False: 0}
+    for i in range(count):
+        kind = rng.randrange(4)
+        if kind == 0:
+            number = rng.randrange(len(GOOD))
+            well.append((number, server.raw(post(GOOD[number]))))
+        else:
+            bad.append(server.raw((b'', long, long[:rng.randrange(1, len(long))])[kind - 1]))
+    rng.shuffle(bad)
+    for s in bad:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+        s.close()
+    for number, s in well:
+        with s:
+            response = http.client.HTTPResponse(s)
+            response.begin()
+            answer = json.loads(response.read())
+            assert response.status in (200, 429), (response.status, answer)
+            assert response.status == 429 or whole(answer) == expected[number], (GOOD[number], answer)
+            counts[response.status == 200] += 1
+    return counts[True], counts[False]
+
+
+def kill(build, times):
+    """Kills the server while clients ask it, and begins it anew on its port. What came whole before must be right; what
+    did not come whole must be an error for its client, and the new server answers the same."""
+    port, answered, lost = '0', 0, 0
+    for i in range(times):
+        with Server(build, '--threads', '1', '--port', port) as server:
+            port = str(server.port)
+            expected = [whole(server.complete(**request)) for request in GOOD]
+            first = expected if i == 0 else first
+            assert expected == first, 'the server that was begun anew answers otherwise'
+            end = time.monotonic() + 0.3 + 0.1 * i
+
+            def ask(number):
+                came = 0
+                while True:
+                    request = GOOD[number % len(GOOD)]
+                    try:
+                        came += good(server, request, expected[number % len(GOOD)], number % 2 == 1)
+                    except (OSError, http.client.HTTPException):
+                        return came
+
+            def stop():
+                time.sleep(max(0, end - time.monotonic()))
+                server.process.send_signal(signal.SIGKILL)
+            *came, _ = together([lambda n=n: ask(n) for n in range(8)] + [stop])
+            for one in came:
+                if isinstance(one, Exception):
+                    raise one
+            answered += sum(came)
+            lost += len(came)
+    return answered, lost
+
+
 def main():
     seconds, build = float(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else 'build'
-    with Server(build, '--threads', '1', '--read-timeout', '2', '--max-queue', '64') as server:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    options = '--threads 1 --read-timeout 2 --max-queue 64 --max-connections 1200'.split()
+    with Server(build, *options) as server:
         warm = run(server, seconds / 4, bad=40, well=8)  # until then memory is what so many clients need at once
+        print('crowd_answered\t%d\ncrowd_refused\t%d' % crowd(server))
+        print('killed_answered\t%d\nkilled_unanswered\t%d' % kill(build, 5), flush=True)
         server.wait_for('vllm:num_requests_running', 0)
         begin = server.rss()
         counts = run(server, seconds, bad=40, well=8, seed=7)
