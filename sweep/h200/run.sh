@@ -15,6 +15,8 @@
 #     BASE42=FOLDER bash sweep/h200/run.sh determinism-base42    hostile loads, compared to the bit; needs `make cuda`
 #     bash sweep/h200/run.sh determinism-8b                      and build/tests/test_cuda
 #     bash sweep/h200/run.sh sglang                              SGLang's three subtests by 8B
+#     bash sweep/h200/run.sh sglang-cost                         256 requests of 1,024 tokens in and out, as SGLang's
+#                                                                measurement of its cost; LENGTHS=4096x4096: 15 minutes
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
@@ -43,7 +45,7 @@ hostile() {
     stamp "$1"
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes workloads online sglang ratio-8b margins winner)
+parts=(determinism-8b determinism-base42 scoring passes workloads online sglang sglang-cost ratio-8b margins winner)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -53,6 +55,7 @@ files_of() {
     workloads) echo workloads_presets ;;
     online) echo one_of_eleven_presets online_presets ;;
     sglang) echo sglang_8b ;;
+    sglang-cost) echo sglang_cost ;;
     ratio-8b) echo ratio_8b ;;
     margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
@@ -96,6 +99,12 @@ determinism-base42)
     hostile determinism_base42 --part determinism --model "$BASE42" --loads 8 --requests "${REQUESTS:-20000}"
     ;;
 sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
+sglang-cost)
+    # At share 0 both presets serve ordinary requests alone, as mode NONDETERMINISTIC does: twice, for the spread.
+    measure sglang_cost --model "$MODEL_8B" --workload "fixed:${LENGTHS:-1024x1024}" --requests "${REQUESTS:-256}" \
+        --max-running 256 --kv-tokens 786432 --token-budget 2048 --qps offline \
+        --preset best,invariant,dvr --ratio 0,1
+    ;;
 scoring)
     REQUESTS=${REQUESTS:-16} BACKEND=$BACKEND B=$B OUT=$OUT BASE42=$BASE42 bash sweep/experiments/scoring.sh
     stamp scoring
