@@ -1179,8 +1179,8 @@ static void equip(some_ranks *e, llm42_model *model, llm42_layer layers[2], bool
 // The first launch of a kernel may wait until its device is idle, because CUDA loads the kernel then. So nothing is
 // launched behind a norm that waits for mail before the other ranks' norms have been launched too.
 static void check_order_of_launches(bool mixture) {
-    const void *by_mail[] = {(const void *)llm42__k_norm<LLM42__ADD, LLM42__ROUNDED_MAIL>,
-                             (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__ROUNDED_MAIL>};
+    const void *by_mail[] = {(const void *)llm42__k_norm<LLM42__ADD, LLM42__ROUNDED | LLM42__MAIL>,
+                             (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__ROUNDED | LLM42__MAIL>};
     llm42_model model;
     llm42_layer layers[2] = {};
     llm42_error error = {};
