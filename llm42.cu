@@ -1095,6 +1095,30 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
     return key->schedule == LLM42_SCHEDULE_FIXED && key->draws < key->rows ? LLM42_SCHEDULE_INVARIANT : key->schedule;
 }
 
+// The stages of a layer. Each is timed under its name, by llm42_cuda_stages. "A product" is llm42__k_matmul,
+// llm42__k_leaves or cuBLASLt. tests/cuda/host.cu checks stages and kernels of one rank, and how often ranks meet.
+//
+//   stage      what it launches                                   by
+//   norm       k_norm: x += down's sum (or x = embedding), and h  llm42__enqueue_layer_norm
+//   exchange   k_meet, where each rank norms some rows            llm42__enqueue
+//   qkv        a product                                          llm42__enqueue_attend
+//   rope       k_rope: rotated q, and KV into the cache           llm42__enqueue_attend
+//   attention  k_attend_prefill, k_attend_decode, or both         llm42__enqueue_attend
+//   o          a product                                          llm42__enqueue_attend
+//   exchange   k_meet or NCCL, where the norm does not exchange   llm42__enqueue_exchange
+//   norm       k_norm: x += o's sum, and h                        llm42__enqueue_layer_norm
+//   exchange   k_meet, where each rank norms some rows            llm42__enqueue
+//   gate_up    a product; its end, or k_gate, is silu(gate) x up  llm42__enqueue_feed_forward
+//   down       a product                                          llm42__enqueue_feed_forward
+//   exchange   k_meet or NCCL, where the norm does not exchange   llm42__enqueue_exchange
+//
+// Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
+//   router     a product
+//   route      k_route, k_sort
+//   gate_up    k_matmul, of each expert
+//   down       k_matmul, of each expert
+//   route      k_combine, or k_combine_leaves
+
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
 // cu: rank 0. Between two meetings each rank's launches go to its stream one rank after the other, so that ranks on one
 // device keep this order. By mail a norm waits for those of the other ranks, so all of them are launched before
