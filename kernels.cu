@@ -1388,14 +1388,15 @@ typedef struct llm42__rank_parts {
     ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]; for letters: [from rank][row][quads]
     unsigned *met[8];       // of each rank: [1 + blocks][from rank, 8], numbers of exchanges (llm42__await_ranks)
 } llm42__rank_parts;
+// What kernels call PARTS: one of the first three. ROUNDED and LEAVES are read from memory, unless MAIL or LETTER is
+// added: LEAVES | LETTER are fp32 parts by letter.
 enum {
-    LLM42__WHOLE,
-    LLM42__ROUNDED,
-    LLM42__LEAVES,
-    LLM42__ROUNDED_MAIL,
-    LLM42__LEAVES_MAIL,
-    LLM42__ROUNDED_LETTER,
-    LLM42__LEAVES_LETTER
+    LLM42__WHOLE = 0,
+    LLM42__ROUNDED = 1,
+    LLM42__LEAVES = 2,
+    LLM42__MAIL = 4,
+    LLM42__LETTER = 8,
+    LLM42__SENT = LLM42__MAIL | LLM42__LETTER
 };
 // The most rows of a pass by mail and by letter, and the most exchanges of a pass.
 enum { LLM42__MAIL_ROWS = 64, LLM42__LETTER_ROWS = 128, LLM42__MAIL_EXCHANGES = 1024 };
@@ -1404,10 +1405,10 @@ enum { LLM42__MEETING_BLOCKS = 1024 };  // the most blocks of a norm that meets
 // A quad is four words of a part: eight elements if they are bf16, four if fp32. The sum of quads is bf16.
 template <int PARTS> struct llm42__quad {
     enum {
-        FP32 = PARTS == LLM42__LEAVES || PARTS == LLM42__LEAVES_MAIL || PARTS == LLM42__LEAVES_LETTER,
-        ELEMENTS = FP32 ? 4 : 8,
-        LETTER = PARTS == LLM42__ROUNDED_LETTER || PARTS == LLM42__LEAVES_LETTER,
-        MAIL = PARTS == LLM42__ROUNDED_MAIL || PARTS == LLM42__LEAVES_MAIL
+        FP32 = (PARTS & LLM42__LEAVES) != 0,
+        SENT = (PARTS & LLM42__SENT) != 0,
+        LETTER = (PARTS & LLM42__LETTER) != 0,
+        ELEMENTS = FP32 ? 4 : 8
     };
     typedef std::conditional_t<FP32, uint2, uint4> sum;
 };
@@ -1688,106 +1689,143 @@ __device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
     return sum;
 }
 
+// What a norm does with delta.
+enum {
+    LLM42__EMBED,      // x = the embedding of the row's token: delta is the table
+    LLM42__ADD,        // x += delta
+    LLM42__ADD_DRAWS,  // h is of x + delta and has a row for each draw; x is left as it is
+};
+enum { LLM42__MOST_WIDTH = 16384, LLM42__NORM_THREADS = 512 };  // at most
+
+// The pieces of a row [stride] that a thread holds: up to four of eight elements, from at(0), at(1), ... on. `threads`
+// threads hold a row; the others of a block are idle.
+typedef struct llm42__held_pieces {
+    int thread, threads, stride;
+    bool idle;
+    __device__ __forceinline__ int at(int i) const { return (thread + i * threads) * 8; }
+    __device__ __forceinline__ bool ended(int i) const { return at(i) >= stride || idle; }
+} llm42__held_pieces;
+
+// Loads the pieces of a row: x, of the embedding or the residual stream, and (but for EMBED) other, of delta. If parts
+// of delta are sent, all threads of the block first take them together, and `sums` holds the row's sum. Otherwise it
+// stays where it is, and each thread adds up its own pieces.
+template <int KIND, int PARTS>
+__device__ __forceinline__ void
+llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x, const llm42__rank_parts &delta,
+                  size_t row, const llm42__held_pieces &held, const llm42__meta &meta, uint4 *sums) {
+    using quad = llm42__quad<PARTS>;
+    const int stride = held.stride;
+    if constexpr (quad::SENT) {
+        if (!quad::LETTER) llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
+        llm42__take_row<PARTS>(delta, (int)row, stride, meta.header, (typename quad::sum *)sums);
+        if (!delta.early) llm42__launch_next();
+    }
+    const llm42__bf16 *from = KIND == LLM42__EMBED ? (const llm42__bf16 *)delta.of[0] + (size_t)meta.token[row] * stride
+                                                   : x + row * stride;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if constexpr (!quad::SENT && KIND != LLM42__EMBED)
+            other[i] = llm42__add_parts<PARTS>(delta, row * stride + held.at(i), held.at(i) < stride);
+        if (held.ended(i)) continue;  // all threads of a warp come to llm42__add_parts
+        piece[i] = *(const uint4 *)(from + held.at(i));
+        if constexpr (quad::SENT) other[i] = sums[held.at(i) / 8];
+    }
+}
+
+// piece += other, but for EMBED, rounded; x = the pieces, but for ADD_DRAWS. Returns the sum of the thread's squares,
+// with elements ascending; that of an idle thread is zero.
+template <int KIND>
+__device__ __forceinline__ float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], llm42__bf16 *x,
+                                                const llm42__held_pieces &held) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (held.ended(i)) break;
+        __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
+        const __nv_bfloat162 *o = (const __nv_bfloat162 *)&other[i];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float2 a = __bfloat1622float2(p[j]);
+            if (KIND != LLM42__EMBED) {
+                float2 b = __bfloat1622float2(o[j]);
+                p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
+                a = __bfloat1622float2(p[j]);
+            }
+            sum = fmaf(a.x, a.x, sum);
+            sum = fmaf(a.y, a.y, sum);
+        }
+        if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + held.at(i)) = piece[i];
+    }
+    return sum;
+}
+
+// piece x weight / sqrt(mean of squares + eps), rounded, is given to write(at, eight elements). squares: of the row.
+template <typename WRITE>
+__device__ __forceinline__ void llm42__norm_row(uint4 (&piece)[4], float squares, const float4 (&weight)[4][2],
+                                                int width, float eps, const llm42__held_pieces &held, WRITE write) {
+    const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(squares, (float)width) + eps)) +
+                        (squares - squares);  // overflow becomes NaN
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (held.ended(i)) break;
+        __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
+        const float *v = (const float *)weight[i];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float2 a = __bfloat1622float2(p[j]);
+            p[j] = __floats2bfloat162_rn(a.x * scale * v[2 * j], a.y * scale * v[2 * j + 1]);
+        }
+        write(held.at(i), piece[i]);
+    }
+}
+
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
-// x += delta, or x = the embedding of the row's token. With ADD_DRAWS h has a row for each draw, and x is left as it
-// is.
+// x += delta, or x = the embedding of the row's token.
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
 // With mail a block has more threads, which exchange the row; without, it has just these.
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. That of delta:
 // llm42__sum_quads.
-enum { LLM42__EMBED, LLM42__ADD, LLM42__ADD_DRAWS };
-enum { LLM42__MOST_WIDTH = 16384, LLM42__NORM_THREADS = 512 };  // at most
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
                   llm42__meta meta, int rows, int width, int stride, int threads, float eps) {
-    constexpr bool letter = llm42__quad<PARTS>::LETTER, by_mail = llm42__quad<PARTS>::MAIL || letter;
+    constexpr bool sent = llm42__quad<PARTS>::SENT, letter = llm42__quad<PARTS>::LETTER,
+                   draws = KIND == LLM42__ADD_DRAWS;
     __shared__ float shared[2][32];
-    __shared__ uint4 sums[by_mail ? LLM42__MOST_WIDTH / 8 : 1];
-    const int thread = threadIdx.x;
-    const bool idle = by_mail && thread >= threads;  // it has helped with the mail
+    __shared__ uint4 sums[sent ? LLM42__MOST_WIDTH / 8 : 1];
+    const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, sent && (int)threadIdx.x >= threads};
     float4 w[4][2];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        int at = (thread + i * threads) * 8;
-        if (at >= stride || idle) break;
-        w[i][0] = *(const float4 *)(weight + at);
-        w[i][1] = *(const float4 *)(weight + at + 4);
+        if (held.ended(i)) break;
+        w[i][0] = *(const float4 *)(weight + held.at(i));
+        w[i][1] = *(const float4 *)(weight + held.at(i) + 4);
     }
-    if (!by_mail || delta.early) llm42__launch_next();
+    if (!sent || delta.early) llm42__launch_next();
     llm42__wait_for_previous();
     const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows,
-               meets = !by_mail && PARTS != LLM42__WHOLE && delta.meets;
+               meets = !sent && PARTS != LLM42__WHOLE && delta.meets;
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
     if (meets) llm42__meet_before(delta, meta.header);
-    if constexpr (letter) llm42__send_rows<PARTS>(delta, rows, stride, KIND == LLM42__ADD_DRAWS, meta);
+    if constexpr (letter) llm42__send_rows<PARTS>(delta, rows, stride, draws, meta);
     for (int place = own + blockIdx.x, turn = 0; place < end; place += gridDim.x) {
-        size_t row = place, from = row;
-        if (KIND == LLM42__EMBED) from = (size_t)meta.token[row];
-        if (KIND == LLM42__ADD_DRAWS) row = place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
-        if (KIND == LLM42__ADD_DRAWS && some_rows && (int)row / delta.own_rows != delta.self) continue;
-        // A place without a draw stands for row 0. The letter of a row cannot be taken twice.
-        if (letter && KIND == LLM42__ADD_DRAWS && place >= meta.header->draws) {
-            for (int at = thread * 8; at < stride; at += (int)blockDim.x * 8)
+        // A place without a draw stands for row 0. But the letter of a row cannot be taken twice.
+        const size_t row = !draws ? place : place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
+        if (draws && some_rows && (int)row / delta.own_rows != delta.self) continue;
+        if (draws && letter && place >= meta.header->draws) {
+            for (int at = held.thread * 8; at < stride; at += (int)blockDim.x * 8)
                 *(uint4 *)(h + (size_t)place * stride + at) = make_uint4(0, 0, 0, 0);
             continue;
         }
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
-        if constexpr (by_mail) {
-            if (!letter) llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
-            llm42__take_row<PARTS>(delta, (int)row, stride, meta.header, (typename llm42__quad<PARTS>::sum *)sums);
-            if (!delta.early) llm42__launch_next();
-        }
-        float sum = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int at = (thread + i * threads) * 8;
-            if constexpr (!by_mail && KIND != LLM42__EMBED)
-                other[i] = llm42__add_parts<PARTS>(delta, row * stride + at, at < stride);
-            if (at >= stride || idle) continue;  // all threads of a warp come to llm42__add_parts
-            piece[i] = KIND == LLM42__EMBED ? *(const uint4 *)((const llm42__bf16 *)delta.of[0] + from * stride + at)
-                                            : *(const uint4 *)(x + row * stride + at);
-            if constexpr (by_mail) other[i] = sums[at / 8];
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int at = (thread + i * threads) * 8;
-            if (at >= stride || idle) break;
-            __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
-            const __nv_bfloat162 *o = (const __nv_bfloat162 *)&other[i];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                float2 a = __bfloat1622float2(p[j]);
-                if (KIND != LLM42__EMBED) {
-                    float2 b = __bfloat1622float2(o[j]);
-                    p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
-                    a = __bfloat1622float2(p[j]);
-                }
-                sum = fmaf(a.x, a.x, sum);
-                sum = fmaf(a.y, a.y, sum);
-            }
-            if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + row * stride + at) = piece[i];
-        }
-        sum = llm42__block_sum(sum, shared[turn]);  // idle threads add zeros
-        float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)width) + eps)) +
-                      (sum - sum);  // overflow becomes NaN
-        if (KIND == LLM42__ADD_DRAWS) row = place;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int at = (thread + i * threads) * 8;
-            if (at >= stride || idle) break;
-            __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
-            const float *v = (const float *)w[i];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                float2 a = __bfloat1622float2(p[j]);
-                p[j] = __floats2bfloat162_rn(a.x * scale * v[2 * j], a.y * scale * v[2 * j + 1]);
-            }
-            if (!some_rows) *(uint4 *)(h + row * stride + at) = piece[i];
+        llm42__gather_row<KIND, PARTS>(piece, other, x, delta, row, held, meta, sums);
+        const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, held);
+        llm42__norm_row(piece, llm42__block_sum(squares, shared[turn]), w, width, eps, held, [&](int at, uint4 v) {
+            if (!some_rows) *(uint4 *)(h + (size_t)place * stride + at) = v;
             else
-                for (int r = 0; r < delta.ranks; r++) *(uint4 *)(delta.h[r] + row * stride + at) = piece[i];
-        }
+                for (int r = 0; r < delta.ranks; r++) *(uint4 *)(delta.h[r] + (size_t)place * stride + at) = v;
+        });
         turn ^= 1;
     }
     if (meets && some_rows) llm42__meet_behind(delta, meta.header);

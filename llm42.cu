@@ -774,7 +774,7 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, i
 // A sum that a product or the experts have given to the next norm: whole, or a part of each rank.
 struct llm42__sum {
     llm42__rank_parts parts;
-    int kind;  // LLM42__WHOLE, ROUNDED, ...
+    int kind;  // LLM42__WHOLE, ROUNDED, LEAVES | MAIL, ...
 };
 
 static llm42__sum llm42__whole(const llm42__bf16 *of) {
@@ -788,21 +788,20 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
                                         const float *weight, llm42__meta meta, llm42_error *error) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32;
     int most = 8 * cu->device.multiProcessorCount;
-    const bool letter = sum->kind == LLM42__ROUNDED_LETTER || sum->kind == LLM42__LEAVES_LETTER;
-    const bool by_mail = letter || sum->kind == LLM42__ROUNDED_MAIL || sum->kind == LLM42__LEAVES_MAIL;
     auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
-    if constexpr (KIND != LLM42__EMBED) {
-        if (sum->kind == LLM42__ROUNDED) kernel = llm42__k_norm<KIND, LLM42__ROUNDED>;
-        if (sum->kind == LLM42__LEAVES) kernel = llm42__k_norm<KIND, LLM42__LEAVES>;
-        if (sum->kind == LLM42__ROUNDED_MAIL) kernel = llm42__k_norm<KIND, LLM42__ROUNDED_MAIL>;
-        if (sum->kind == LLM42__LEAVES_MAIL) kernel = llm42__k_norm<KIND, LLM42__LEAVES_MAIL>;
-        if (sum->kind == LLM42__ROUNDED_LETTER) kernel = llm42__k_norm<KIND, LLM42__ROUNDED_LETTER>;
-        if (sum->kind == LLM42__LEAVES_LETTER) kernel = llm42__k_norm<KIND, LLM42__LEAVES_LETTER>;
-    }
-    const int block = by_mail ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
+    if constexpr (KIND != LLM42__EMBED) switch (sum->kind) {
+        case LLM42__ROUNDED: kernel = llm42__k_norm<KIND, LLM42__ROUNDED>; break;
+        case LLM42__LEAVES: kernel = llm42__k_norm<KIND, LLM42__LEAVES>; break;
+        case LLM42__ROUNDED | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__MAIL>; break;
+        case LLM42__LEAVES | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__MAIL>; break;
+        case LLM42__ROUNDED | LLM42__LETTER: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__LETTER>; break;
+        case LLM42__LEAVES | LLM42__LETTER: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__LETTER>; break;
+        }
+    const int block = sum->kind & LLM42__SENT ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32)
+                                              : threads;
     const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
     // Blocks that wait for other devices must all run at once.
-    if (letter) most = llm42__waiting_blocks(cu);
+    if (sum->kind & LLM42__LETTER) most = llm42__waiting_blocks(cu);
     else if (sum->parts.meets)
         most = std::min(cu->device.multiProcessorCount * (LLM42__NORM_THREADS / threads), (int)LLM42__MEETING_BLOCKS);
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
@@ -830,11 +829,8 @@ static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_k
     const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
     llm42__sum sum = llm42__whole(cu->execution[which].delta);
     if (cu->ranks == 1) return sum;
-    const bool by_mail = llm42__by_mail(cu, key->rows), in_norm = llm42__in_norm(cu);
-    sum.kind = !by_mail  ? leaves ? LLM42__LEAVES : LLM42__ROUNDED
-               : in_norm ? leaves ? LLM42__LEAVES_LETTER : LLM42__ROUNDED_LETTER
-               : leaves  ? LLM42__LEAVES_MAIL
-                         : LLM42__ROUNDED_MAIL;
+    sum.kind = leaves ? LLM42__LEAVES : LLM42__ROUNDED;
+    if (llm42__by_mail(cu, key->rows)) sum.kind |= llm42__in_norm(cu) ? LLM42__LETTER : LLM42__MAIL;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
     sum.parts.own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     sum.parts.exchange = (unsigned)(2 * l + stage);
@@ -1053,8 +1049,7 @@ static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const ll
                                             llm42_error *error) {
     llm42__execution *ex = &cu->execution[which];
     const int kind = llm42__sum_of(cu, which, key, l, stage).kind;
-    if (kind != LLM42__LEAVES && kind != LLM42__ROUNDED) return LLM42_OK;
-    if (llm42__meets_in_norm(cu, key)) return LLM42_OK;
+    if (kind == LLM42__WHOLE || kind & LLM42__SENT || llm42__meets_in_norm(cu, key)) return LLM42_OK;
     const size_t value = kind == LLM42__LEAVES ? 4 : 2;
     LLM42__STAGE("exchange",
                  LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(cu, which, stage,
@@ -1099,6 +1094,30 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedu
 static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
     return key->schedule == LLM42_SCHEDULE_FIXED && key->draws < key->rows ? LLM42_SCHEDULE_INVARIANT : key->schedule;
 }
+
+// The stages of a layer. Each is timed under its name, by llm42_cuda_stages. "A product" is llm42__k_matmul,
+// llm42__k_leaves or cuBLASLt. tests/cuda/host.cu checks stages and kernels of one rank, and how often ranks meet.
+//
+//   stage      what it launches                                   by
+//   norm       k_norm: x += down's sum (or x = embedding), and h  llm42__enqueue_layer_norm
+//   exchange   k_meet, where each rank norms some rows            llm42__enqueue
+//   qkv        a product                                          llm42__enqueue_attend
+//   rope       k_rope: rotated q, and KV into the cache           llm42__enqueue_attend
+//   attention  k_attend_prefill, k_attend_decode, or both         llm42__enqueue_attend
+//   o          a product                                          llm42__enqueue_attend
+//   exchange   k_meet or NCCL, where the norm does not exchange   llm42__enqueue_exchange
+//   norm       k_norm: x += o's sum, and h                        llm42__enqueue_layer_norm
+//   exchange   k_meet, where each rank norms some rows            llm42__enqueue
+//   gate_up    a product; its end, or k_gate, is silu(gate) x up  llm42__enqueue_feed_forward
+//   down       a product                                          llm42__enqueue_feed_forward
+//   exchange   k_meet or NCCL, where the norm does not exchange   llm42__enqueue_exchange
+//
+// Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
+//   router     a product
+//   route      k_route, k_sort
+//   gate_up    k_matmul, of each expert
+//   down       k_matmul, of each expert
+//   route      k_combine, or k_combine_leaves
 
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
 // cu: rank 0. Between two meetings each rank's launches go to its stream one rank after the other, so that ranks on one

@@ -120,7 +120,7 @@ $(B)/emulated/backend.o: tests/cuda/emulated.cc $(B)/emulated/llm42.cu $(EMULATE
 	$(EMULATE) -c $< -o $@
 $(B)/tests/cuda_emulated: $(TEST_CUDA_OBJECTS) $(B)/emulated/backend.o $(B)/llm42.o
 	$(SAY)mkdir -p $(@D) && $(CXX) $(OMP) -rdynamic $^ -o $@ $(EMULATED_LIBS)
-$(B)/tests/cuda_steps_emulated: tests/cuda/steps.cu $(EMULATED)
+$(B)/tests/cuda_steps_emulated: $(B)/emulated/tests/cuda/steps.cu $(EMULATED)
 	$(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
 $(B)/tests/cuda_leaves_emulated: $(B)/emulated/tests/cuda/leaves.cu $(EMULATED) $(B)/llm42.o
 	$(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)

@@ -56,6 +56,17 @@ template <typename... ARGS> static cudaError_t host_launch(const void *kernel, c
     host_launches.push_back(kernel);
     return cudaSuccess;
 }
+// An event is a number. It remembers how many launches there were when it was recorded.
+static std::vector<size_t> host_events;
+static cudaError_t host_create(cudaEvent_t *event) {
+    host_events.push_back(0);
+    *event = (cudaEvent_t)host_events.size();
+    return cudaSuccess;
+}
+static cudaError_t host_record(cudaEvent_t event, cudaStream_t = nullptr) {
+    host_events[(size_t)event - 1] = host_launches.size();
+    return cudaSuccess;
+}
 static cudaError_t host_pointer(void **to, void *from, unsigned) {
     *to = from;
     return cudaSuccess;
@@ -82,6 +93,8 @@ static cudaError_t host_wait(cudaStream_t stream) {
 #define cudaHostGetDevicePointer(to, from, flags) host_pointer(to, from, flags)
 #define cudaFuncSetAttribute(...) host_done(__VA_ARGS__)
 #define cudaLaunchKernelEx(config, kernel, ...) host_launch((const void *)(kernel), __VA_ARGS__)
+#define cudaEventCreate(event) host_create(event)
+#define cudaEventRecord(...) host_record(__VA_ARGS__)
 
 #include "llm42.cu"
 
@@ -1179,8 +1192,8 @@ static void equip(some_ranks *e, llm42_model *model, llm42_layer layers[2], bool
 // The first launch of a kernel may wait until its device is idle, because CUDA loads the kernel then. So nothing is
 // launched behind a norm that waits for mail before the other ranks' norms have been launched too.
 static void check_order_of_launches(bool mixture) {
-    const void *by_mail[] = {(const void *)llm42__k_norm<LLM42__ADD, LLM42__ROUNDED_MAIL>,
-                             (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__ROUNDED_MAIL>};
+    const void *by_mail[] = {(const void *)llm42__k_norm<LLM42__ADD, LLM42__ROUNDED | LLM42__MAIL>,
+                             (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__ROUNDED | LLM42__MAIL>};
     llm42_model model;
     llm42_layer layers[2] = {};
     llm42_error error = {};
@@ -1217,6 +1230,64 @@ static void check_no_leaves(void) {
         for (const void *kernel : host_launches)
             check(kernel != (const void *)llm42__k_combine_leaves<float>, "no leaves without memory", schedule);
     }
+}
+
+// The stages of a pass by name, and the kernels that each has launched. Every launch is a stage's.
+struct stage_row {
+    const char *name;
+    std::vector<const void *> kernels;  // NULL: of attention
+};
+static void check_stages(bool mixture) {
+    typedef llm42__bf16 bf16;
+    const void *product = (const void *)llm42__k_matmul<1, 2, 512, 4, false, false, bf16>,
+               *gated = (const void *)llm42__k_matmul<1, 2, 512, 4, true, false, bf16>,
+               *experts = (const void *)llm42__k_matmul<1, 2, 128, 8, false, false, bf16>,
+               *gated_experts = (const void *)llm42__k_matmul<1, 2, 128, 8, true, false, bf16>,
+               *embed = (const void *)llm42__k_norm<LLM42__EMBED, LLM42__WHOLE>,
+               *add = (const void *)llm42__k_norm<LLM42__ADD, LLM42__WHOLE>,
+               *draws = (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__WHOLE>;
+    std::vector<stage_row> want;
+    for (int l = 0; l < 2; l++) {
+        want.push_back({"norm", {l ? add : embed}});
+        want.push_back({"qkv", {product}});
+        want.push_back({"rope", {(const void *)llm42__k_rope<16>}});
+        want.push_back({"attention", {nullptr, nullptr}});
+        want.push_back({"o", {product}});
+        want.push_back({"norm", {add}});
+        if (mixture) {
+            want.push_back({"router", {product}});
+            want.push_back({"route", {(const void *)llm42__k_route<bf16>, (const void *)llm42__k_sort}});
+        }
+        want.push_back({"gate_up", {mixture ? gated_experts : gated}});
+        want.push_back({"down", {mixture ? experts : product}});
+        if (mixture) want.push_back({"route", {(const void *)llm42__k_combine}});
+    }
+    want.push_back({"norm", {draws}});
+    want.push_back({"head", {product}});
+    want.push_back({"draw", {(const void *)llm42__k_draw<bf16>}});
+
+    llm42_model model;
+    llm42_layer layers[2] = {};
+    llm42_error error = {};
+    some_ranks e(1);
+    std::vector<llm42__timing> timings;
+    equip(&e, &model, layers, mixture);
+    host_launches.clear(), host_events.clear();
+    e.rank[0].timings = &timings;
+    const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
+    check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, mixture);
+    if (!check(timings.size() == want.size(), "a pass has these stages", (int64_t)timings.size())) return;
+    size_t launched = 0;
+    for (size_t i = 0; i < want.size(); i++) {
+        const stage_row &row = want[i];
+        const size_t begin = host_events[(size_t)timings[i].begin - 1], end = host_events[(size_t)timings[i].end - 1];
+        bool same = begin == launched && end == begin + row.kernels.size();
+        for (size_t k = 0; same && k < row.kernels.size(); k++)
+            same = !row.kernels[k] || row.kernels[k] == host_launches[begin + k];
+        check(!strcmp(timings[i].name, row.name) && same, row.name, (int64_t)i);
+        launched = end;
+    }
+    check(launched == host_launches.size(), "every launch is a stage's", mixture);
 }
 
 // Between two products the devices meet once, or twice where each norms only some rows. By mail or letter they do not,
@@ -1324,7 +1395,7 @@ int main(void) {
     check_tenants();
     check_no_leaves();
     check_probe_of_ranks();
-    for (bool mixture : {false, true}) check_order_of_launches(mixture);
+    for (bool mixture : {false, true}) check_order_of_launches(mixture), check_stages(mixture);
     check_meetings();
     printf("cuda_host: %" PRId64 " passed, %" PRId64 " failed\n", passed, failed);
     return failed > 0;

@@ -16,6 +16,9 @@
 // have to be those of llm42__sm90_step. On other devices the program only measures: section sm90 of llm42.h says how
 // the library gets another arithmetic.
 //
+// Warpgroups have products of their own (llm42__wgmma, sm_90a). In each form that kernels use, a step has to be
+// llm42__sm90_step too, and four products that run at once have to be four steps with k ascending.
+//
 //   build/tests/cuda_steps [--steps N] [--brief]       --brief leaves the table out
 //
 // Built by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0. The Makefile also
@@ -38,6 +41,7 @@
 extern "C" float steps_sm90(float sum, const float *a, const float *b);  // steps/library.c: llm42__sm90_step
 
 enum { ROWS = 16, COLUMNS = 8, TERMS = 16, STEPS_OF_TILE = ROWS * COLUMNS };  // of one llm42__mma
+enum { GROUP_ROWS = 64, GROUP_TERMS = 64, GROUP_STEPS = GROUP_TERMS / TERMS, GROUP_THREADS = 128 };  // of a warpgroup
 
 static int passed, failed;
 
@@ -48,8 +52,9 @@ static bool check(bool ok, const char *what) {
     return ok;
 }
 
+// Not counted: it says nothing about bits.
 static bool works(cudaError_t status, const char *what) {
-    return check(status == cudaSuccess, (std::string(what) + ": " + cudaGetErrorString(status)).c_str());
+    return status == cudaSuccess || check(false, (std::string(what) + ": " + cudaGetErrorString(status)).c_str());
 }
 
 static int end() {
@@ -218,17 +223,24 @@ struct source {
     uint16_t bf16(int low, int high) { return (uint16_t)(number(low, high) >> 16); }
 };
 
-// The steps of a kind: tile t multiplies a[t], [16 rows][16 terms], by b[t], [8 columns][16 terms].
+// What a tile multiplies: rows of a by columns of b.
+struct shape {
+    size_t rows, columns, terms;
+};
+// The sums of a kind: tile t multiplies a[t], [rows][terms], by b[t], [columns][terms], and adds c[t], [rows][columns].
 struct inputs {
     int tiles;
+    shape of;
     std::vector<uint16_t> a, b;
     std::vector<uint32_t> c;
-    explicit inputs(int tiles)
-        : tiles(tiles), a((size_t)tiles * ROWS * TERMS), b((size_t)tiles * COLUMNS * TERMS),
-          c((size_t)tiles * STEPS_OF_TILE) {}
-    size_t steps() const { return c.size(); }
-    const uint16_t *a_of(size_t i) const { return &a[(i / STEPS_OF_TILE * ROWS + i / COLUMNS % ROWS) * TERMS]; }
-    const uint16_t *b_of(size_t i) const { return &b[(i / STEPS_OF_TILE * COLUMNS + i % COLUMNS) * TERMS]; }
+    inputs(int tiles, shape of)
+        : tiles(tiles), of(of), a((size_t)tiles * of.rows * of.terms), b((size_t)tiles * of.columns * of.terms),
+          c((size_t)tiles * of.rows * of.columns) {}
+    size_t sums() const { return c.size(); }
+    const uint16_t *a_of(size_t i) const { return &a[i / of.columns * of.terms]; }
+    const uint16_t *b_of(size_t i) const {
+        return &b[(i / of.columns / of.rows * of.columns + i % of.columns) * of.terms];
+    }
 };
 
 // Terms that cancel in pairs, most up to the last place.
@@ -279,20 +291,19 @@ static uint32_t accumulator(source *s, int kind, int base, const uint16_t *a, co
     }
 }
 
-static inputs make_inputs(int kind, int tiles) {
-    inputs in(tiles);
+static inputs make_inputs(int kind, int tiles, shape of) {
+    inputs in(tiles, of);
     source s = {llm42__hash(42 + (uint64_t)kind)};
+    const size_t a_size = of.rows * of.terms, b_size = of.columns * of.terms, c_size = of.rows * of.columns;
     for (int t = 0; t < tiles; t++) {
-        uint16_t *a = &in.a[(size_t)t * ROWS * TERMS], *b = &in.b[(size_t)t * COLUMNS * TERMS];
-        for (int i = 0; i < ROWS * TERMS; i++) a[i] = factor(&s, kind, t, true);
-        for (int i = 0; i < COLUMNS * TERMS; i++) b[i] = factor(&s, kind, t, false);
+        uint16_t *a = &in.a[(size_t)t * a_size], *b = &in.b[(size_t)t * b_size];
+        for (size_t i = 0; i < a_size; i++) a[i] = factor(&s, kind, t, true);
+        for (size_t i = 0; i < b_size; i++) b[i] = factor(&s, kind, t, false);
         const bool pairs = kind == CANCELLING || ((kind == TINY || kind == BEYOND || kind == ZEROS) && t % 4 == 3);
-        for (int i = 0; pairs && i < ROWS; i++) pair_up(&s, a + i * TERMS, true);
-        for (int i = 0; pairs && i < COLUMNS; i++) pair_up(&s, b + i * TERMS, false);
-        for (int i = 0; i < STEPS_OF_TILE; i++) {
-            const size_t at = (size_t)t * STEPS_OF_TILE + (size_t)i;
-            in.c[at] = accumulator(&s, kind, t, in.a_of(at), in.b_of(at));
-        }
+        for (size_t i = 0; pairs && i < a_size; i += TERMS) pair_up(&s, a + i, true);
+        for (size_t i = 0; pairs && i < b_size; i += TERMS) pair_up(&s, b + i, false);
+        for (size_t i = (size_t)t * c_size; i < (size_t)(t + 1) * c_size; i++)
+            in.c[i] = accumulator(&s, kind, t, in.a_of(i), in.b_of(i));
     }
     return in;
 }
@@ -330,7 +341,7 @@ static bool fetch(std::vector<uint32_t> *to, const void *from) {
 }
 
 static std::vector<uint32_t> run_steps(const inputs &in) {
-    std::vector<uint32_t> sum(in.steps());
+    std::vector<uint32_t> sum(in.sums());
     uint16_t *a = on_device(in.a), *b = on_device(in.b);
     uint32_t *c = on_device(in.c);
     const operands from = {a, b, ROWS * TERMS, COLUMNS * TERMS, TERMS};
@@ -452,19 +463,19 @@ static bool are_special(int kind, const std::vector<uint32_t> &results) {
 // Compares the device's steps of a kind with the library's and with every hypothesis.
 static void compare(table *t, int kind, const inputs &in, const std::vector<uint32_t> &device) {
     const size_t count = t->hypotheses.size();
-    std::vector<uint32_t> library(in.steps());
-    for (size_t i = 0; i < in.steps(); i++) {
+    std::vector<uint32_t> library(in.sums());
+    for (size_t i = 0; i < in.sums(); i++) {
         library[i] = by_library(in.a_of(i), in.b_of(i), in.c[i]);
         t->of_library[kind] += library[i] == device[i];
     }
-    t->steps = in.steps();
+    t->steps = in.sums();
     check(are_special(kind, library), "there are enough special results");
     std::vector<step> all;
-    for (size_t i = 0; i < in.steps(); i++) all.emplace_back(in.a_of(i), in.b_of(i), in.c[i]);
+    for (size_t i = 0; i < in.sums(); i++) all.emplace_back(in.a_of(i), in.b_of(i), in.c[i]);
         // Each hypothesis is one thread's. Only counts and a hash are kept.
 #pragma omp parallel for schedule(dynamic)
     for (size_t h = 0; h < count; h++)
-        for (size_t i = 0; i < in.steps(); i++) {
+        for (size_t i = 0; i < in.sums(); i++) {
             const uint32_t result = all[i].by(t->hypotheses[h]);
             t->equal[h][kind] += result == device[i];
             t->results[h] = llm42__hash(t->results[h] ^ result);
@@ -509,6 +520,144 @@ static void judge(const table &t, const cudaDeviceProp &device) {
     check(as_sm90, "the hypothesis that holds is that of llm42__sm90_step");
 }
 
+// >>warpgroups ---------------------------------------------------------------------------------------------------
+// The forms of a warpgroup's product. Kernels for leaves have BOTH operands in shared memory, along k. Attention has a
+// in registers. In shared memory it has b: KEYS, which lie along k, or values, which lie along b's columns (TURNED).
+enum { BOTH, KEYS, TURNED };
+
+// Takes STEPS steps: sum [tiles][64][8 EIGHTS] = c + a b^T, or without c if there are several. a [tiles][64][64 terms],
+// b [tiles][8 EIGHTS][64 terms], of which the first STEPS x 16 are used.
+// Work: a block of four warps takes a tile. Its operands go to shared memory as kernels have them there, in rows of 128
+// bytes whose pieces are permuted. Order: that of llm42__wgmma, with k ascending.
+template <int EIGHTS, int FORM, int STEPS>
+__global__ void __launch_bounds__(GROUP_THREADS)
+    k_group(const uint16_t *a, const uint16_t *b, const float *c, float *sum) {
+#if LLM42__WARPGROUPS
+    enum { N = EIGHTS * 8, B_AT = GROUP_ROWS * 128, SIXTEEN = 16 * 2, PANEL = GROUP_TERMS * 128 };
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const int g = threadIdx.x % 32 / 4, pair = threadIdx.x % 4 * 2, row = threadIdx.x / 32 * 16 + g;
+    const uint32_t a_at = llm42__shared_address(shared), b_at = a_at + B_AT;
+    llm42__wait_for_previous();
+    a += blockIdx.x * (GROUP_ROWS * GROUP_TERMS), b += blockIdx.x * (N * GROUP_TERMS);
+    c += blockIdx.x * (GROUP_ROWS * N), sum += blockIdx.x * (GROUP_ROWS * N);
+    for (int i = threadIdx.x; i < GROUP_ROWS * GROUP_TERMS; i += GROUP_THREADS) {
+        const int k = i % GROUP_TERMS;
+        *(uint16_t *)(shared + llm42__swizzle(i / GROUP_TERMS, k / 8) + k % 8 * 2) = a[i];
+    }
+    for (int i = threadIdx.x; i < N * GROUP_TERMS; i += GROUP_THREADS) {
+        const int n = i / GROUP_TERMS, k = i % GROUP_TERMS, across = FORM == TURNED ? k : n,
+                  along = FORM == TURNED ? n : k;
+        *(uint16_t *)(shared + B_AT + along / 64 * PANEL + llm42__swizzle(across, along % 64 / 8) +
+                      along % 8 * 2) = b[i];
+    }
+    uint32_t rows[STEPS][4];
+    float value[EIGHTS][4];
+#pragma unroll
+    for (int s = 0; s < STEPS; s++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            rows[s][i] = *(const uint32_t *)(a + (row + i % 2 * 8) * GROUP_TERMS + s * TERMS + pair + i / 2 * 8);
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) value[e][i] = c[(row + i / 2 * 8) * N + e * 8 + pair + i % 2];
+    llm42__fence_async();
+    __syncthreads();
+    llm42__wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+        const int add = STEPS == 1 || s > 0;
+        const uint64_t along = llm42__smem_descriptor(b_at + (uint32_t)(s * SIXTEEN), 16);
+        if constexpr (FORM == BOTH)
+            llm42__wgmma(value, llm42__smem_descriptor(a_at + (uint32_t)(s * SIXTEEN), 16), along, add);
+        else if constexpr (FORM == KEYS) llm42__wgmma<false>(value, rows[s], along, add);
+        else llm42__wgmma<true>(value, rows[s], llm42__smem_descriptor(b_at + (uint32_t)(s * TERMS * 128), PANEL), add);
+    }
+    llm42__wgmma_commit_and_wait();
+    llm42__settle(value);
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sum[(row + i / 2 * 8) * N + e * 8 + pair + i % 2] = value[e][i];
+#endif
+}
+
+typedef void group_kernel(const uint16_t *a, const uint16_t *b, const float *c, float *sum);
+struct group_form {
+    int n;
+    const char *words;
+    group_kernel *one, *several;
+};
+template <int N, int FORM> static group_form form_of(const char *words) {
+    return {N, words, k_group<N / 8, FORM, 1>, k_group<N / 8, FORM, GROUP_STEPS>};
+}
+
+static std::vector<uint32_t> run_group(group_kernel *kernel, const inputs &in) {
+    const size_t bytes = (GROUP_ROWS + in.of.columns) * 128;
+    std::vector<uint32_t> sum(in.sums());
+    uint16_t *a = on_device(in.a), *b = on_device(in.b);
+    uint32_t *c = on_device(in.c);
+    works(llm42__launch(kernel, dim3((unsigned)in.tiles), dim3(GROUP_THREADS), bytes, 0, (const uint16_t *)a,
+                        (const uint16_t *)b, (const float *)c, (float *)c),
+          "a launch");
+    fetch(&sum, c);
+    cudaFree(a), cudaFree(b), cudaFree(c);
+    return sum;
+}
+
+// The same by llm42__sm90_step: one step from c on, or several from zero on, with k ascending or descending.
+static std::vector<uint32_t> group_by_library(const inputs &in, int steps, bool upwards) {
+    std::vector<uint32_t> sum(in.sums());
+#pragma omp parallel for
+    for (size_t i = 0; i < in.sums(); i++) {
+        sum[i] = steps == 1 ? in.c[i] : 0;
+        for (int s = 0; s < steps; s++) {
+            const int k = (upwards ? s : steps - 1 - s) * TERMS;
+            sum[i] = by_library(in.a_of(i) + k, in.b_of(i) + k, sum[i]);
+        }
+    }
+    return sum;
+}
+
+static size_t equal(const std::vector<uint32_t> &x, const std::vector<uint32_t> &y) {
+    size_t count = 0;
+    for (size_t i = 0; i < x.size(); i++) count += x[i] == y[i];
+    return count;
+}
+
+static void check_group(const group_form &form, int steps) {
+    const int tiles = LLM42__MAX(1, steps / (GROUP_ROWS * form.n) / 4) * 4;  // every fourth has inputs of the same sort
+    size_t all = 0, one = 0, several = 0;
+    for (int kind = 0; kind < KINDS; kind++) {
+        const inputs in = make_inputs(kind, tiles, {GROUP_ROWS, (size_t)form.n, GROUP_TERMS});
+        const std::vector<uint32_t> step = group_by_library(in, 1, true),
+                                    chain = group_by_library(in, GROUP_STEPS, true);
+        const size_t one_here = equal(run_group(form.one, in), step),
+                     several_here = equal(run_group(form.several, in), chain);
+        check(are_special(kind, step), "there are enough special results of warpgroups");
+        if (one_here < in.sums() || several_here < in.sums())
+            printf("wgmma m64n%dk16, %s, %s: %zu single steps and %zu sums of %d steps, of %zu\n", form.n, form.words,
+                   kind_names[kind], one_here, several_here, GROUP_STEPS, in.sums());
+        if (kind == CANCELLING)
+            check(group_by_library(in, GROUP_STEPS, false) != chain, "control: k descending gives other bits");
+        all += in.sums(), one += one_here, several += several_here;
+    }
+    printf("wgmma m64n%dk16, %s: %zu single steps and %zu sums of %d steps, of %zu, have the bits of "
+           "llm42__sm90_step\n",
+           form.n, form.words, one, several, GROUP_STEPS, all);
+    check(one == all && several == all, "a warpgroup's products are chains of llm42__sm90_step");
+}
+
+static void check_groups(int steps) {
+    static const char both[] = "a and b in shared memory", keys[] = "a in registers",
+                      turned[] = "a in registers, b turned";
+    for (const group_form &form :
+         {form_of<64, BOTH>(both), form_of<80, BOTH>(both), form_of<96, BOTH>(both), form_of<112, BOTH>(both),
+          form_of<128, BOTH>(both), form_of<160, BOTH>(both), form_of<192, BOTH>(both), form_of<128, KEYS>(keys),
+          form_of<64, TURNED>(turned), form_of<128, TURNED>(turned)})
+        check_group(form, steps);
+}
+
 static int usage(const char *what) {
     fprintf(stderr, "cuda_steps: %s: there are --steps N (from 128 to 16777216) and --brief\n", what);
     return 2;
@@ -537,7 +686,7 @@ int main(int argc, char **argv) {
     printf("cuda_steps: %s, sm_%d%d\n", device.name, device.major, device.minor);
     table t;
     for (int kind = 0; kind < KINDS && !failed; kind++) {
-        const inputs in = make_inputs(kind, steps / STEPS_OF_TILE);
+        const inputs in = make_inputs(kind, steps / STEPS_OF_TILE, {ROWS, COLUMNS, TERMS});
         compare(&t, kind, in, run_steps(in));
     }
     if (failed) return end();
@@ -546,5 +695,6 @@ int main(int argc, char **argv) {
     check(t.all_differ(), "these inputs tell all hypotheses apart");
     judge(t, device);
     check_chains(device.multiProcessorCount);
+    if (device.major == 9 && device.minor == 0) check_groups(steps);
     return end();
 }
