@@ -520,6 +520,53 @@ static void judge(const table &t, const cudaDeviceProp &device) {
     check(as_sm90, "the hypothesis that holds is that of llm42__sm90_step");
 }
 
+// >>underflow ----------------------------------------------------------------------------------------------------
+// Sums that are not zero but too small for fp32, which random inputs hardly ever have: x - x + u x 2^(e - 25), where
+// 2^e is the exponent of x and u a small whole number, is below 2^-149. A row has an e from -112 down to -143. A column
+// has a u of either sign, and every second tile other sizes. By column the accumulator is +0 or -0.
+static int small_e(const inputs &in, size_t tile, size_t row) { return -112 - (int)((tile * in.of.rows + row) % 32); }
+static int small_u(size_t tile, size_t column) { return (int)(column / 4 + tile / 2 * 2 + 1) * (column % 2 ? 1 : -1); }
+static inputs small_sums(int tiles, shape of) {
+    inputs in(tiles, of);
+    const auto bf16 = [](float value) { return (uint16_t)(bits_of(value) >> 16); };
+    for (size_t t = 0; t < (size_t)tiles; t++) {
+        source s = {llm42__hash(t)};
+        const size_t first = s.next() % TERMS, second = (first + 1 + s.next() % 7) % TERMS,
+                     third = (first + 8 + s.next() % 8) % TERMS;
+        for (size_t r = 0; r < of.rows; r++) {
+            uint16_t *a = &in.a[(t * of.rows + r) * of.terms];
+            a[first] = a[second] = bf16(ldexpf(1.5f, small_e(in, t, r) + 60));
+            a[third] = bf16(ldexpf(1, small_e(in, t, r) - 25 + 70));
+        }
+        for (size_t n = 0; n < of.columns; n++) {
+            uint16_t *b = &in.b[(t * of.columns + n) * of.terms];
+            b[first] = bf16(ldexpf(1.25f, -60)), b[second] = bf16(ldexpf(-1.25f, -60));
+            b[third] = bf16(ldexpf((float)small_u(t, n), -70));
+            for (size_t r = 0; r < of.rows; r++) in.c[(t * of.rows + r) * of.columns + n] = n % 4 < 2 ? 0 : 0x80000000u;
+        }
+    }
+    return in;
+}
+
+// Prints the sums that a device has otherwise than llm42__sm90_step, up to a few.
+static void check_small(const char *words, const inputs &in, const std::vector<uint32_t> &device) {
+    size_t other = 0, too_small = 0;
+    for (size_t i = 0; i < in.sums(); i++) {
+        const size_t column = i % in.of.columns, row = i / in.of.columns % in.of.rows,
+                     tile = i / in.of.columns / in.of.rows;
+        const uint32_t want = by_library(in.a_of(i), in.b_of(i), in.c[i]);
+        too_small += want == 0;
+        if (device[i] == want || ++other > 40) continue;
+        const int e = small_e(in, tile, row);
+        printf("%s: %d x 2^%d is %08x, by llm42__sm90_step %08x (e = %d, accumulator %08x)\n", words,
+               small_u(tile, column), e - 25, device[i], want, e, in.c[i]);
+    }
+    printf("%s: of %zu small sums, %zu of which are 0 in fp32, %zu have other bits than llm42__sm90_step\n", words,
+           in.sums(), too_small, other);
+    check(too_small > in.sums() / 8, "there are enough sums that are too small for fp32");
+    check(!other, "small sums are those of llm42__sm90_step");
+}
+
 // >>warpgroups ---------------------------------------------------------------------------------------------------
 // The forms of a warpgroup's product. Kernels for leaves have BOTH operands in shared memory, along k. Attention has a
 // in registers. In shared memory it has b: KEYS, which lie along k, or values, which lie along b's columns (TURNED).
@@ -695,6 +742,11 @@ int main(int argc, char **argv) {
     check(t.all_differ(), "these inputs tell all hypotheses apart");
     judge(t, device);
     check_chains(device.multiProcessorCount);
-    if (device.major == 9 && device.minor == 0) check_groups(steps);
+    if (device.major == 9 && device.minor == 0) {
+        const inputs few = small_sums(64, {ROWS, COLUMNS, TERMS}), many = small_sums(4, {GROUP_ROWS, 64, GROUP_TERMS});
+        check_small("a warp", few, run_steps(few));
+        check_small("a warpgroup", many, run_group(k_group<8, BOTH, 1>, many));
+        check_groups(steps);
+    }
     return end();
 }
