@@ -3115,8 +3115,8 @@ static float llm42__sm90_cut(int64_t sum, int e) {
 // The products are exact. The exponent of a product is the sum of the exponents of its two factors. (So a product of
 // normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products.
 // `sum` and each product are cut toward zero to 25 binary places below 2^e, and then added exactly. The result is cut
-// toward zero to fp32. If it is zero then, it is +0. (On an H200 one sum of -2^-152 seems not
-// to be: tests/README.md.) If it is too large for fp32, it is infinite. A NaN has the bits 0x7fffffff.
+// toward zero to fp32. If it is zero then, it is +0. (On an H200 one sum of -2^-152 seems not to be: see
+// tests/README.md.) If it is too large for fp32, it is infinite. A NaN has the bits 0x7fffffff.
 static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
     int e = INT32_MIN;
     int64_t total = 0;
