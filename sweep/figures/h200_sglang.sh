@@ -1,8 +1,9 @@
 #!/bin/bash
 # SGLang's published cost of determinism on an H200 beside what our modes cost there, and its test of determinism beside
-# ours, as Markdown. Nothing is drawn. Needs what sweep/h200/run.sh leaves: workloads_*.tsv and sglang_8b.tsv.
+# ours, as Markdown. Nothing is drawn. Needs what sweep/h200/run.sh leaves: sglang_cost.tsv, workloads_*.tsv and
+# sglang_8b.tsv.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
-needs="workloads_sharegpt workloads_fixed workloads_match workloads_fixed_match sglang_8b"
+needs="sglang_cost workloads_sharegpt workloads_fixed workloads_match workloads_fixed_match sglang_8b"
 # shellcheck source=sweep/figures/h200.inc
 source "$(dirname "$0")/h200.inc"
 
@@ -41,11 +42,42 @@ revisions() {  # revisions NAME...: which revision of the CUDA kernels the files
         sep='; '
     done
 }
+# SGLang's load repeated by our presets. Ordinary requests alone (share 0) are the base: the mean of their runs.
+repeated() {
+    [ -r "$H200/sglang_cost.tsv" ] || return 0
+    rows "$H200/sglang_cost.tsv" preset ratio duration_s >"$work/cost"
+    rows $reference/sglang_cost.tsv workload normal_s deterministic_s | awk -F '\t' '
+        $1 == "1024/1024" { x = 100 * ($3 / $2 - 1); if (!n++ || x < least) least = x; if (x > most) most = x }
+        END { printf "%.0f to %.0f", least, most }' >"$work/published"
+    echo "Ours, $(model_name 8b), on one $(device_of "$H200/sglang_cost.tsv"): SGLang's load of 256 requests with 1,024"
+    echo "tokens in and 1,024 out (\`sglang_cost.tsv\`, revision $(revision_of sglang_cost), $(sed -n 's/^# date: //p' \
+        "$H200/sglang_cost.tsv"); one run each)."
+    awk -F '\t' -v published="$(cat "$work/published")" '
+        $2 == 0 { base += $3; n++; if (!least || $3 < least) least = $3; if ($3 > most) most = $3 }
+        { preset[NR] = $1; share[NR] = $2 == "nan" ? 100 : 100 * $2; s[NR] = $3 }
+        END {
+            base /= n
+            print "Extra time is over the mean of the " (n == 2 ? "two" : n) " runs of ordinary requests alone.\n"
+            print "| preset | deterministic requests, % | time, s | extra time, % |\n| --- | --- | --- | --- |"
+            for (i = 1; i <= NR; i++) {
+                extra = 100 * (s[i] / base - 1)
+                if (share[i] && extra > dearest) dearest = extra
+                printf "| `%s` | %d | %s | %s |\n", preset[i], share[i], s[i], share[i] ? sprintf("%.1f", extra) : ""
+            }
+            printf "\nThe deterministic runs take at most %.1f%% longer, and the ordinary ones are %.1f%% apart. SGLang\n",
+                dearest, 100 * (most / least - 1)
+            print "publishes " published "% for this load, in the next table. That is another model in another engine: each"
+            print "extra time is over the same engine\047s ordinary mode."
+        }' "$work/cost"
+    sed -n 's/^# cut off .*: \(.* is missing\)$/\nThe run was cut off by its time limit: \1./p' "$H200/sglang_cost.tsv"
+    echo
+}
 {
     echo "# SGLang's published numbers beside ours"
     echo
     echo "## Cost"
     echo
+    repeated
     echo "SGLang, Qwen3-8B, one H200, 256 requests: seconds as published, and the extra time of its deterministic mode"
     echo "(batch-invariant kernels, all requests)."
     echo
@@ -54,9 +86,10 @@ revisions() {  # revisions NAME...: which revision of the CUDA kernels the files
     rows $reference/sglang_cost.tsv backend workload normal_s deterministic_s | tr / '\t' |
         awk -F '\t' '{ printf "| %s | %s | %s | %s | %s | %.1f |\n", $1, $2, $3, $4, $5, 100 * ($5 / $4 - 1) }'
     echo
-    echo "Ours, $(model_name 8b), on one $(device_of "$H200/workloads_sharegpt.tsv"), 1,024 requests at once: the extra time"
-    echo "over mode NONDETERMINISTIC of the same file. Under policy P replay passes sum as small fast passes do"
-    echo "(match), with prefill INVARIANT, W = 32 and G = 16; runs without P have prefill PACKED, W = 32 and G = 8."
+    echo "Ours in other loads, $(model_name 8b), on one $(device_of "$H200/workloads_sharegpt.tsv"), 1,024"
+    echo "requests at once: the extra time over mode NONDETERMINISTIC of the same file. Under policy P replay passes"
+    echo "sum as small fast passes do (match), with prefill INVARIANT, W = 32 and G = 16; runs without P have prefill"
+    echo "PACKED, W = 32 and G = 8."
     echo "Revisions of the CUDA kernels: $(revisions workloads_sharegpt workloads_match);"
     echo "$(revisions workloads_fixed workloads_fixed_match)."
     echo
@@ -67,8 +100,8 @@ revisions() {  # revisions NAME...: which revision of the CUDA kernels the files
     load "1,024 in, 256 out" workloads_fixed ""
     load "1,024 in, 256 out" workloads_fixed_match "P, "
     echo
-    echo "The two differ in model, load, number of requests and engine. Each extra time is over the same engine's own fast"
-    echo "mode, so the extra times can be compared only roughly."
+    echo "These loads differ from SGLang's in lengths and number of requests, too, so their extra times can be compared only"
+    echo "roughly."
     echo
     echo "## SGLang's test of determinism"
     echo
