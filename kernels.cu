@@ -44,7 +44,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 15 };
+enum { LLM42__KERNELS = 16 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -486,18 +486,28 @@ template <int CHUNK, int STAGES> struct llm42__operand {
     }
 };
 
-// Finds the expert and the rows row0 <= r < row_end of row tile `tile`. False: there is no such tile.
+// Finds the expert and the rows row0 <= r < row_end of row tile `tile`. False: there is no such tile. Each warp of a
+// block looks for itself: its lanes count the tiles of 32 experts at a time.
 __device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, int tile, int tile_rows, int *expert,
                                                   int *row0, int *row_end) {
-    for (int e = 0; e < groups.experts; e++) {
-        int tiles = (groups.offset[e + 1] - groups.offset[e] + tile_rows - 1) / tile_rows;
-        if (tile < tiles) {
-            *expert = e;
-            *row0 = groups.offset[e] + tile * tile_rows;
-            *row_end = groups.offset[e + 1];
-            return true;
+    const int lane = threadIdx.x % 32;
+    for (int first = 0; first < groups.experts; first += 32) {
+        const int e = min(first + lane, groups.experts), begin = groups.offset[e],
+                  end = groups.offset[min(e + 1, groups.experts)], tiles = (end - begin + tile_rows - 1) / tile_rows;
+        int upto = tiles;  // those of this lane's expert and of the lanes below
+#pragma unroll
+        for (int i = 1; i < 32; i *= 2) {
+            const int below = __shfl_up_sync(0xffffffffu, upto, i);
+            upto += lane >= i ? below : 0;
         }
-        tile -= tiles;
+        const unsigned behind = __ballot_sync(0xffffffffu, tile < upto);
+        const int found = behind ? __ffs((int)behind) - 1 : 31;
+        tile -= __shfl_sync(0xffffffffu, behind ? upto - tiles : upto, found);
+        if (!behind) continue;
+        *expert = first + found;
+        *row0 = __shfl_sync(0xffffffffu, begin, found) + tile * tile_rows;
+        *row_end = __shfl_sync(0xffffffffu, end, found);
+        return true;
     }
     return false;
 }
@@ -2949,39 +2959,39 @@ __global__ void __launch_bounds__(32)
 }
 
 // Sorts the entries (row, rank) by expert, in ascending order for each expert. offset [E + 1]: where an expert's
-// entries begin; source [entries]: the row of a place; place [entries]: the place of an entry. Work: one block; a warp
-// takes one expert at a time. Integers only.
-__global__ void __launch_bounds__(1024) llm42__k_sort(const int32_t *id, int rows, int experts, int used,
-                                                      int32_t *offset, int32_t *source, int32_t *place) {
+// entries begin; source [entries]: the row of a place; place [entries]: the place of an entry. Work: a block for each
+// expert, in which each warp takes an equal run of entries. Warps first count, then place. Integers only.
+enum { LLM42__SORT_THREADS = 256 };
+__global__ void __launch_bounds__(LLM42__SORT_THREADS)
+    llm42__k_sort(const int32_t *id, int entries, int used, int32_t *offset, int32_t *source, int32_t *place) {
+    enum { WARPS = LLM42__SORT_THREADS / 32 };
+    __shared__ int lower_of[WARPS], own_of[WARPS];
     llm42__launch_next();
     llm42__wait_for_previous();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, entries = rows * used;
-    for (int e = warp; e < experts; e += 32) {
-        int count = 0;
-        for (int i = lane; i < entries; i += 32) count += id[i] == e;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, e = blockIdx.x;
+    const int run = (entries + LLM42__SORT_THREADS - 1) / LLM42__SORT_THREADS * 32, begin = min(entries, warp * run),
+              end = min(entries, begin + run);
+    int lower = 0, own = 0;  // entries of experts before e, and of e
+    for (int i = begin + lane; i < end; i += 32) lower += id[i] < e, own += id[i] == e;
 #pragma unroll
-        for (int i = 16; i; i >>= 1) count += __shfl_xor_sync(0xffffffffu, count, i);
-        if (lane == 0) offset[e + 1] = count;
-    }
+    for (int i = 16; i; i >>= 1)
+        lower += __shfl_xor_sync(0xffffffffu, lower, i), own += __shfl_xor_sync(0xffffffffu, own, i);
+    if (lane == 0) lower_of[warp] = lower, own_of[warp] = own;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        offset[0] = 0;
-        for (int e = 0; e < experts; e++) offset[e + 1] += offset[e];
-    }
-    __syncthreads();
-    for (int e = warp; e < experts; e += 32) {
-        int at = offset[e];
-        for (int base = 0; base < entries; base += 32) {
-            int i = base + lane;
-            bool mine = i < entries && id[i] == e;
-            unsigned all = __ballot_sync(0xffffffffu, mine);
-            if (mine) {
-                int to = at + __popc(all & ((1u << lane) - 1));
-                source[to] = i / used;
-                place[i] = to;
-            }
-            at += __popc(all);
+    int at = 0;
+    for (int w = 0; w < WARPS; w++) at += lower_of[w] + (w < warp ? own_of[w] : 0);
+    if (threadIdx.x == 0) offset[e] = at;
+    if (threadIdx.x == 0 && e == (int)gridDim.x - 1) offset[e + 1] = entries;
+    for (int base = begin; base < end; base += 32) {
+        const int i = base + lane;
+        const bool mine = i < end && id[i] == e;
+        const unsigned all = __ballot_sync(0xffffffffu, mine);
+        if (mine) {
+            const int to = at + __popc(all & ((1u << lane) - 1));
+            source[to] = i / used;
+            place[i] = to;
         }
+        at += __popc(all);
     }
 }
 

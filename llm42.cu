@@ -886,11 +886,12 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
     llm42__groups in = {ex->route_offset, ex->route_source, c->experts}, out = {ex->route_offset, nullptr, c->experts};
-    LLM42__STAGE("route", LLM42__TRY(cu->desc.numerics.router_fp32
-                                         ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
-                                         : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
-                 LLM42__CU(llm42__launch(llm42__k_sort, dim3(1), dim3(1024), 0, ex->stream, ex->route_id, rows,
-                                         c->experts, used, ex->route_offset, ex->route_source, ex->route_place)));
+    LLM42__STAGE(
+        "route", LLM42__TRY(cu->desc.numerics.router_fp32
+                                ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
+                                : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
+        LLM42__CU(llm42__launch(llm42__k_sort, dim3((unsigned)c->experts), dim3(LLM42__SORT_THREADS), 0, ex->stream,
+                                ex->route_id, entries, used, ex->route_offset, ex->route_source, ex->route_place)));
     const bool cut = llm42__sums_leaves(cu, key->schedule, rows, 1);
     void *sum = llm42__sum_at(cu, ex, 1);
     llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);

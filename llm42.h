@@ -2689,8 +2689,7 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
 // Owns: random weights in bf16 for named shapes, made from a seed. Their standard deviation is 1 in the embedding and
 // 1/sqrt(k) in other matrices. Output and down projections are also divided by sqrt(2L), so that the residual stream
 // keeps its size. Every token t has a successor, (5 t + 1) mod V, to whose row in the LM head margin/D times the
-// embedding of t is added. The larger the margin, the more often the successor leads by far, and the fewer near-ties
-// the top two logits have. At margin 0 the head is pure noise.
+// embedding of t is added. The larger the margin, the more often the successor leads by far. At 0 the head is noise.
 // Calls: numbers, memory.
 // Invariant: an element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a
 // matrix (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
@@ -2703,20 +2702,20 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
 // If the head has a lead, each element of its row (5 * t + 1) % V, for every token t, then becomes
 // bf16(fmaf(lead, embed[t], element)), where embed and element are bf16 values.
 
-// The shapes: name, V, D, L, H, K, F, context.
-#define LLM42__SHAPES(X)                                      \
-    X("tiny", 512, 64, 2, 4, 2, 160, 2048)                    \
-    X("small", 4096, 256, 4, 8, 4, 704, 4096)                 \
-    X("base", 4096, 512, 9, 8, 4, 1408, 4096)                 \
-    X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 8192, 131072)  \
-    X("llama-3.2-3b", 128256, 3072, 28, 24, 8, 8192, 131072)  \
-    X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 14336, 131072) \
-    X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 28672, 131072)
+// The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to.
+#define LLM42__SHAPES(X)                                                  \
+    X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                      \
+    X("tiny-moe", 512, 64, 2, 4, 2, 32, 48, 2048, 8, 2)                   \
+    X("small", 4096, 256, 4, 8, 4, 32, 704, 4096, 0, 0)                   \
+    X("base", 4096, 512, 9, 8, 4, 64, 1408, 4096, 0, 0)                   \
+    X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 0, 0)    \
+    X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 128, 14336, 131072, 0, 0)  \
+    X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 128, 28672, 131072, 0, 0) \
+    X("qwen3-30b-a3b", 151936, 2048, 48, 32, 4, 128, 768, 40960, 128, 8)
 
 const char *const *llm42_synthetic_names(void) {
-#define LLM42__X(name, ...) name,
-    static const char *const names[] = {LLM42__SHAPES(LLM42__X) NULL};
-#undef LLM42__X
+#define LLM42__SHAPE_NAME(name, ...) name,
+    static const char *const names[] = {LLM42__SHAPES(LLM42__SHAPE_NAME) NULL};
     return names;
 }
 
@@ -2727,8 +2726,8 @@ typedef struct llm42__synthesis {
     bool on_device;  // recipes only
 } llm42__synthesis;
 
-static llm42_result llm42__synthetic_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
-                                            llm42_error *error) {
+static llm42_result llm42__noise_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
+                                        llm42_error *error) {
     uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
     *out = (llm42_matrix){.type = LLM42_DTYPE_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
     if (s->on_device) return LLM42_OK;
@@ -2748,8 +2747,7 @@ static void llm42__synthetic_margin(llm42__synthesis *s) {
     const llm42_config *c = &s->model->config;
     uint16_t *head = (uint16_t *)(uintptr_t)s->model->head.data;
     const uint16_t *embed = s->model->embed.data;
-    float lead = (float)(s->margin / c->dim);
-    s->model->head.recipe.lead = lead;
+    const float lead = s->model->head.recipe.lead = (float)(s->margin / c->dim);
     assert(c->vocab % 5);
     if (s->on_device || lead == 0) return;
     for (int64_t t = 0; t < c->vocab; t++) {
@@ -2763,21 +2761,19 @@ static void llm42__synthetic_margin(llm42__synthesis *s) {
 // The config of the shape whose name is the first `length` characters of spec.
 static llm42_result llm42__synthetic_config(llm42_model *model, const char *spec, size_t length, llm42_error *error) {
     const char *const *name = llm42_synthetic_names();
-#define LLM42__X(name, ...) ", " name
-    static const char known[] = LLM42__SHAPES(LLM42__X);
-#undef LLM42__X
-#define LLM42__X(name, V, D, L, H, K, F, T) \
-    {.vocab = V, .dim = D, .layers = L, .heads = H, .kv_heads = K, .head_dim = D / H, .ffn = F, .context = T},
-    static const llm42_config sizes[] = {LLM42__SHAPES(LLM42__X)};
-#undef LLM42__X
+#define LLM42__SHAPE_KNOWN(name, ...) ", " name
+#define LLM42__SHAPE_SIZES(name, ...) {__VA_ARGS__},
+    static const char known[] = LLM42__SHAPES(LLM42__SHAPE_KNOWN);
+    static const int sizes[][10] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
     int i = 0;
     while (name[i] && (strlen(name[i]) != length || memcmp(name[i], spec, length) != 0)) i++;
     if (!name[i]) return llm42_fail(error, LLM42_UNSUPPORTED, "%s: unknown shape (known: %s)", model->name, known + 2);
-    model->config = sizes[i];
-    model->config.arch = LLM42_ARCH_LLAMA;
-    model->config.norm_eps = 1e-5f;
-    model->config.rope_theta = 500000.0;
-    model->config.stop[0] = model->config.stop_count = 1;
+    llm42_config *c = &model->config;
+    const int *n = sizes[i];
+    c->vocab = n[0], c->dim = n[1], c->layers = n[2], c->heads = n[3], c->kv_heads = n[4], c->head_dim = n[5];
+    c->ffn = n[6], c->context = n[7], c->experts = n[8], c->experts_used = n[9], c->experts_renorm = n[8] > 0;
+    c->arch = c->experts ? LLM42_ARCH_QWEN3_MOE : LLM42_ARCH_LLAMA;
+    c->norm_eps = 1e-5f, c->rope_theta = 500000.0, c->stop[0] = c->stop_count = 1;
     return LLM42_OK;
 }
 
@@ -2808,25 +2804,29 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0, .on_device = on_device};
     LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
     const llm42_config *c = &model->config;
-    float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);
+    const int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, matrices = 3 * LLM42__MAX(1, c->experts);
+    const float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
+    float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);  // for norms of heads, too: d <= D
+    llm42_matrix *ffn = llm42__model_block(model, (size_t)c->layers * (size_t)matrices, sizeof *ffn);
     llm42_layer *layer;
-    if (!ones) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    if (!ones || !ffn) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
     LLM42__TRY(llm42__model_layers(model, &layer, error));
     for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
     model->final_norm = ones;
-    int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
-    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, 1.0f, &model->embed, error));
-    LLM42__TRY(llm42__synthetic_matrix(&s, c->vocab, c->dim, in, &model->head, error));
-    for (int l = 0; l < c->layers; l++) {
-        layer[l].attention_norm = layer[l].ffn_norm = ones;
-        LLM42__TRY(llm42__synthetic_matrix(&s, q, c->dim, in, &layer[l].q, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].k, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, kv, c->dim, in, &layer[l].v, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, q, residual / sqrtf((float)q), &layer[l].o, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].gate, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->ffn, c->dim, in, &layer[l].up, error));
-        LLM42__TRY(llm42__synthetic_matrix(&s, c->dim, c->ffn, residual / sqrtf((float)c->ffn), &layer[l].down, error));
+    LLM42__TRY(llm42__noise_matrix(&s, c->vocab, c->dim, 1.0f, &model->embed, error));
+    LLM42__TRY(llm42__noise_matrix(&s, c->vocab, c->dim, in, &model->head, error));
+    for (llm42_layer *to = layer; to < layer + c->layers; to++) {
+        to->attention_norm = to->ffn_norm = ones;
+        LLM42__TRY(llm42__noise_matrix(&s, q, c->dim, in, &to->q, error));
+        for (int i = 0; i < 2; i++) LLM42__TRY(llm42__noise_matrix(&s, kv, c->dim, in, i ? &to->v : &to->k, error));
+        LLM42__TRY(llm42__noise_matrix(&s, c->dim, q, residual / sqrtf((float)q), &to->o, error));
+        if (c->experts) LLM42__TRY(llm42__noise_matrix(&s, c->experts, c->dim, in, &to->router, error));
+        if (c->experts) to->q_norm = to->k_norm = ones, to->expert = ffn;
+        for (int i = 0; i < matrices; i++, ffn++) {
+            const int n = i % 3 < 2 ? c->ffn : c->dim, k = i % 3 < 2 ? c->dim : c->ffn;
+            LLM42__TRY(llm42__noise_matrix(&s, n, k, (i % 3 < 2 ? 1.0f : residual) / sqrtf((float)k), ffn, error));
+        }
+        if (!c->experts) to->gate = ffn[-3], to->up = ffn[-2], to->down = ffn[-1];
     }
     llm42__synthetic_margin(&s);
     return LLM42_OK;

@@ -185,6 +185,9 @@ TEST(threads_do_not_matter) {
 TEST(synthetic_models_are_hashed_by_their_recipes) {
     const uint64_t hash = hash_path("synthetic:tiny");
     CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:tiny", .on_device = true}) == hash);
+    const uint64_t mixture = hash_path("synthetic:tiny-moe");
+    CHECK(mixture != hash && mixture != hash_path("synthetic:tiny-moe,seed=43"));
+    CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:tiny-moe", .on_device = true}) == mixture);
     CHECK(hash_path("synthetic:tiny,seed=42,margin=3") == hash);
     CHECK(hash_path("synthetic:tiny,seed=43") != hash);
     CHECK(hash_path("synthetic:tiny,margin=3.5") != hash);

@@ -254,6 +254,7 @@ void part_arithmetic(void) {
         return;
     }
     check_arithmetic("synthetic:tiny");
+    check_arithmetic("synthetic:tiny-moe");
     check_arithmetic("examples/tiny42");
     test_folder(dir);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

@@ -811,6 +811,7 @@ inline void start_box(uint32_t to, const CUtensorMap *from, int column, int row,
 #define __ldcg(p) (*(p))
 #define __ldcs(p) (*(p))
 #define __popc(x) __builtin_popcount(x)
+#define __ffs(x) __builtin_ffs(x)
 #define __fmul_rn(a, b) ((float)(a) * (float)(b))
 #define __fadd_rn(a, b) ((float)(a) + (float)(b))
 #define __fsub_rn(a, b) ((float)(a) - (float)(b))
