@@ -5,6 +5,7 @@
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
+#     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
 #     bash sweep/h200/run.sh workloads          ShareGPT lengths, all at once: each preset at several shares of requests
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
 #     bash sweep/h200/run.sh choice             what decided the parameters of preset dvr
@@ -45,13 +46,15 @@ hostile() {
     stamp "$1"
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes workloads online sglang sglang-cost ratio-8b margins winner)
+parts=(determinism-8b determinism-base42 scoring passes mixture workloads online sglang sglang-cost ratio-8b margins
+    winner)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
     determinism-base42) echo determinism_base42 ;;
     scoring) echo scoring ;;
     passes) echo passes stages ;;
+    mixture) echo passes_mixture stages_mixture ;;
     workloads) echo workloads_presets ;;
     online) echo one_of_eleven_presets online_presets ;;
     sglang) echo sglang_8b ;;
@@ -113,6 +116,11 @@ winner) bash sweep/h200/winner.sh ;;
 passes)
     bench passes --suite passes --seconds 300
     bench stages --suite stages --seconds 120
+    ;;
+mixture)
+    MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
+    bench passes_mixture --suite passes --seconds 300
+    bench stages_mixture --suite stages --seconds 120
     ;;
 workloads) bench workloads_presets --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX" ;;
 workloads-fixed)
