@@ -15,7 +15,9 @@
 OUT=${OUT:-sweep/results/h200/doors}
 source "$(dirname "$0")/common.sh"
 MODEL=${MODEL:-${BASE42:-examples/tiny42}} PRESET=${PRESET:-dvr} REPEATS=${REPEATS:-3} TRIALS=${TRIALS:-12}
-PYTHON=${PYTHON:-python3} ANSWERS=32 TOKENS=256
+PYTHON=${PYTHON:-python3} ANSWERS=32
+TOKENS=256  # on a GPU they take 0.07 s, of which connecting 32 clients would be a part
+[ "$BACKEND" = cpu ] || TOKENS=1024
 export B OUT BASE42 BACKEND MODEL PRESET REPEATS TRIALS PYTHON PYTHONDONTWRITEBYTECODE=1
 LLM42_LIBRARY=$(realpath -m "$B")/libllm42_python.so
 export LLM42_LIBRARY
