@@ -126,6 +126,7 @@ ARGS_SHARED const char *args_program = "llm42";  // for messages; args_parse set
 ARGS_SHARED const args_option *args_options;     // the program's; args_parse sets it
 ARGS_SHARED int args_went_wrong = 1;             // exit status of what goes wrong behind the command line
 ARGS_SHARED const char *args_status_1 = "something went wrong";  // what status 1 means, for the help
+ARGS_SHARED const char *args_status_signal = "130: ended by Ctrl-C; 143: by SIGTERM";
 
 // One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later. Control characters
 // that were typed are shown as ?.
@@ -518,9 +519,8 @@ static inline void args_help(const char *about, const args_option *options, cons
     printf("%s\nusage: %s [options]\n", about, args_program);
     for (const args_option *o = options; o->name; o++) args_help_option(o);
     for (const args_option *o = own; o->name; o++) args_help_option(o);
-    printf("Exit status: 0: all went well; 1: %s;\n2: the command line is wrong%s; 130: ended by Ctrl-C; 143: by "
-           "SIGTERM.\n",
-           args_status_1, args_went_wrong == 2 ? ", or something went wrong" : "");
+    printf("Exit status: 0: all went well; 1: %s;\n2: the command line is wrong%s; %s.\n", args_status_1,
+           args_went_wrong == 2 ? ", or something went wrong" : "", args_status_signal);
     exit(args_finish());
 }
 

@@ -295,6 +295,7 @@ static void set_name(void) {
 }
 
 int main(int argc, char **argv) {
+    args_status_signal = "130 or 143: ended by a second Ctrl-C or SIGTERM, before all was answered";
     args_parse(argc, argv, "Answers requests over HTTP, in the form of OpenAI's completions and chat completions.",
                options);
     const llm42_backend *table = args_backend(backend);

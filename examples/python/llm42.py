@@ -271,7 +271,8 @@ def _ids(ids, what, kind="a sequence of token ids"):
     """Token ids as an int32 array. Each must be a whole number that an int32 holds."""
     array = np.asarray(ids)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise TypeError(f"{what}: must be {kind}, not {type(ids).__name__}")
+        given = "something else in a list" if isinstance(ids, (list, tuple)) else type(ids).__name__
+        raise TypeError(f"{what}: must be {kind}, not {given}")
     if array.size and not (0 <= array.min() and array.max() < 1 << 31):
         raise ValueError(f"{what}: token ids are from 0 to {(1 << 31) - 1}")
     return np.ascontiguousarray(array, np.int32)
@@ -314,8 +315,8 @@ def _take(struct, options, keep, nested=()):
             _set(place, name, options.pop(name), keep)
 
 
-def _names(*structs):
-    return ", ".join(name for s in structs for name, _ in S[s]._fields_)
+def _names(*structs, without=()):
+    return ", ".join(name for s in structs for name, _ in S[s]._fields_ if name not in without)
 
 
 def _log(function, keep):
@@ -914,13 +915,14 @@ class Engine:
         if stop is not None:
             stops = _ids(stop, "stop")
             desc.stop, desc.stop_count = stops.ctypes.data_as(INT32), len(stops)
-        for name in ("prompt_count", "stop_count", "user"):
+        own = ("prompt_count", "stop_count", "user")
+        for name in own:
             if name in options:
                 raise TypeError(f"submit: {name} is set by submit itself")
         _take(desc, options, keep, ("sampling",))
         if options:
             raise TypeError(f"submit: no option '{next(iter(options))}': there are "
-                            f"{_names('llm42_request_desc', 'llm42_sampling')}")
+                            f"{_names('llm42_request_desc', 'llm42_sampling', without=own)}")
         number = ctypes.c_int64()
         self._check_runner(True)
         self._release_dead()

@@ -367,8 +367,9 @@ static inline bool ask_read(serve_call *c) {
     int64_t limit = -1;
     json_t *body = json_loadb(c->body ? c->body : "", c->size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &wrong);
     if (!body && json_error_code(&wrong) == json_error_numeric_overflow)
-        return serve_fail(c, 400, NULL, "invalid_value", "line %d, column %d: %s: whole numbers are below 2^63",
-                          wrong.line, wrong.column, wrong.text);
+        return serve_fail(c, 400, NULL, "invalid_value",
+                          "line %d, column %d: %s: whole numbers are below 2^63, others below 1.8e308", wrong.line,
+                          wrong.column, wrong.text);
     if (!body)
         return serve_fail(c, 400, NULL, "bad_json", "the body is not JSON: line %d, column %d: %s", wrong.line,
                           wrong.column, wrong.text);
