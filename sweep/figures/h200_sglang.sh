@@ -62,7 +62,7 @@ repeated() {
             for (i = 1; i <= NR; i++) {
                 extra = 100 * (s[i] / base - 1)
                 if (share[i] && extra > dearest) dearest = extra
-                printf "| `%s` | %d | %s | %s |\n", preset[i], share[i], s[i], share[i] ? sprintf("%.1f", extra) : ""
+                printf "| `%s` | %d | %.2f | %s |\n", preset[i], share[i], s[i], share[i] ? sprintf("%.1f", extra) : ""
             }
             printf "\nThe deterministic runs take at most %.1f%% longer, and the ordinary ones are %.1f%% apart. SGLang\n",
                 dearest, 100 * (most / least - 1)
