@@ -377,7 +377,8 @@ static void check_shape(const load *l, int count, const outcome *o) {
     const llm42_stats *s = &o->stats;
     CHECK_MSG(s->finished == count && s->failed == 0, "%s: %lld of %d requests finished, %lld failed", l->name,
               (long long)s->finished, count, (long long)s->failed);
-    CHECK_MSG(!l->tight || s->preemptions > 0, "%s: nothing was preempted", l->name);
+    // Fewer requests than can run at once may fit into the few pages there are.
+    CHECK_MSG(!l->tight || count < l->desc.max_running || s->preemptions > 0, "%s: nothing was preempted", l->name);
     CHECK_MSG(!l->desc.kv.prefix_cache || s->prefix_hits > 0, "%s: nothing was found in the prefix cache", l->name);
     CHECK_MSG(!l->desc.overlap || !always || o->side_by_side > 0, "%s: no passes ran side by side", l->name);
     CHECK_MSG(!mixed ||
