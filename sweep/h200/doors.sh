@@ -41,7 +41,7 @@ manifest() {
         "$B/generate" --backend "$BACKEND" --model "$MODEL" -n 1 --record "$work/record" >/dev/null
         echo "# sweep/h200/doors.sh, backend $BACKEND"
         sed -n 's/^#define LLM42_VERSION "\(.*\)"$/# llm42 \1/p' llm42.h
-        echo "# cpu:$(sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1), $(nproc) cores"
+        echo "# cpu:$(sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1), $(nproc --all) cores"
         sed -n '/^# cuda algorithm /d; /^# cuda /p' "$work/record"
     } >"$file"
     cat "$file"
