@@ -116,29 +116,35 @@ referee)
 throughput)
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
     begin throughput "tests/serve/throughput.py: model $(basename "$MODEL"), preset $PRESET, $ANSWERS answers of" \
-        "$TOKENS tokens at once; medians of $REPEATS runs; bench: build/bench --suite workloads, greedy, one run"
+        "$TOKENS tokens at once; medians of $REPEATS runs; bench: build/bench --suite workloads, same engine, one run"
+    # As in throughput.py: requests draw at temperature 1, and the engine is that of the preset for ordinary ones, too.
     load=(--input-tokens 3 --output-tokens "$TOKENS" --repeats "$REPEATS")
-    [ "$BACKEND" = cpu ] || load=(--workload "fixed:3x$TOKENS" --max-running "$ANSWERS" --seconds 8)
+    [ "$BACKEND" = cpu ] ||
+        load=(--workload "fixed:3x$TOKENS" --max-running "$ANSWERS" --token-budget 256 --seconds 8)
     "$B/bench" --backend "$BACKEND" --model "$MODEL" --suite workloads --requests $ANSWERS --preset "$PRESET" \
-        "${load[@]}" --out "$work/bench.tsv" >/dev/null
-    bench() {  # bench CASE RATIO: its tokens/s
-        awk -F '\t' -v "case=$1" -v "ratio=$2" '
+        --temperature 1 "${load[@]}" --out "$work/bench.tsv" >/dev/null
+    bench() {  # bench RATIO: its row, of so many deterministic requests
+        awk -F '\t' -v OFS='\t' -v "case=$PRESET" -v "ratio=$1" '
             /^#/ { next }
             $1 == "suite" { for (i = 1; i <= NF; i++) at[$i] = i; next }
-            $at["case"] ~ case "$" && $at["deterministic_ratio"] == ratio { print $at["tokens_per_s"] }
-            ' "$work/bench.tsv"
+            $at["case"] ~ case "$" && $at["deterministic_ratio"] == ratio {
+                print "bench", $at["tokens_per_s"], "", "", "", 1e3 * $at["ms"], "", "", ""
+            }' "$work/bench.tsv"
     }
     for requests in ordinary deterministic; do
-        flag=() case=(nondeterministic 0)
-        [ $requests = ordinary ] || flag=(--deterministic) case=("$PRESET" 1)
+        flag=() ratio=0
+        [ $requests = ordinary ] || flag=(--deterministic) ratio=1
         "$PYTHON" tests/serve/throughput.py --build "$B" --backend "$BACKEND" --model "$MODEL" --preset "$PRESET" \
             --answers $ANSWERS --tokens $TOKENS --repeats "$REPEATS" "${flag[@]}" >"$work/rates"
-        printf 'bench\t%.1f\n' "$(bench "${case[@]}")" >>"$work/rates"
+        bench $ratio >>"$work/rates"
         sed "1s/^/requests\t/; 2,\$s/^/$requests\t/" "$work/rates" | sed "$([ $requests = ordinary ] || echo 1d)" \
             >>"$OUT/throughput.tsv"
-        while IFS=$'\t' read -r how rate _ _ ratio _; do
-            say throughput "$requests $how" "$rate tokens/s${ratio:+, $ratio of the engine alone}"
-        done < <(sed 1d "$work/rates")
+        of_bench=$(awk -F '\t' '$1 == "bench" { print $2 }' "$work/rates")
+        while IFS=$'\t' read -r how rate pass outside; do
+            share=$(awk -v "a=$rate" -v "b=$of_bench" 'BEGIN { printf "%.3f", a / b }')
+            say throughput "$requests $how" \
+                "$rate tokens/s, $share of bench; $pass us a pass${outside:+, $outside us outside of it}"
+        done < <(awk -F '\t' -v OFS='\t' 'NR > 1 { print $1, $2, $6, $7 }' "$work/rates")
     done
     ;;
 overhead)
