@@ -24,7 +24,7 @@ static const char *model_path = "examples/tiny42", *tokenizer, *host = "127.0.0.
 static const char *arithmetic, *preset = "dvr", *verifier, *planner = "default", *record_path;
 static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context, window, group, threads;
 static int64_t tensor_parallel = 1, leaves = 1, devices;
-static bool no_mmap;
+static bool no_mmap, offered;
 static drafting drafts;
 
 static const args_option options[] = {
@@ -46,6 +46,8 @@ static const args_option options[] = {
     ARGS_INT("max-context N", &max_context, 0, INT32_MAX, "tokens of prompt and answer; 0: the model's, at most 8192"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     DRAFTING_OPTIONS(&drafts),
+    ARGS_FLAG("offered", &offered,
+              "cuda: FAST passes keep orders of their own, as other engines' do, so that there is drift to verify"),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
     ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
@@ -298,11 +300,20 @@ static void open_texts(void) {
     serve.stop_count = chat_stop(&serve.chat, &serve.model->config, serve.stop);
 }
 
+static const void *backend_desc(const llm42_backend *table) {
+    static llm42_cuda_desc own;
+    const void *desc = args_backend_desc(table, threads, tensor_parallel, devices);
+    if (!offered) return desc;
+    if (strcmp(table->name, "cuda")) args_fail(2, "--offered: only with --backend cuda");
+    own = *(const llm42_cuda_desc *)desc, own.fast = LLM42_CUDA_FAST_OFFERED;
+    return &own;
+}
+
 static void open_engine(const llm42_backend *table) {
     llm42_error error = {0};
     llm42_engine_desc desc = {.model = serve.model,
                               .backend = tap_open(table),
-                              .backend_desc = args_backend_desc(table, threads, tensor_parallel, devices),
+                              .backend_desc = backend_desc(table),
                               .planner = planner_find(planner),
                               .numerics.compute = args_dtype("--dtype", dtype),
                               .numerics.arithmetic = args_arithmetic(arithmetic),
