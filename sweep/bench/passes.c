@@ -18,7 +18,7 @@ static double layer_weights(const llm42_model *model, int rows) {
         for (int i = 0; i < (c->experts ? 4 : 7); i++) sum += rows ? stored(dense[i]) : elements(dense[i]);
         if (!c->experts) continue;
         sum += rows ? stored(w->router) : elements(w->router);
-        const double missed = pow(1 - (double)c->experts_used / c->experts, LLM42__MAX(rows, 1));
+        const double missed = pow(1 - (double)c->experts_used / c->experts, rows ? rows : 1);
         for (int i = 0; i < 3; i++)
             sum += c->experts * (1 - missed) * (rows ? stored(w->expert[i]) : elements(w->expert[i]));
     }
