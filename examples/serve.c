@@ -56,6 +56,7 @@ static const args_option options[] = {
 };
 
 static llm42_recorder *recorder;
+static double last_event;  // its time, which is that of serve_now
 static args_manifest manifest;
 
 // >>events: on the engine's thread, inside a step --------------------------------------------------------------------
@@ -80,7 +81,7 @@ static void take_end(serve_sample *s, const llm42_event *event) {
     s->finished = true, s->finish = event->finish, s->seed = event->info->sampling.seed;
     c->open--, serve.counts.live--;
     serve.counts.finished[s->answer.stopped ? LLM42_FINISH_STOP : s->finish]++;
-    serve_observe(&serve.counts.latency, serve_now() - c->begin);
+    serve_observe(&serve.counts.latency, event->time - c->begin);
     if (s->finish == LLM42_FINISH_ERROR)
         serve_fail(c, 500, NULL, "not_finite",
                    "the logits are not finite: the weights hold NaN or infinity, or overflow");
@@ -88,13 +89,14 @@ static void take_end(serve_sample *s, const llm42_event *event) {
 
 static void on_event(void *user, const llm42_event *event) {
     (void)user;
+    last_event = event->time;
     llm42_recorder_event(recorder, event);
     if (event->type != LLM42_EVENT_COMMITTED && event->type != LLM42_EVENT_FINISHED) return;
     serve_sample *s = event->info->user;
     if (event->type == LLM42_EVENT_FINISHED || event->position == 0) {
         serve_lock();
         if (event->type == LLM42_EVENT_FINISHED) take_end(s, event);
-        else serve_observe(&serve.counts.first_token, serve_now() - s->call->begin);
+        else serve_observe(&serve.counts.first_token, event->time - s->call->begin);
         serve_unlock();
     }
     s->call->news = true;
@@ -251,8 +253,8 @@ static void look_at_record(void) {
             record_path);
 }
 
-// Serves until it is asked to end, and then until all requests are answered. The clock is read once a pass, because on
-// some virtual machines that is a system call.
+// Serves until it is asked to end, and then until all requests are answered. On some virtual machines to read the clock
+// is a system call, so the time is that of the pass's events.
 static void run(void) {
     double now = serve_now(), next_look = now;
     for (bool any = true, asked = false; !serve.draining || any;) {
@@ -268,7 +270,7 @@ static void run(void) {
         if (look) look_at_record();
         const llm42_result result = llm42_engine_step(serve.engine, &error);
         if (result < 0) fail_calls(&error);
-        now = serve_now();
+        now = result == LLM42_OK && last_event > now ? last_event : serve_now();
         any = publish(now, &asked);
         if (result == LLM42_IDLE) asked = wait_for_calls(), now = serve_now();
     }

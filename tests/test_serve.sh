@@ -28,6 +28,7 @@ check "an empty key" says 2 '^serve: --api-key: the key is empty$' --api-key ''
 check "a wrong preset" says 2 "^serve: --preset: 'fast' is not one of: dvr" --preset fast
 check "no model" says 1 '^serve: no/model' --model no/model
 check "a name" says 2 '^serve: --name: ' --name ''
+check "products of cuBLASLt without it" says 2 '^serve: --offered: only with --backend cuda$' --offered
 if ! command -v "$PYTHON" >/dev/null; then
     skip "the endpoints" "python3 is not here"
     finish

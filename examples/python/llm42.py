@@ -169,8 +169,18 @@ def _load():
               os.path.join(ROOT, "..", "..", "lib", "llm42", LIBRARY)]
     places = [places[0]] if places[0] else places[1:]
     for place in places:
-        if os.path.exists(place):
-            return os.path.abspath(place), ctypes.CDLL(place)
+        if not os.path.exists(place):
+            continue
+        place = os.path.abspath(place)
+        try:
+            library = ctypes.CDLL(place)
+        except OSError as error:
+            raise ImportError(f"llm42: {place}: cannot be loaded: {error}: "
+                              f"LLM42_LIBRARY must name a {LIBRARY}") from None
+        if not hasattr(library, "llm42_py_version"):
+            raise ImportError(f"llm42: {place}: no llm42_py_version in it, so it is another library: "
+                              f"LLM42_LIBRARY must name a {LIBRARY}")
+        return place, library
     raise ImportError(f"llm42: no {LIBRARY} at {', '.join(map(os.path.normpath, places))}: "
                       "run `make shared`, or set LLM42_LIBRARY to its path")
 
@@ -239,7 +249,7 @@ def find(path):
     """A file or folder that came with llm42, as examples/tiny42: the path itself if it is there."""
     path = os.fspath(path)
     other = os.path.join(ROOT, path)
-    return other if not os.path.exists(path) and os.path.exists(other) else path
+    return other if path and not os.path.exists(path) and os.path.exists(other) else path
 
 
 class _Memory:
@@ -1278,6 +1288,12 @@ def _arguments(options):
     return words
 
 
+def _failure(name, done, result):
+    """The error of a program that has failed. For a file that cannot be opened its result is that of the library."""
+    text = done.stderr.strip() or f"{name} ended with status {done.returncode}"
+    return Error(text, "LLM42_IO" if re.search(": (cannot (open|read|write)|no such model [^:]*): ", text) else result)
+
+
 Audit = collections.namedtuple("Audit", "verified text")
 Audit.__doc__ = "verified: all that was asked for is verified to the bit. text: what build/audit printed."
 
@@ -1289,7 +1305,7 @@ def audit(path, model, **options):
     done = subprocess.run([program("audit"), find(path), "--model", model, *_arguments(options)],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode not in (0, 1):
-        raise Error(done.stderr.strip() or f"audit ended with status {done.returncode}", "LLM42_FORMAT")
+        raise _failure("audit", done, "LLM42_FORMAT")
     return Audit(done.returncode == 0, done.stdout)
 
 
@@ -1303,7 +1319,7 @@ def sweep(**options):
         done = subprocess.run([program("sweep"), *_arguments({"quiet": True, **options, "out": table})],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
         if done.returncode:
-            raise Error(done.stderr.strip() or f"sweep ended with status {done.returncode}")
+            raise _failure("sweep", done, "LLM42_INVALID")
         with open(table, encoding="utf-8") as file:
             lines = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
     rows = [dict(zip(lines[0], map(_number, line))) for line in lines[1:]]

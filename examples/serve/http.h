@@ -1,6 +1,6 @@
 // http.h: connections and endpoints, on the one thread of libmicrohttpd. A connection that waits for the engine is
-// suspended, so that it takes no time, and resumed when there is news. While a connection is suspended nobody else looks
-// at its socket, so the engine's thread also looks whether the client is still there.
+// suspended, so that it takes no time, and resumed when there is news. While a connection is suspended nobody else
+// looks at its socket, so the engine's thread also looks whether the client is still there.
 #ifndef SERVE_HTTP_H
 #define SERVE_HTTP_H
 

@@ -119,7 +119,7 @@ static inline json_t *reply_fields(serve_sample *s, json_t *text, int to, bool e
     if (ended) json_object_set_new(choice, "seed", json_integer((json_int_t)s->seed));
     if (ended) json_object_set_new(choice, "deterministic", json_boolean(s->ask.deterministic));
     json_t *ids = c->ids_out ? json_array() : NULL;
-    for (int i = s->sent > s->echo ? s->sent : s->echo; i < to; i++)
+    for (int i = s->sent > s->echo ? s->sent : s->echo; ids && i < to; i++)
         json_array_append_new(ids, json_integer(s->token[i].id));
     if (ids) json_object_set_new(choice, "token_ids", ids);
     s->sent = to, s->begun = true, s->ended = ended;

@@ -211,6 +211,11 @@ def test_errors():
     m = model()
     error = raises(llm42.Error, "nowhere", llm42.Model, "nowhere")
     assert error.result == "LLM42_IO"
+    for call in (lambda: llm42.audit("nowhere", m), lambda: llm42.audit("examples/h200.txt", "nowhere"),
+                 lambda: llm42.sweep(calibration="nowhere")):
+        assert raises(llm42.Error, "nowhere: ", call).result == "LLM42_IO"
+    assert raises(llm42.Error, "mode", llm42.sweep, mode="x").result == "LLM42_INVALID"
+    assert raises(llm42.Error, "path: required", llm42.Model, "").result == "LLM42_INVALID"
     raises(llm42.Error, "leaves", llm42.Engine, m, leaves=3)
     raises(ValueError, "must be one of default, dvr, best", llm42.Engine, m, preset="fast")
     raises(ValueError, "must be one of cpu, cuda, sim", llm42.Engine, m, backend="tpu")
@@ -462,6 +467,17 @@ def test_score_of_generate():
     assert m.score(ids[:-1]).logprobs.tobytes() == score.logprobs[:-1].tobytes()
     assert m.score(ids, schedule="fast", rows=7, compute="fp32").logprobs.tobytes() != m.score(
         ids, schedule="fast", rows=32, compute="fp32").logprobs.tobytes()  # a control
+
+
+def test_other_library():
+    """LLM42_LIBRARY that names something else: one line says so."""
+    other = os.path.join(OUT, "other.so")
+    subprocess.run([os.environ.get("CC", "gcc"), "-shared", "-x", "c", "/dev/null", "-o", other], check=True)
+    for path, why in ((other, "no llm42_py_version"), ("README.md", "cannot be loaded"), (OUT, "cannot be loaded")):
+        code = "import sys; sys.path.append('examples/python')\nimport llm42"
+        said = subprocess.run([sys.executable, "-c", code], env={**os.environ, "LLM42_LIBRARY": path},
+                              stderr=subprocess.PIPE, text=True, check=False).stderr.splitlines()[-1]
+        assert re.match(f"ImportError: llm42: .*{re.escape(os.path.basename(path))}: {why}.*LLM42_LIBRARY", said), said
 
 
 # Transcripts
