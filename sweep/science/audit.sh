@@ -178,7 +178,8 @@ most=$(rows "$result" cheat model temperature revealed window q | awk -F '\t' -v
 share=$(awk -F '\t' -v windows="$most" 'NR == 2 { printf "%.1f", windows * $4 / $3 }' "$work/points")
 {
     gp_set points "$work/points"
-    gp_texts 1340 "With log-probability bits, an audit that costs $share% of serving catches any of these cheats (99%)" \
+    gp_texts 1340 \
+        "With log-probability bits, an audit that costs $share% of serving catches any of these cheats (99%)" \
         "each curve is a cheat; what the provider reveals decides what is found; $share% are $most windows" \
         "$model, temperature 0.8, windows of 16 tokens drawn at random from 1,000 answers of 128 tokens" \
         "$(sed -n '1s/^# made by \S* /measured /p' "$result")"

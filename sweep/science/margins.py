@@ -129,7 +129,8 @@ def main():
         args.backend_options["algorithm_file"] = args.algorithm_file
     out = sys.stdout if args.out == "-" else open(args.out, "w")
     print(f"# margins.py, llm42 {llm42.__version__}, texts of {args.tokens} tokens, seed {args.seed}\n"
-          "# predicted: from margins and errors of other texts; measured: share of tokens that flip, with 95% by texts\n"
+          "# predicted: from margins and errors of other texts; measured: share of tokens that flip, with 95% by "
+          "texts\n"
           "# alone: of these flips, those that logits of the other type do not have, with the same noise", file=out)
     said = set()  # lines of the manifest
 
