@@ -32,6 +32,7 @@
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
 //   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, layers
 //   mixture           k_route, k_sort, k_combine      enqueue_route, _experts    arithmetic, layers
+//                     k_experts, or k_matmul          run_experts                arithmetic, leaves.cu
 //   draw              k_draw                          enqueue_head               small
 //   exchange          k_norm, k_meet, k_gather        enqueue_exchange           exchange
 
@@ -44,7 +45,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 16 };
+enum { LLM42__KERNELS = 17 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -247,9 +248,11 @@ __device__ __forceinline__ void llm42__wgmma(float (&c)[8][4], const uint32_t (&
 }
 // The same with a[64 x 16] in shared memory, too. Both operands lie along k. R: c's registers; A, B, ADD: what follows
 // them.
-#define LLM42__R32                                                                                  \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25" \
-    ",%26,%27,%28,%29,%30,%31"
+#define LLM42__R4 "%0,%1,%2,%3"
+#define LLM42__R8 LLM42__R4 ",%4,%5,%6,%7"
+#define LLM42__R16 LLM42__R8 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define LLM42__R24 LLM42__R16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define LLM42__R32 LLM42__R24 ",%24,%25,%26,%27,%28,%29,%30,%31"
 #define LLM42__R40 LLM42__R32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define LLM42__R48 LLM42__R40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define LLM42__R56 LLM42__R48 ",%48,%49,%50,%51,%52,%53,%54,%55"
@@ -265,6 +268,10 @@ __device__ __forceinline__ void llm42__wgmma(float (&c)[8][4], const uint32_t (&
                      : __VA_ARGS__                                                                        \
                      : "l"(a), "l"(b), "r"(add));                                                         \
     }
+LLM42__WGMMA(1, "8", LLM42__R4, "%4", "%5", "%6", LLM42__FOUR(c[0]))
+LLM42__WGMMA(2, "16", LLM42__R8, "%8", "%9", "%10", LLM42__TWO_FOURS(c, 0))
+LLM42__WGMMA(4, "32", LLM42__R16, "%16", "%17", "%18", LLM42__FOUR_FOURS(c, 0))
+LLM42__WGMMA(6, "48", LLM42__R24, "%24", "%25", "%26", LLM42__FOUR_FOURS(c, 0), LLM42__TWO_FOURS(c, 4))
 LLM42__WGMMA(8, "64", LLM42__R32, "%32", "%33", "%34", LLM42__EIGHT_FOURS(c, 0))
 LLM42__WGMMA(10, "80", LLM42__R40, "%40", "%41", "%42", LLM42__EIGHT_FOURS(c, 0), LLM42__TWO_FOURS(c, 8))
 LLM42__WGMMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8))
@@ -711,8 +718,12 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
     const int bytes = STAGES * (WARPS * 16 + TILES * 8) * CHUNK * 2;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
-    int tiles = (rows + TILES * 8 - 1) / (TILES * 8) + (groups.offset ? groups.experts : 0);
-    int all = n / (16 * WARPS), most = LLM42__MAX(1, processors * RESIDENT / tiles), rounds = (all + most - 1) / most;
+    int tiles = (rows + TILES * 8 - 1) / (TILES * 8), all = n / (16 * WARPS), fill = processors * RESIDENT;
+    if (groups.offset) {  // there are at most so many tiles, of unlike size: blocks for four times what runs at once
+        tiles = LLM42__MIN(rows, tiles + groups.experts);
+        fill *= 4;
+    }
+    int most = LLM42__MAX(1, fill / tiles), rounds = (all + most - 1) / most;
     return llm42__launch(kernel, dim3((all + rounds - 1) / rounds, tiles), dim3(WARPS * 32), bytes, stream, x, w,
                          (OUT *)y, rows, n, k, groups, leaves);
 }
@@ -849,8 +860,8 @@ __device__ __forceinline__ int llm42__warp() { return __shfl_sync(0xffffffffu, (
 // A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
 // the same time have few tiles of outputs between them.
 template <typename TILE> struct llm42__leaf_work {
-    int part, share, row_tiles, tiles;  // a tile here has the rows of all SHARE blocks
-    __device__ __forceinline__ llm42__leaf_work(int rows, int n) {
+    int part, share, row_tiles, tiles, rows;  // a tile here has the rows of all SHARE blocks
+    __device__ __forceinline__ llm42__leaf_work(int rows, int n) : rows(rows) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
         row_tiles = (rows + TILE::CLUSTER_ROWS - 1) / TILE::CLUSTER_ROWS;
@@ -861,7 +872,42 @@ template <typename TILE> struct llm42__leaf_work {
     __device__ __forceinline__ int row0(int tile) const {
         return tile % row_tiles * TILE::CLUSTER_ROWS + share * TILE::ROWS;
     }
+    __device__ __forceinline__ int row_end() const { return rows; }
     __device__ __forceinline__ int n0(int tile) const { return tile / row_tiles * TILE::OUTPUTS; }
+    __device__ __forceinline__ int w_row(int tile) const { return n0(tile); }
+    __device__ __forceinline__ int column(int terms) const { return part * TILE::LEAVES * terms; }
+    __device__ __forceinline__ size_t part_at() const { return 0; }
+    __device__ __forceinline__ void seek(int) {}
+};
+
+// The same for a mixture (llm42__k_experts): an item is a tile of one expert's rows, a leaf and 128 outputs, of which
+// the last changes fastest. table [E + 1], in shared memory: each expert's first tile, and its first row.
+template <typename TILE> struct llm42__expert_work {
+    enum { part = 0, share = 0 };
+    const int2 *table;
+    int leaves, n, tiles;  // tiles: items, in all
+    size_t part_stride;
+    int expert = 0, row = 0, end = 0, output = 0, leaf = 0;  // of the item that seek has found
+    __device__ __forceinline__ llm42__expert_work(const int2 *table, int experts, int leaves, int n, size_t part_stride)
+        : table(table), leaves(leaves), n(n), tiles(table[experts].x * leaves * (n / TILE::OUTPUTS)),
+          part_stride(part_stride) {}
+    __device__ __forceinline__ int first() const { return (int)blockIdx.x; }
+    __device__ __forceinline__ int stride() const { return (int)gridDim.x; }
+    // Finds an item that is not before the last one.
+    __device__ __forceinline__ void seek(int item) {
+        const int blocks = n / TILE::OUTPUTS, rest = item / blocks, tile = rest / leaves;
+        output = (item - rest * blocks) * TILE::OUTPUTS;
+        leaf = rest - tile * leaves;
+        while (tile >= table[expert + 1].x) expert++;
+        row = table[expert].y + (tile - table[expert].x) * TILE::ROWS;
+        end = table[expert + 1].y;
+    }
+    __device__ __forceinline__ int row0(int) const { return row; }
+    __device__ __forceinline__ int row_end() const { return end; }
+    __device__ __forceinline__ int n0(int) const { return output; }
+    __device__ __forceinline__ int w_row(int) const { return expert * n + output; }
+    __device__ __forceinline__ int column(int terms) const { return leaf * terms; }
+    __device__ __forceinline__ size_t part_at() const { return leaf * part_stride; }
 };
 
 // A place in the ring, and how often the ring has been gone round, modulo 2.
@@ -873,36 +919,46 @@ template <int STAGES> struct llm42__ring_place {
     }
 };
 
+// Opens the barriers of the stages.
+template <typename TILE> __device__ __forceinline__ void llm42__open_stages(uint32_t shared) {
+    for (int s = 0; s < TILE::STAGES; s++) {
+        llm42__mbarrier_open(shared + TILE::FULL_AT + 8 * s, 1);
+        llm42__mbarrier_open(shared + TILE::EMPTY_AT + 8 * s, TILE::WARPS * TILE::SHARE);
+    }
+}
+
 // Fills the stages, by one thread. Copies of w start before the kernel that writes x has ended.
-template <typename TILE>
+template <typename TILE, typename WORK>
 __device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t shared,
-                                                   llm42__leaf_work<TILE> work, int terms) {
-    const int chunks = TILE::LEAVES * terms / TILE::CHUNK, k0 = work.part * TILE::LEAVES * terms,
-              ahead = LLM42__MIN(chunks, (int)TILE::STAGES);
+                                                   WORK work, int terms) {
+    const int chunks = TILE::LEAVES * terms / TILE::CHUNK, ahead = LLM42__MIN(chunks, (int)TILE::STAGES);
     const uint16_t sharers = (uint16_t)(((1 << TILE::SHARE) - 1) << work.part * TILE::SHARE);
     const int first = work.share * TILE::W_ROWS;
     auto load_w = [&](int stage, int tile, int chunk) {
         const uint32_t full = shared + TILE::FULL_AT + 8 * stage, at = shared + stage * TILE::STAGE + first * TILE::ROW;
-        const int column = k0 + chunk * TILE::CHUNK, row = work.n0(tile) + first;
+        const int column = work.column(terms) + chunk * TILE::CHUNK, row = work.w_row(tile) + first;
         llm42__mbarrier_expect(full, TILE::STAGE);
         if (TILE::SHARE == 1) llm42__copy_box(at, w_map, column, row, full);
         else llm42__copy_box_to(at, w_map, column, row, full, sharers);
     };
     auto load_x = [&](int stage, int tile, int chunk) {
-        llm42__copy_box(shared + stage * TILE::STAGE + TILE::W_BYTES, x_map, k0 + chunk * TILE::CHUNK, work.row0(tile),
-                        shared + TILE::FULL_AT + 8 * stage);
+        llm42__copy_box(shared + stage * TILE::STAGE + TILE::W_BYTES, x_map, work.column(terms) + chunk * TILE::CHUNK,
+                        work.row0(tile), shared + TILE::FULL_AT + 8 * stage);
     };
+    work.seek(work.first());
     for (int i = 0; i < ahead; i++) load_w(i, work.first(), i);
     llm42__wait_for_previous();
     for (int i = 0; i < ahead; i++) load_x(i, work.first(), i);
     llm42__ring_place<TILE::STAGES> place;
     for (int i = 0; i < ahead; i++) place.advance();
-    for (int tile = work.first(), chunk = ahead; tile < work.tiles; tile += work.stride(), chunk = 0)
+    for (int tile = work.first(), chunk = ahead; tile < work.tiles; tile += work.stride(), chunk = 0) {
+        work.seek(tile);
         for (; chunk < chunks; chunk++, place.advance()) {
             llm42__mbarrier_wait(shared + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
             load_w(place.stage, tile, chunk);
             load_x(place.stage, tile, chunk);
         }
+    }
     // Not earlier: on two H200 a decode pass of one row took 3% longer when the next kernel waited meanwhile.
     llm42__launch_next();
     // Others arrive at this block's barriers, so it must not end before them.
@@ -1176,9 +1232,31 @@ __device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], ll
     __syncwarp();
 }
 
-template <typename TILE, typename OUT>
-__device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm42__leaf_work<TILE> work, OUT *y,
-                                                      const llm42__owners &owners, float4 *workspace, int rows, int n,
+// Writes what a warp's sixteen outputs from n0 on give: eight gate outputs and eight up outputs give eight values,
+// which are one piece of a row.
+template <int EIGHTS>
+__device__ __forceinline__ void llm42__write_gated(const float (&sum)[EIGHTS][4], llm42__bf16 *y, int n, int n0,
+                                                   int row0, int rows, float4 *scratch) {
+    const int lane = threadIdx.x % 32;
+    auto gated = [&](int e) {
+        return e == EIGHTS ? 0 : llm42__pack(llm42__gated(sum[e][0], sum[e][2]), llm42__gated(sum[e][1], sum[e][3]));
+    };
+    __syncwarp();  // all lanes have read what was in the scratch
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e += 2) {
+        const uint32_t both[2] = {gated(e), gated(e + 1)};
+        llm42__store_matrices_turned(llm42__shared_address(scratch + e * 8 + lane % 16), both);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int row = lane; row < EIGHTS * 8; row += 32)
+        if (row0 + row < rows) *(float4 *)(y + (size_t)(row0 + row) * (n / 2) + n0 / 2) = scratch[row];
+    __syncwarp();
+}
+
+template <typename TILE, bool GATED, typename WORK, typename OUT>
+__device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *y,
+                                                      const llm42__owners &owners, float4 *workspace, int n,
                                                       int terms) {
     const int warp = llm42__warp() - 4;
     const uint32_t base = llm42__shared_address(shared);
@@ -1187,16 +1265,19 @@ __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, llm
     llm42__stage_products<TILE> products(base, terms, work.part);
     for (int tile = work.first(); tile < work.tiles; tile += work.stride()) {
         float sum[TILE::EIGHTS][4] = {};
+        work.seek(tile);
         if constexpr (TILE::TWO_SETS) llm42__sum_leaf_pairs(products, sum, scratch, workspace);
         else llm42__sum_leaves(products, sum, scratch);
         const int n0 = work.n0(tile) + warp * 16;
         const int row0 = work.row0(tile) + work.part * TILE::OWN * 8;
-        if constexpr (TILE::SPLIT == 1) {
-            llm42__write_rows(sum, y, owners, n, n0, row0, rows, scratch);
+        if constexpr (GATED) {
+            llm42__write_gated(sum, y, n, n0, row0, work.row_end(), scratch);
+        } else if constexpr (TILE::SPLIT == 1) {
+            llm42__write_rows(sum, y + work.part_at(), owners, n, n0, row0, work.row_end(), scratch);
         } else {
             float own[TILE::OWN][4];
             llm42__join_blocks<TILE>(own, sum, base, scratch, work.part, work.share);
-            llm42__write_rows(own, y, owners, n, n0, row0, rows, scratch);
+            llm42__write_rows(own, y, owners, n, n0, row0, work.row_end(), scratch);
         }
     }
 }
@@ -1217,10 +1298,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     const uint32_t base = llm42__shared_address(shared);
     const llm42__leaf_work<tile> work(rows, n);
     if (threadIdx.x == 0) {
-        for (int s = 0; s < tile::STAGES; s++) {
-            llm42__mbarrier_open(base + tile::FULL_AT + 8 * s, 1);
-            llm42__mbarrier_open(base + tile::EMPTY_AT + 8 * s, tile::WARPS * SHARE);
-        }
+        llm42__open_stages<tile>(base);
         for (int w = 0; w < tile::WARPS; w++) llm42__mbarrier_open(base + tile::JOINED_AT + 8 * w, 1);
         for (int w = 0; SPLIT > 1 && tile::PAIR_IN_SCRATCH && w < tile::WARPS; w++)
             llm42__mbarrier_open(base + tile::READY_AT + 8 * w, SPLIT - 1);
@@ -1233,10 +1311,10 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     // Registers move from the warpgroup that copies to those that sum.
     if (threadIdx.x < 128) {
         llm42__fewer_registers<24>();
-        if (threadIdx.x == 0) llm42__fill_stages(&w_map, &x_map, base, work, terms);
+        if (threadIdx.x == 0) llm42__fill_stages<tile>(&w_map, &x_map, base, work, terms);
     } else {
         llm42__more_registers<240>();
-        llm42__multiply_tiles(shared, work, y, owners, workspace, rows, n, terms);
+        llm42__multiply_tiles<tile, false>(shared, work, y, owners, workspace, n, terms);
     }
 #endif
 }
@@ -1326,6 +1404,91 @@ static const llm42__leaf_kind llm42__leaf_kinds[] = {
     LLM42__LEAF_KIND(112, 1, 2), LLM42__LEAF_KIND(128, 1, 2), LLM42__LEAF_KIND(160, 1, 1), LLM42__LEAF_KIND(192, 1, 1)};
 #undef LLM42__LEAF_KIND
 enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds };
+
+// Shapes: x [entries, k], sorted by expert, and w [E, n, k], by their maps as [E n, k]; offset [E + 1]: each expert's
+// first row -> y [entries, n] = x w^T of each row's expert, or with GATED [entries, n / 2], as in llm42__k_matmul. Leaf
+// l of a sum goes to y + l x part_stride. leaves x terms are the terms that are summed, terms is a multiple of 64 and n
+// of 128. Work: a block takes one item of llm42__expert_work after the other; its ring of stages is filled across them.
+// Order: the sequential order in each leaf. It depends on k and the leaves alone.
+template <int ROWS, bool GATED, typename OUT>
+__global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
+    llm42__k_experts(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
+                     size_t part_stride, const int32_t *offset, int experts, int leaves, int n, int terms) {
+#if LLM42__WARPGROUPS
+    extern __shared__ __align__(1024) unsigned char shared[];
+    using tile = llm42__leaf_tile<ROWS, 1, 1, 1>;
+    const uint32_t base = llm42__shared_address(shared);
+    int2 *const table = (int2 *)(shared + tile::BYTES);
+    if (threadIdx.x == 0) {
+        llm42__open_stages<tile>(base);
+        llm42__mbarriers_opened();
+    }
+    llm42__wait_for_previous();
+    for (int e = threadIdx.x; e <= experts; e += tile::THREADS) table[e].y = offset[e];
+    __syncthreads();
+    if (threadIdx.x < 32) {  // the tiles of the experts before each one, of 32 experts at a time
+        const int lane = threadIdx.x;
+        for (int begin = 0, before = 0; begin <= experts; begin += 32) {
+            const int e = begin + lane, tiles = e < experts ? (table[e + 1].y - table[e].y + ROWS - 1) / ROWS : 0;
+            int upto = tiles;
+#pragma unroll
+            for (int i = 1; i < 32; i *= 2) {
+                const int below = __shfl_up_sync(0xffffffffu, upto, i);
+                upto += lane >= i ? below : 0;
+            }
+            if (e <= experts) table[e].x = before + upto - tiles;
+            before += __shfl_sync(0xffffffffu, upto, 31);
+        }
+    }
+    __syncthreads();
+    const llm42__expert_work<tile> work(table, experts, leaves, n, part_stride);
+    if (work.first() >= work.tiles) return;
+    if (threadIdx.x < 128) {
+        llm42__fewer_registers<40>();
+        if (threadIdx.x == 0) llm42__fill_stages<tile>(&w_map, &x_map, base, work, terms);
+    } else {
+        llm42__more_registers<232>();
+        llm42__multiply_tiles<tile, GATED>(shared, work, y, llm42__owners{}, nullptr, n, terms);
+    }
+#endif
+}
+
+// A llm42__tile_fn for mixtures. cudaErrorNotSupported: not for these shapes.
+template <int ROWS, bool GATED, typename OUT>
+static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
+                                     llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
+    using tile = llm42__leaf_tile<ROWS, 1, 1, 1>;
+    auto kernel = llm42__k_experts<ROWS, GATED, OUT>;
+    const int terms = leaves.count > 1 ? leaves.terms : k, bytes = tile::BYTES + (groups.experts + 1) * 8,
+              tiles = LLM42__MIN(rows, groups.experts + rows / ROWS),  // there are at most so many
+        items = tiles * leaves.count * (n / tile::OUTPUTS);
+    CUtensorMap w_map, x_map;
+    if (terms % tile::CHUNK || n % tile::OUTPUTS || bytes > 227 * 1024) return cudaErrorNotSupported;
+    cudaError_t error = llm42__map_matrix(&w_map, w, groups.experts * n, k, tile::OUTPUTS);
+    if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS);
+    if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) return error;
+    return llm42__launch(kernel, dim3((unsigned)LLM42__MIN(items, processors)), dim3(tile::THREADS), bytes, stream,
+                         w_map, x_map, (OUT *)y, leaves.part_stride, groups.offset, groups.experts, leaves.count, n,
+                         terms);
+}
+
+// The builds of llm42__k_experts, and up to how many rows of an average expert each is for: few experts have twice the
+// root of that more. All give the bits of llm42__k_matmul with groups.
+typedef struct llm42__expert_kind {
+    int rows, most;
+    llm42__tile_fn *gated, *plain, *fp32;
+} llm42__expert_kind;
+#define LLM42__EXPERT_KIND(ROWS, MOST)                                                                       \
+    {                                                                                                        \
+        ROWS, MOST, llm42__cu_experts<ROWS, true, llm42__bf16>, llm42__cu_experts<ROWS, false, llm42__bf16>, \
+            llm42__cu_experts<ROWS, false, float>                                                            \
+    }
+static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4),   LLM42__EXPERT_KIND(16, 9),
+                                                         LLM42__EXPERT_KIND(32, 22), LLM42__EXPERT_KIND(48, 36),
+                                                         LLM42__EXPERT_KIND(80, 64), LLM42__EXPERT_KIND(160, 1 << 30)};
+#undef LLM42__EXPERT_KIND
+enum { LLM42__EXPERT_KINDS = sizeof llm42__expert_kinds / sizeof *llm42__expert_kinds };
 
 // >>kernel-pass --------------------------------------------------------------------------------------------------
 // Owns: the metadata of a pass.
@@ -2959,11 +3122,13 @@ __global__ void __launch_bounds__(32)
 }
 
 // Sorts the entries (row, rank) by expert, in ascending order for each expert. offset [E + 1]: where an expert's
-// entries begin; source [entries]: the row of a place; place [entries]: the place of an entry. Work: a block for each
-// expert, in which each warp takes an equal run of entries. Warps first count, then place. Integers only.
-enum { LLM42__SORT_THREADS = 256 };
+// entries begin; source [entries]: the row of a place; place [entries]: the place of an entry. With x [R, k], k a
+// multiple of 64, rows are copied to their places, too: sorted [entries, k]. Work: a block for each expert, in which
+// each warp takes an equal run of entries. Warps first count, then place, then copy. Integers only.
+enum { LLM42__SORT_THREADS = 1024 };  // with 256 a prompt's rows of an expert took too long to copy
 __global__ void __launch_bounds__(LLM42__SORT_THREADS)
-    llm42__k_sort(const int32_t *id, int entries, int used, int32_t *offset, int32_t *source, int32_t *place) {
+    llm42__k_sort(const int32_t *__restrict__ id, int entries, int used, int32_t *offset, int32_t *source,
+                  int32_t *place, const llm42__bf16 *x, llm42__bf16 *sorted, int k) {
     enum { WARPS = LLM42__SORT_THREADS / 32 };
     __shared__ int lower_of[WARPS], own_of[WARPS];
     llm42__launch_next();
@@ -2978,8 +3143,9 @@ __global__ void __launch_bounds__(LLM42__SORT_THREADS)
         lower += __shfl_xor_sync(0xffffffffu, lower, i), own += __shfl_xor_sync(0xffffffffu, own, i);
     if (lane == 0) lower_of[warp] = lower, own_of[warp] = own;
     __syncthreads();
-    int at = 0;
-    for (int w = 0; w < WARPS; w++) at += lower_of[w] + (w < warp ? own_of[w] : 0);
+    int at = 0, first = 0, behind = 0;  // where this warp's entries begin, and where e's begin and end
+    for (int w = 0; w < WARPS; w++) at += lower_of[w] + (w < warp ? own_of[w] : 0), behind += lower_of[w] + own_of[w];
+    for (int w = 0; w < WARPS; w++) first += lower_of[w];
     if (threadIdx.x == 0) offset[e] = at;
     if (threadIdx.x == 0 && e == (int)gridDim.x - 1) offset[e + 1] = entries;
     for (int base = begin; base < end; base += 32) {
@@ -2993,21 +3159,35 @@ __global__ void __launch_bounds__(LLM42__SORT_THREADS)
         }
         at += __popc(all);
     }
+    if (!x) return;
+    __syncthreads();
+    for (int to = first + warp; to < behind; to += WARPS) {
+        const uint4 *from = (const uint4 *)(x + (size_t)source[to] * k);
+        for (int piece = lane; piece < k / 8; piece += 32) ((uint4 *)(sorted + (size_t)to * k))[piece] = from[piece];
+    }
 }
 
 // Shapes: y [entries, stride] by place -> out [R, stride]: the weighted sum of each row's experts. Work: a block for
-// each row. Order: by rank, from +0.
+// each row, a thread for a piece. Order: by rank, from +0.
 __global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, const float *weight, int used, int stride,
                                  llm42__bf16 *out) {
     llm42__launch_next();
     llm42__wait_for_previous();
-    for (int i = threadIdx.x; i < stride; i += blockDim.x) {
-        float sum = 0;
+    for (int piece = threadIdx.x; piece < stride / 8; piece += blockDim.x) {
+        float sum[8] = {};
+#pragma unroll 8
         for (int rank = 0; rank < used; rank++) {
-            int entry = blockIdx.x * used + rank;
-            sum = fmaf(weight[entry], (float)y[(size_t)place[entry] * stride + i], sum);
+            const int entry = blockIdx.x * used + rank;
+            const uint4 four = ((const uint4 *)(y + (size_t)place[entry] * stride))[piece];
+            const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                sum[i] = fmaf(weight[entry], __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16),
+                              sum[i]);
         }
-        out[(size_t)blockIdx.x * stride + i] = __float2bfloat16_rn(sum);
+        ((uint4 *)(out + (size_t)blockIdx.x * stride))[piece] = make_uint4(
+            llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
+            llm42__pack(sum[6], sum[7]));
     }
 }
 

@@ -872,38 +872,60 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, llm42__execution *ex, 
     return LLM42_OK;
 }
 
+// gate_up or down of all experts: x [entries, k] -> y [entries, n], in fp32 and by leaves if `cut`. source: the row of
+// x of an entry, or NULL if x is sorted by expert. All kinds give the same bits. The fewer rows an expert has, the
+// fewer rows a tile gets. The last tile kind fits every device.
+static llm42_result llm42__run_experts(llm42__cuda *cu, llm42__execution *ex, int product, const llm42__bf16 *w,
+                                       const llm42__bf16 *x, const int32_t *source, void *y, int entries, bool cut,
+                                       const llm42__leaves &leaves, llm42_error *error) {
+    const int experts = cu->config.experts, processors = cu->device.multiProcessorCount;
+    const bool gated = product == LLM42__GATE_UP;
+    const llm42__groups groups = {ex->route_offset, source, experts};
+    int n, k, kind = 0;
+    llm42__product_shape(cu, product, &n, &k);
+    while ((long)llm42__expert_kinds[kind].most * experts < entries) kind++;
+    for (; cu->device.major == 9 && kind >= 0; kind--) {
+        const llm42__expert_kind *own = &llm42__expert_kinds[kind];
+        llm42__tile_fn *fn = gated ? own->gated : cut ? own->fp32 : own->plain;
+        const cudaError_t status = fn(x, w, y, entries, n, k, groups, leaves, processors, ex->stream);
+        if (status == cudaErrorNotSupported) continue;
+        LLM42__CU(status);
+        return LLM42_OK;
+    }
+    kind = entries <= 8 * experts ? 3 : entries <= 32 * experts ? 9 : LLM42__TILE_KINDS - 1;
+    if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
+    const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
+    llm42__tile_fn *fn = gated ? tile->gated : !cut ? tile->plain : leaves.count > 1 ? tile->parts : tile->fp32;
+    LLM42__CU(fn(x, w, y, entries, n, k, groups, leaves, processors, ex->stream));
+    return LLM42_OK;
+}
+
 // The feed-forward part of a mixture: a grouped product takes the rows of each expert together.
 static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
                                            llm42_error *error) {
     const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    const int rows = key->rows, used = c->experts_used, entries = rows * used,
-              processors = cu->device.multiProcessorCount;
+    const int rows = key->rows, used = c->experts_used, entries = rows * used;
     LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h, ex->router,
                                       rows, error));
-    // All tile kinds give the same bits. The fewer rows an expert has, the fewer rows a tile gets. The last kind fits
-    // every device.
-    int kind = entries <= 8 * c->experts ? 3 : entries <= 32 * c->experts ? 9 : LLM42__TILE_KINDS - 1;
-    if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
-    const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
-    llm42__groups in = {ex->route_offset, ex->route_source, c->experts}, out = {ex->route_offset, nullptr, c->experts};
-    LLM42__STAGE(
-        "route", LLM42__TRY(cu->desc.numerics.router_fp32
-                                ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
-                                : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
-        LLM42__CU(llm42__launch(llm42__k_sort, dim3((unsigned)c->experts), dim3(LLM42__SORT_THREADS), 0, ex->stream,
-                                ex->route_id, entries, used, ex->route_offset, ex->route_source, ex->route_place)));
+    // Rows go to their places on a device whose experts' products need that. What they are put into is free until down.
+    llm42__bf16 *const sorted = cu->device.major == 9 ? ex->expert_out : nullptr;
+    LLM42__STAGE("route", LLM42__TRY(cu->desc.numerics.router_fp32
+                                         ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
+                                         : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
+                 LLM42__CU(llm42__launch(llm42__k_sort, dim3((unsigned)c->experts), dim3(LLM42__SORT_THREADS), 0,
+                                         ex->stream, ex->route_id, entries, used, ex->route_offset, ex->route_source,
+                                         ex->route_place, sorted ? ex->h : nullptr, sorted, cu->Dp)));
     const bool cut = llm42__sums_leaves(cu, key->schedule, rows, 1);
     void *sum = llm42__sum_at(cu, ex, 1);
-    llm42__leaves leaves = llm42__leaves_of(cu, LLM42__DOWN);
+    llm42__leaves leaves = cut ? llm42__leaves_of(cu, LLM42__DOWN) : llm42__leaves{1, 0, 0};
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
-    LLM42__STAGE("gate_up", LLM42__CU(tile->gated(ex->h, layer->w[LLM42__GATE_UP], ex->gated, entries, 2 * cu->Fp,
-                                                  cu->Dp, in, leaves, processors, ex->stream)));
-    LLM42__STAGE("down", LLM42__CU((!cut               ? tile->plain
-                                    : leaves.count > 1 ? tile->parts
-                                                       : tile->fp32)(
-                             ex->gated, layer->w[LLM42__DOWN], cut ? (void *)ex->parts : ex->expert_out, entries,
-                             cu->Dp, cu->Fp, out, leaves, processors, ex->stream)));
+    LLM42__STAGE("gate_up", LLM42__TRY(llm42__run_experts(cu, ex, LLM42__GATE_UP, layer->w[LLM42__GATE_UP],
+                                                          sorted ? sorted : ex->h, sorted ? nullptr : ex->route_source,
+                                                          ex->gated, entries, false, llm42__leaves{1, 0, 0}, error)));
+    LLM42__STAGE("down",
+                 LLM42__TRY(llm42__run_experts(cu, ex, LLM42__DOWN, layer->w[LLM42__DOWN], ex->gated, nullptr,
+                                               cut ? (void *)ex->parts : ex->expert_out, entries, cut, leaves, error)));
     if (cut) {
         const llm42__owners owners = llm42__owners_of(cu, ex, key->schedule, rows, 1);
         auto combine = [&](auto *to) {

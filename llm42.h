@@ -2705,7 +2705,7 @@ static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, ll
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to.
 #define LLM42__SHAPES(X)                                                  \
     X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                      \
-    X("tiny-moe", 512, 64, 2, 4, 2, 32, 48, 2048, 8, 2)                   \
+    X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                  \
     X("small", 4096, 256, 4, 8, 4, 32, 704, 4096, 0, 0)                   \
     X("base", 4096, 512, 9, 8, 4, 64, 1408, 4096, 0, 0)                   \
     X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 0, 0)    \
@@ -3113,12 +3113,12 @@ static float llm42__sm90_cut(int64_t sum, int e) {
 // One step: sum + a[0] b[0] + ... + a[15] b[15]. Values of a and b are those of bf16; b's are `stride` apart.
 //
 // The products are exact. The exponent of a product is the sum of the exponents of its two factors. (So a product of
-// normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products.
-// `sum` and each product are cut toward zero to 25 binary places below 2^e, and then added exactly. The result is cut
-// toward zero to fp32. If it is zero then, it is +0. (On an H200 one sum of -2^-152 seems not to be: see
-// tests/README.md.) If it is too large for fp32, it is infinite. A NaN has the bits 0x7fffffff.
+// normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products, and
+// at least -133. `sum` and each product are cut toward zero to 25 binary places below 2^e, and then added exactly. The
+// result is cut toward zero to fp32. If it is zero then, it is +0. If it is too large for fp32, it is infinite. A NaN
+// has the bits 0x7fffffff.
 static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
-    int e = INT32_MIN;
+    int e = -133;
     int64_t total = 0;
     float infinite = 0.0f;  // the sum of what is infinite or not a number
     for (int i = 0; i < 16; i++) {
@@ -3129,7 +3129,6 @@ static float llm42__sm90_step(float sum, const float *a, const float *b, int str
     if (sum - sum != 0.0f) infinite += sum;
     if (infinite != 0.0f) return infinite != infinite ? llm42__float(0x7fffffffu) : infinite;
     if (sum != 0.0f) e = LLM42__MAX(e, llm42__sm90_exponent(sum));
-    if (e == INT32_MIN) return 0.0f;
     for (int i = 0; i < 16; i++) {
         const float x = a[i], y = b[i * stride];
         if (x == 0.0f || y == 0.0f) continue;

@@ -70,8 +70,9 @@ static const args_option options[] = {
 
 typedef struct sample {
     answer answer;
-    char *out;  // not yet printed
-    bool finished;
+    char *out;                   // not yet printed
+    const llm42_request *ended;  // --json: its line is still to be written
+    bool finished, fresh;        // fresh: there may be more to print
 } sample;
 
 #define LOGPROBS "sample\tposition\ttoken\tlogprob"  // columns of --logprobs; then the text
@@ -82,6 +83,7 @@ static tok *t;
 static chat turns;
 static sample *sample_list;
 static int64_t printing;  // the sample that is on stdout
+static double last_end;   // when a sample was finished last
 static batch requests;    // of --batch
 static llm42_trace *trace;
 static llm42_recorder *recorder;
@@ -163,14 +165,32 @@ static void put_tokens(sample *s, const llm42_event *event) {
     if (prints_text()) put(s, answer_fresh(&s->answer, false));
 }
 
+// The line of JSON of a finished sample.
+static void put_json(sample *s) {
+    size_t size = 0;
+    char *line = answer_json(&s->answer, s->ended, model->name, (int)(s - sample_list), NULL, NULL, &size);
+    put(s, (tok_text){line, size});
+    free(line);
+    s->ended = NULL;
+}
+
+// Prints what the last pass has brought, all samples together, so that the engine waits for one system call at most.
+static void print_fresh(void) {
+    bool any = false;
+    for (int64_t i = 0; i < arrlen(sample_list); i++) {
+        sample *s = &sample_list[i];
+        if (!s->fresh) continue;
+        any = true, s->fresh = false;
+        if (s->ended) put_json(s);
+        if (stream) print_lines(s);
+    }
+    if (any && !stream) flush_samples();
+}
+
 static void put_end(sample *s, const llm42_event *event) {
     answer_finished(&s->answer);
-    if (json) {
-        size_t size = 0;
-        char *line = answer_json(&s->answer, event->info, model->name, (int)(s - sample_list), NULL, NULL, &size);
-        put(s, (tok_text){line, size});
-        free(line);
-    }
+    last_end = llm42_engine_now(engine);
+    if (json) s->ended = event->info;
     if (prints_text()) put(s, answer_fresh(&s->answer, true));
     if (!json && !logprobs && !stream) put_string(s, "\n");
     s->finished = true;
@@ -188,8 +208,7 @@ static void on_event(void *user, const llm42_event *event) {
     sample *s = event->info->user;
     if (event->type == LLM42_EVENT_COMMITTED) put_tokens(s, event);
     else put_end(s, event);
-    if (stream) print_lines(s);
-    else flush_samples();
+    s->fresh = true;
 }
 
 // What answers to the options begin with.
@@ -222,9 +241,10 @@ static void print_stats(double seconds) {
     fprintf(stderr, "%" PRId64 " prompt tokens, %" PRId64 " new tokens in %.3f s (%.1f tokens/s)\n", st.prompt_tokens,
             st.returned_tokens, seconds, seconds > 0 ? (double)st.returned_tokens / seconds : 0);
     fprintf(stderr,
-            "passes: %" PRId64 " FAST, %" PRId64 " INVARIANT, %" PRId64 " FIXED; windows verified: %" PRId64
+            "passes: %" PRId64 " FAST, %" PRId64 " INVARIANT, %" PRId64 " FIXED, in %.3f s; windows verified: %" PRId64
             ", rollbacks: %" PRId64 ", %.2f%% recomputed\n",
             st.passes[LLM42_SCHEDULE_FAST], st.passes[LLM42_SCHEDULE_INVARIANT], st.passes[LLM42_SCHEDULE_FIXED],
+            st.busy[LLM42_SCHEDULE_FAST] + st.busy[LLM42_SCHEDULE_INVARIANT] + st.busy[LLM42_SCHEDULE_FIXED],
             st.verifications, st.rollbacks, percent);
     if (!drafting_asked(&drafts)) return;
     int64_t passes = 0;
@@ -270,7 +290,9 @@ static void run_samples(const int32_t *ids) {
     args_watches = 1;
     submit_samples(ids);
     if (!stream) flush_samples();
-    args_run_watching(engine);
+    llm42_error error = {0};
+    for (llm42_result result = LLM42_OK; !args_signal && result == LLM42_OK; print_fresh())
+        result = args_check(llm42_engine_step(engine, &error), &error);
 }
 
 static void free_samples(void) {
@@ -421,10 +443,11 @@ int main(int argc, char **argv) {
     // Of a run that is ended, a transcript has what was committed.
     for (int64_t i = 1; args_signal && i <= llm42_engine_stats(engine).submitted; i++)
         llm42_engine_cancel(engine, i, NULL);
+    print_fresh();
     drafting_report(&drafts, engine);
     if (batch_in) batch_stop_if_asked(&requests);
     args_stop_if_asked();
-    if (stats) print_stats(llm42_engine_now(engine) - begin);
+    if (stats) print_stats((batch_in ? llm42_engine_now(engine) : last_end) - begin);
     if (trace) args_check(llm42_trace_close(trace, &error), &error);
     args_check(llm42_recorder_close(recorder, &error), &error);
     if (batch_in) batch_end(&requests);

@@ -3,10 +3,10 @@
 // serve/README.md has the fields. Needs libmicrohttpd and jansson: `make deps` installs them.
 // make build/serve && build/serve --port 8042
 //
-// This file has the engine's thread: it submits what HTTP has read, steps the engine, takes its tokens, and wakes the
-// connections that wait for them. serve/calls.h says what both threads share, serve/ask.h reads requests, serve/reply.h
-// writes answers, serve/http.h has the endpoints, and serve/tap.h the log-probabilities that the engine does not
-// return.
+// This file has the engine's thread: it submits what HTTP has read, steps the engine, takes its tokens, and has the
+// connections woken that wait for them. serve/calls.h says what the threads share, serve/ask.h reads requests,
+// serve/reply.h writes answers, serve/http.h has the endpoints, and serve/tap.h the log-probabilities that the engine
+// does not return.
 #define _GNU_SOURCE  // POLLRDHUP
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -24,7 +24,7 @@ static const char *model_path = "examples/tiny42", *tokenizer, *host = "127.0.0.
 static const char *arithmetic, *preset = "dvr", *verifier, *planner = "default", *record_path;
 static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context, window, group, threads;
 static int64_t tensor_parallel = 1, leaves = 1, devices;
-static bool no_mmap;
+static bool no_mmap, offered;
 static drafting drafts;
 
 static const args_option options[] = {
@@ -46,6 +46,8 @@ static const args_option options[] = {
     ARGS_INT("max-context N", &max_context, 0, INT32_MAX, "tokens of prompt and answer; 0: the model's, at most 8192"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     DRAFTING_OPTIONS(&drafts),
+    ARGS_FLAG("offered", &offered,
+              "cuda: FAST passes keep orders of their own, as other engines' do, so that there is drift to verify"),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
     ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
@@ -57,21 +59,24 @@ static llm42_recorder *recorder;
 static args_manifest manifest;
 
 // >>events: on the engine's thread, inside a step --------------------------------------------------------------------
-// Behind a stop string what the event brings depends on the load and belongs to nobody.
-static void take_tokens(serve_sample *s, const llm42_event *event) {
-    answer *a = &s->answer;
-    if (!s->count) s->count = s->echo;
-    for (int i = 0; i < event->n && !a->stopped && s->count < s->echo + s->limit; i++) {
-        const size_t before = arrlenu(a->text);
-        s->token[s->count++] = (serve_token){event->tokens[i], event->logprobs[i], s->chars};
-        answer_take(a, event->tokens[i]);
-        if (arrlenu(a->text) > before) s->chars += serve_chars(a->text + before, arrlenu(a->text) - before);
+// Behind a stop string what the event brings depends on the load and belongs to nobody. Returns whether it has come.
+static bool take_tokens(serve_sample *s, const llm42_event *event) {
+    const bool stops = s->answer.stops > 0;
+    bool stopped = false;
+    if (!s->have) s->have = s->echo;
+    if (stops) serve_lock();
+    for (int i = 0; i < event->n && !(stops && s->answer.stopped) && s->have < s->echo + s->limit; i++) {
+        s->token[s->have++] = (serve_token){.id = event->tokens[i], .logprob = event->logprobs[i]};
+        if (stops) serve_take_text(s, s->have, false);
     }
+    if (stops) stopped = s->answer.stopped && !s->finished, serve_unlock();
+    return stopped;
 }
 
 static void take_end(serve_sample *s, const llm42_event *event) {
     serve_call *c = s->call;
-    if (s->limit) answer_finished(&s->answer);
+    if (s->answer.stops) serve_take_text(s, s->have, true);
+    s->count = s->have, c->fresh = true;
     s->finished = true, s->finish = event->finish, s->seed = event->info->sampling.seed;
     c->open--, serve.counts.live--;
     serve.counts.finished[s->answer.stopped ? LLM42_FINISH_STOP : s->finish]++;
@@ -86,15 +91,15 @@ static void on_event(void *user, const llm42_event *event) {
     llm42_recorder_event(recorder, event);
     if (event->type != LLM42_EVENT_COMMITTED && event->type != LLM42_EVENT_FINISHED) return;
     serve_sample *s = event->info->user;
-    serve_lock();
-    if (event->type == LLM42_EVENT_FINISHED) take_end(s, event);
-    else if (event->position == 0) serve_observe(&serve.counts.first_token, serve_now() - s->call->begin);
-    if (event->type == LLM42_EVENT_COMMITTED) take_tokens(s, event);
-    s->call->fresh = true;
-    const bool stopped = s->answer.stopped && !s->finished;
-    serve_unlock();
-    if (stopped) llm42_engine_cancel(serve.engine, event->request, NULL);
+    if (event->type == LLM42_EVENT_FINISHED || event->position == 0) {
+        serve_lock();
+        if (event->type == LLM42_EVENT_FINISHED) take_end(s, event);
+        else serve_observe(&serve.counts.first_token, serve_now() - s->call->begin);
+        serve_unlock();
+    }
+    s->call->news = true;
     if (event->type == LLM42_EVENT_FINISHED) tap_end(event->request);
+    else if (take_tokens(s, event)) llm42_engine_cancel(serve.engine, event->request, NULL);
 }
 
 // >>loop -------------------------------------------------------------------------------------------------------------
@@ -117,25 +122,27 @@ static void cancel_call(serve_call *c) {
         if (c->sample[i].id && !c->sample[i].finished) llm42_engine_cancel(serve.engine, c->sample[i].id, NULL);
 }
 
-// Does a suspended connection's client listen no more? Nobody else looks at its socket.
-static bool client_gone(const serve_call *c) {
-    struct pollfd at = {.fd = c->fd, .events = POLLRDHUP};
-    return c->suspended && poll(&at, 1, 0) > 0;
+// Of suspended connections, which clients listen no more? Nobody else looks at their sockets.
+static void look_at_clients(void) {
+    struct pollfd *at = NULL;
+    for (serve_call *c = serve.calls; c; c = c->next)
+        if (c->suspended) arrput(at, ((struct pollfd){.fd = c->fd, .events = POLLRDHUP}));
+    if (arrlen(at) && poll(at, arrlenu(at), 0) > 0) {
+        int i = 0;
+        for (serve_call *c = serve.calls; c; c = c->next)
+            if (c->suspended && at[i++].revents) c->gone = true;
+    }
+    arrfree(at);
 }
 
 // Submits the samples of new calls and cancels those of calls that nobody waits for any more, that took too long, or
 // that an error has ended. `look`: it is time to look at the clients.
-static void update_calls(bool look) {
+static void update_calls(bool look, double now) {
     serve_call **take = NULL, **end = NULL;
-    const double now = serve_now();
     serve_lock();
-    if (!serve.asked && !look) {
-        serve_unlock();
-        return;
-    }
     serve.asked = false;
+    if (look) look_at_clients();
     for (serve_call *c = serve.calls; c; c = c->next) {
-        if (!c->gone && look && client_gone(c)) c->gone = true;
         if (c->open && look && now - c->begin > (double)serve.request_timeout)
             serve_fail(c, 504, NULL, "timeout", "no answer within %" PRId64 " s: ask for less, or later",
                        serve.request_timeout);
@@ -160,30 +167,54 @@ static void update_calls(bool look) {
     arrfree(end);
 }
 
-// A stream whose answer goes on is woken 100 times a second at most, because each event has its price on both sides.
-static bool has_news(const serve_call *c, double now) {
-    return c->gone || !c->open || (c->stream && c->fresh && now >= c->wake_at);
+// To wake a connection takes a system call, so another thread than the engine's does it.
+static void *wake_connections(void *unused) {
+    (void)unused;
+    struct MHD_Connection **wake = NULL;  // to be resumed when the lock is free
+    serve_lock();
+    while (!serve.wakes_end) {
+        if (!arrlen(serve.wake)) pthread_cond_wait(&serve.waking, &serve.lock);
+        struct MHD_Connection **all = serve.wake;
+        serve.wake = wake, wake = all;
+        serve_unlock();
+        for (int i = 0; i < (int)arrlen(wake); i++) MHD_resume_connection(wake[i]);
+        if (wake) arrsetlen(wake, 0);
+        serve_lock();
+    }
+    serve_unlock();
+    arrfree(wake);
+    return NULL;
 }
 
-// Wakes the connections that have news, and frees the calls that nobody needs. Returns whether any call is left.
-static bool publish(void) {
+// Streams whose answers go on are woken together, 100 times a second at most, because each event has its price on both
+// sides. The first event does not wait. `turn`: now they may be.
+static bool has_news(const serve_call *c, bool turn) {
+    return c->gone || !c->open || (c->stream && c->fresh && (turn || !c->woken));
+}
+
+// Publishes the tokens of a pass, has the connections woken that have news, and frees the calls that nobody needs.
+// Returns whether any call is left. *asked: whether update_calls has something to do.
+static bool publish(double now, bool *asked) {
+    static double next_turn;
+    const bool turn = now >= next_turn;
     serve_call *unneeded = NULL;
-    struct MHD_Connection **wake = NULL;  // to be resumed when the lock is free
-    const double now = serve_now();
     serve_lock();
     serve.counts.stats = llm42_engine_stats(serve.engine);
+    *asked = serve.asked;
     for (serve_call **link = &serve.calls, *c; (c = *link);) {
-        if (c->suspended && has_news(c, now)) {
-            c->suspended = false, c->wake_at = now + 0.01;
-            arrput(wake, c->connection);
+        for (int i = 0; i < c->samples && c->news; i++) c->sample[i].count = c->sample[i].have;
+        c->fresh |= c->news, c->news = false;
+        if (c->suspended && has_news(c, turn)) {
+            if (turn && c->open) next_turn = now + 0.01;
+            c->suspended = false, c->woken = true;
+            arrput(serve.wake, c->connection);
         }
         if (c->done && c->taken && !c->open) *link = c->next, c->next = unneeded, unneeded = c;
         else link = &c->next;
     }
     const bool any = serve.calls != NULL;
+    if (arrlen(serve.wake)) pthread_cond_signal(&serve.waking);
     serve_unlock();
-    for (int i = 0; i < (int)arrlen(wake); i++) MHD_resume_connection(wake[i]);
-    arrfree(wake);
     for (serve_call *c; (c = unneeded); serve_call_free(c)) unneeded = c->next;
     return any;
 }
@@ -198,14 +229,17 @@ static void fail_calls(const llm42_error *error) {
     serve_unlock();
 }
 
-static void wait_for_calls(void) {
+// Waits until something is asked of update_calls, but no longer than until it is time to look at the clients.
+static bool wait_for_calls(void) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += 50 * 1000 * 1000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
     serve_lock();
     if (!serve.asked) pthread_cond_timedwait(&serve.news, &serve.lock, &until);
+    const bool asked = serve.asked;
     serve_unlock();
+    return asked;
 }
 
 // What cannot be recorded is said when it happens, and again at the end.
@@ -217,25 +251,40 @@ static void look_at_record(void) {
             record_path);
 }
 
-// Serves until it is asked to end, and then until all requests are answered.
+// Serves until it is asked to end, and then until all requests are answered. The clock is read once a pass, because on
+// some virtual machines that is a system call.
 static void run(void) {
-    double next_look = 0;
-    for (bool any = true; !serve.draining || any;) {
+    double now = serve_now(), next_look = now;
+    for (bool any = true, asked = false; !serve.draining || any;) {
         llm42_error error = {0};
-        const bool look = serve_now() >= next_look;
-        if (look) next_look = serve_now() + 0.05;
+        const bool look = now >= next_look;
+        if (look) next_look = now + 0.05;
         if (args_signal && !serve.draining) {
             serve_lock();
             serve.draining = true;
             serve_unlock();
         }
-        update_calls(look);
+        if (asked || look) update_calls(look, now);
         if (look) look_at_record();
         const llm42_result result = llm42_engine_step(serve.engine, &error);
         if (result < 0) fail_calls(&error);
-        any = publish();
-        if (result == LLM42_IDLE) wait_for_calls();
+        now = serve_now();
+        any = publish(now, &asked);
+        if (result == LLM42_IDLE) asked = wait_for_calls(), now = serve_now();
     }
+}
+
+// The same, beside the thread that wakes connections.
+static void run_waking(void) {
+    pthread_t waker;
+    if (pthread_create(&waker, NULL, wake_connections, NULL)) args_fail(1, "cannot start a thread");
+    run();
+    serve_lock();
+    serve.wakes_end = true;
+    pthread_cond_signal(&serve.waking);
+    serve_unlock();
+    pthread_join(waker, NULL);
+    arrfree(serve.wake);
 }
 
 // >>start ------------------------------------------------------------------------------------------------------------
@@ -251,11 +300,20 @@ static void open_texts(void) {
     serve.stop_count = chat_stop(&serve.chat, &serve.model->config, serve.stop);
 }
 
+static const void *backend_desc(const llm42_backend *table) {
+    static llm42_cuda_desc own;
+    const void *desc = args_backend_desc(table, threads, tensor_parallel, devices);
+    if (!offered) return desc;
+    if (strcmp(table->name, "cuda")) args_fail(2, "--offered: only with --backend cuda");
+    own = *(const llm42_cuda_desc *)desc, own.fast = LLM42_CUDA_FAST_OFFERED;
+    return &own;
+}
+
 static void open_engine(const llm42_backend *table) {
     llm42_error error = {0};
     llm42_engine_desc desc = {.model = serve.model,
                               .backend = tap_open(table),
-                              .backend_desc = args_backend_desc(table, threads, tensor_parallel, devices),
+                              .backend_desc = backend_desc(table),
                               .planner = planner_find(planner),
                               .numerics.compute = args_dtype("--dtype", dtype),
                               .numerics.arithmetic = args_arithmetic(arithmetic),
@@ -324,9 +382,9 @@ int main(int argc, char **argv) {
     printf("%s: http://%s%s%s:%" PRId64 "/v1 serves %s\n", args_program, strchr(host, ':') ? "[" : "", host,
            strchr(host, ':') ? "]" : "", port, serve.name);
     fflush(stdout);
-    run();
+    run_waking();
     MHD_stop_daemon(daemon);
-    publish();
+    publish(serve_now(), &(bool){false});
     drafting_report(&drafts, serve.engine);
     args_check(llm42_recorder_close(recorder, &error), &error);
     llm42_engine_close(serve.engine);

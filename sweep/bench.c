@@ -193,6 +193,8 @@ static settings parse(int argc, char **argv) {
         ARGS_OUT("margins FILE", &s.margins, "only count flips by the margin of the largest logit, into a TSV file"),
         ARGS_IN("workload SPEC", &s.workload,
                 "cuda: what --suite workloads, online and --calibrate serve, as in build/sweep"),
+        ARGS_REAL("temperature T", &s.temperature, 0, 1000,
+                  "of the requests of suites workloads and online; request i draws with seed i, from 1; 0: greedy"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_FLAG("in-norm", &s.in_norm, "cuda, several GPUs: norms themselves exchange the ranks' parts"),
         ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),

@@ -23,7 +23,7 @@ static double cut(double x, int places) { return trunc(ldexp(x, places)); }
 // The description, step by step, in doubles, which hold all its numbers exactly.
 static float described_step(float sum, const float *a, const float *b) {
     double total = 0;
-    int e = -10000, exponent;
+    int e = -133, exponent;
     for (int i = 0; i < 16; i++) {
         int ea, eb;
         if (a[i] == 0 || b[i] == 0) continue;
@@ -32,7 +32,6 @@ static float described_step(float sum, const float *a, const float *b) {
     }
     frexp(sum, &exponent);
     if (sum != 0) e = LLM42__MAX(e, LLM42__MAX(exponent - 1, -126));
-    if (e == -10000) return 0;
     for (int i = 0; i < 16; i++) total += cut((double)a[i] * b[i], 25 - e);
     total += cut(sum, 25 - e);
     if (total == 0) return 0;
@@ -268,6 +267,21 @@ TEST(draws) {
     CHECK(isnan(llm42__sm90_sample(logits, V, &(llm42_sampling){0}, 0, NULL).logprob));
 }
 
+// A step whose largest exponent is -135. An H200 gave this sum. If what is added were not cut to 25 binary places below
+// 2^-133, the last bit would be 0.
+TEST(least_exponent) {
+    static const uint16_t factors[16][2] = {{0x9d5e, 0x1e38}, {0x1d5f, 0x9ea8}, {0x1f7b, 0x9a8f}, {0x1e2a, 0x9a8f},
+                                            {0x9bff, 0x9fd0}, {0x1bff, 0x9cc5}, {0x9c6a, 0x9f26}, {0x9c34, 0x1ddd},
+                                            {0x9a95, 0x9be0}, {0x1a95, 0x1a82}, {0x9b2f, 0x1a9f}, {0x9c53, 0x1fe3},
+                                            {0x1f43, 0x1c2b}, {0x9f42, 0x1c2a}, {0x9b1f, 0xa01a}, {0x9a99, 0xa01a}};
+    float a[16], b[16];
+    for (int i = 0; i < 16; i++) {
+        a[i] = llm42__float((uint32_t)factors[i][0] << 16);
+        b[i] = llm42__float((uint32_t)factors[i][1] << 16);
+    }
+    CHECK_INT(llm42__bits(llm42__sm90_step(-0.0f, a, b, 1)), 0x8000b7a9u);
+}
+
 TEST(special_values) {
     const float inf = INFINITY, least = llm42__float(1), small = llm42__float(0x00010000u);
     float a[16] = {0}, b[16] = {0};
@@ -424,6 +438,7 @@ int main(int argc, char **argv) {
     RUN(other_sums_are_those_of_threads);
     RUN(elementary_functions);
     RUN(draws);
+    RUN(least_exponent);
     RUN(special_values);
     RUN(gamma_draws);
     RUN(sizes_that_overflow);

@@ -1,11 +1,14 @@
-// calls.h: what the two threads of build/serve share. The thread of HTTP reads requests and writes answers; the
-// engine's thread, which is the program's first, steps the engine. A call is a request over HTTP. It has one sample, a
-// request of the engine, for each answer that it asks for.
+// calls.h: what the threads of build/serve share. The thread of HTTP reads requests and writes answers; the engine's
+// thread, which is the program's first, steps the engine; a third one only wakes connections. A call is a request over
+// HTTP. It has one sample, a request of the engine, for each answer that it asks for.
 //
 // Each field of a call or sample belongs to one thread, or is only touched under serve.lock, as its comment says. What
 // a sample's arrays hold below .count never changes again, so it is read without the lock. They have room for all
 // of its answer from the beginning. So a client that reads slowly holds nobody up, and needs no more memory than one
-// that reads at once: its answer becomes JSON only when it can be sent.
+// that reads at once: its answer becomes text and JSON only when it can be sent. On a GPU a pass of a small model takes
+// a fraction of a millisecond, so the engine's thread does as little as it can between two passes: it stores tokens
+// without the lock and publishes those of a pass together. Only where a stop string may end a request does it make the
+// text itself.
 #ifndef SERVE_CALLS_H
 #define SERVE_CALLS_H
 
@@ -34,12 +37,13 @@ typedef struct serve_sample {
     int echo, limit;         // tokens of the prompt that the answer begins with: none or all; new tokens; 0: the
                              // engine's one is dropped
     int64_t id;              // engine's thread; 0: not submitted
-    answer answer;           // lock
-    int count;               // lock: final tokens; none, or those of .echo and new ones
+    answer answer;           // lock, if there are stop strings; else HTTP's thread
+    int have;                // final tokens: none, or those of .echo and new ones; engine's thread
+    int count;               // lock: those of them that are published
     bool finished;           // lock
     llm42_finish finish;
     uint64_t seed;
-    int chars;           // of the text so far; engine's thread
+    int texts, chars;    // new tokens that are text; characters of all text so far; as .answer
     serve_token *token;  // [echo + limit]
     serve_top *top;      // NULL, or [echo + limit][call.top]
     char *prefix;        // stb_ds array: the text of .echo tokens
@@ -71,12 +75,14 @@ typedef struct serve_call {
     bool submitted;  // the engine has its samples
     bool suspended;  // HTTP waits for news
     bool fresh;      // there are some
-    double wake_at;  // a stream is woken no sooner, unless it has ended
+    bool woken;      // a stream that was woken before
     bool gone;       // its client has gone
     bool cancelled;  // its samples were
     bool done;       // HTTP has no more to do with it
     bool taken;      // its samples were submitted to the engine
     int open;        // samples that are not finished
+    // The engine's thread:
+    bool news;  // a sample has tokens that are not published
     // HTTP's thread:
     char *out;  // stb_ds array: what is written of a stream but not yet sent
     size_t out_sent;
@@ -129,10 +135,14 @@ static struct serve {
     serve_connection *connections;
     bool asked;  // there is something new in a call
     bool draining;
-    int64_t numbers;  // calls so far
+    pthread_cond_t waking;         // for the thread that wakes connections
+    struct MHD_Connection **wake;  // an stb_ds array: to be woken
+    bool wakes_end;                // none will be
+    int64_t numbers;               // calls so far
     serve_counts counts;
 } serve = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .news = PTHREAD_COND_INITIALIZER,
+           .waking = PTHREAD_COND_INITIALIZER,
            .max_body = 1 << 20,
            .read_timeout = 30,
            .request_timeout = 600};
@@ -178,6 +188,19 @@ static inline int serve_chars(const char *text, size_t size) {
         i += bytes < 1 ? 1 : (size_t)bytes;
     }
     return chars;
+}
+
+// Makes text of a sample's tokens below `to`, and at the end of the bytes of a character that never became whole.
+static inline void serve_take_text(serve_sample *s, int to, bool ended) {
+    const bool offsets = s->call->logprobs && !s->call->chat;
+    for (int i = s->echo + s->texts; i < to; i++, s->texts++) {
+        const size_t before = arrlenu(s->answer.text);
+        s->token[i].offset = s->chars;
+        answer_take(&s->answer, s->token[i].id);
+        if (offsets && arrlenu(s->answer.text) > before)
+            s->chars += serve_chars(s->answer.text + before, arrlenu(s->answer.text) - before);
+    }
+    if (ended && s->limit) answer_finished(&s->answer);
 }
 
 static inline void serve_call_free(serve_call *c) {

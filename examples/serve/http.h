@@ -1,6 +1,6 @@
 // http.h: connections and endpoints, on the one thread of libmicrohttpd. A connection that waits for the engine is
-// suspended, so that it takes no time; the engine's thread resumes it when there is news. While a connection is
-// suspended nobody else looks at its socket, so the engine's thread also looks whether the client is still there.
+// suspended, so that it takes no time, and resumed when there is news. While a connection is suspended nobody else looks
+// at its socket, so the engine's thread also looks whether the client is still there.
 #ifndef SERVE_HTTP_H
 #define SERVE_HTTP_H
 
@@ -60,6 +60,9 @@ static inline char *http_metrics(void) {  // to be freed; NULL: out of memory
     http_by(f, "vllm:request_success_total", "finished_reason", reasons, 1, 4, now.finished);
     http_by(f, "llm42:passes_total", "schedule", schedules, 1, 3, s->passes);
     http_by(f, "llm42:rows_total", "schedule", schedules, 1, 3, s->rows);
+    fprintf(f, "# TYPE llm42:pass_seconds_total counter\n");
+    for (int i = 1; i <= 3; i++)
+        fprintf(f, "llm42:pass_seconds_total{schedule=\"%s\"} %.9g\n", schedules[i], s->busy[i]);
     http_by(f, "llm42:http_responses_total", "code", codes, 2, 5, now.responses);
     http_histogram(f, "vllm:time_to_first_token_seconds", &now.first_token);
     http_histogram(f, "vllm:e2e_request_latency_seconds", &now.latency);

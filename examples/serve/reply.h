@@ -9,6 +9,8 @@ enum { REPLY_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };  // 9 digits give 
 // A string of JSON. Each byte that is no UTF-8 becomes U+FFFD.
 static inline json_t *reply_text(const char *text, size_t size) {
     char *good = NULL;
+    json_t *whole = json_stringn(text ? text : "", size);  // NULL: there is such a byte
+    if (whole) return whole;
     for (size_t i = 0; i < size;) {
         const int bytes = tok_utf8(text + i, size - i);
         const tok_text from = bytes < 1 ? (tok_text){"\xEF\xBF\xBD", 3} : (tok_text){text + i, (size_t)bytes};
@@ -131,10 +133,11 @@ static inline json_t *reply_choice(serve_sample *s) {
     serve_lock();
     const int to = s->count;
     const bool ended = s->finished, waits = s->echo && !to && !ended;  // for the prompt's log-probabilities
+    if (!c->stops) serve_unlock(), serve_take_text(s, to, ended);      // else the engine's thread has made the text
     const tok_text fresh = waits ? (tok_text){NULL, 0} : answer_fresh(&s->answer, ended);
     if (!waits && !s->begun) serve_append(&text, s->prefix, arrlenu(s->prefix));
     serve_append(&text, fresh.data, fresh.size);
-    serve_unlock();
+    if (c->stops) serve_unlock();
     const bool any = ended || arrlen(text) || (to > s->sent && (c->logprobs || c->ids_out));
     json_t *json = any && !serve.t ? json_null() : any ? reply_text(text, arrlenu(text)) : NULL;
     arrfree(text);

@@ -45,11 +45,11 @@ static inline void tap_keep(serve_sample *s, int position, const float *logits) 
                                                            : (serve_top){-1, 0};
 }
 
-// Does the answer lack the token that follows? What is below .count is final.
+// Does the answer lack the token that follows? What is below .have is final.
 static inline bool tap_wants(const serve_sample *s, const llm42_row *row) {
     const int at = tap_place(s, row->position);
     const bool drawn = row->flags & LLM42_ROW_SAMPLE || at < s->echo;
-    return drawn && at >= s->count && at >= 0 && at < s->echo + s->limit;
+    return drawn && at >= s->have && at >= 0 && at < s->echo + s->limit;
 }
 
 // The sample of a request of the engine that wants more; NULL: it wants no more.

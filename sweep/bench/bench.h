@@ -42,6 +42,7 @@ typedef struct settings {
     int64_t tensor_parallel, leaves, devices;
     int64_t window, group;  // of passes that are timed one by one, and of calibrations
     bool quick, offered, in_norm, force;
+    double temperature;
     llm42_dtype compute;
     llm42_arithmetic sums;  // of --arithmetic
 } settings;

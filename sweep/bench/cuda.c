@@ -49,15 +49,17 @@ static void cuda_begin(bench *b) {
         describe(b, b->tsv, "# ");
         fprintf(b->tsv, "# path: %s; suite: %s; fast: %s\n", b->set.model, b->set.suite,
                 b->set.offered ? "offered" : "fastest");
-        fprintf(b->tsv,
-                "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
-                "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling. On several\n"
-                "#   devices these, gb_per_s and gflop_per_s are of one, with its part of weights, KV and work\n"
-                "# workloads: a case is a preset; verifier %s, verify %s, prefill %s, chunked %s; max_running %d;\n"
-                "#   token_budget %d; in _overlap fast passes go on beside replay passes\n"
-                "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
-                given(b->set.verifier), given(b->set.verify), given(b->set.prefill), given(b->set.chunked),
-                (int)b->set.max_running, (int)b->set.token_budget);
+        fprintf(
+            b->tsv,
+            "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
+            "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling. On several\n"
+            "#   devices these, gb_per_s and gflop_per_s are of one, with its part of weights, KV and work\n"
+            "# workloads: ms is the mean of the passes; a case is a preset; verifier %s, verify %s, prefill %s,\n"
+            "#   chunked %s; max_running %d; token_budget %d; temperature %g; in _overlap fast passes go on beside\n"
+            "#   replay passes\n"
+            "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
+            given(b->set.verifier), given(b->set.verify), given(b->set.prefill), given(b->set.chunked),
+            (int)b->set.max_running, (int)b->set.token_budget, b->set.temperature);
         figures_columns(b->tsv);
         out_flush(b->tsv, b->set.out);
     }
@@ -225,6 +227,7 @@ static const serving_case offline_cases[] = {{.preset = 0},
                                              {LLM42_PRESET_BEST, 0.5, false},
                                              {LLM42_PRESET_BEST, 1, false},
                                              {LLM42_PRESET_DVR, 1, false},
+                                             {LLM42_PRESET_DVR, 0, false},
                                              {LLM42_PRESET_INVARIANT, 1, false},
                                              {LLM42_PRESET_DVR, 0.1, false},
                                              {LLM42_PRESET_DVR, 0.02, false},
@@ -263,14 +266,20 @@ static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const ser
     return desc;
 }
 
+// *pass_ms: the mean time of a pass.
 static void cuda_serve(bench *b, const serve_plan *plan, const serving_case *c, const char *qps, uint64_t seed,
-                       metrics *m) {
+                       metrics *m, double *pass_ms) {
     llm42_error error = {0};
     serving v = {.s = plan};
     args_check(serving_open(&v, cuda_engine(b, plan, c), qps, seed, c->ratio, &error), &error);
     cuda_begin(b);
     args_check(serve(&v, &error), &error);
     args_check(serving_figures(&v, m, &error), &error);
+    const llm42_stats after = llm42_engine_stats(v.engine);
+    double busy = 0, passes = 0;
+    for (int s = 0; s < LLM42_SCHEDULE_COUNT; s++)
+        busy += after.busy[s] - v.before.busy[s], passes += (double)(after.passes[s] - v.before.passes[s]);
+    *pass_ms = 1e3 * busy / passes;
     serving_close(&v);
 }
 
@@ -289,11 +298,12 @@ static serve_plan cuda_plan(const bench *b, const char *spec, int64_t requests) 
                         .max_context = longest > context ? context : longest,
                         .max_running = (int)b->set.max_running,
                         .clipped = longest > context,
-                        .random_prompts = true};
+                        .random_prompts = true,
+                        .temperature = b->set.temperature};
 }
 
 static void cuda_case_report(const bench *b, const char *suite, const serve_plan *plan, const serving_case *c,
-                             const char *qps, const metrics *m, const metrics *base) {
+                             const char *qps, const metrics *m, const metrics *base, double pass_ms) {
     char name[48];
     const char *slash = strrchr(plan->workload, '/');
     snprintf(name, sizeof name, "%.28s:%.18s", slash ? slash + 1 : plan->workload, case_name(c).text);
@@ -302,7 +312,7 @@ static void cuda_case_report(const bench *b, const char *suite, const serve_plan
     case_policies(b, c, &policies);
     f.deterministic_ratio = c->ratio, f.window = policies.policy.window, f.group = policies.policy.group;
     f.requests = (double)plan->requests, f.qps = strcmp(qps, "offline") ? b->set.qps : NAN;
-    f.duration_s = m->duration_s, f.tokens_per_s = m->output_tok_per_s;
+    f.duration_s = m->duration_s, f.tokens_per_s = m->output_tok_per_s, f.ms = pass_ms;
     f.relative_pct = 100 * m->output_tok_per_s / base->output_tok_per_s;
     f.recompute_pct = m->recompute_pct, f.rollbacks = m->rollbacks, f.replay_time_pct = m->replay_busy_pct;
     f.ttft_p50_ms = 1e3 * m->ttft_p50_s, f.ttft_p99_ms = 1e3 * m->ttft_p99_s;
@@ -342,16 +352,17 @@ static void cuda_cases(bench *b, const char *suite, const serve_plan *plan, cons
     metrics base = {0};
     for (int i = 0; i < count && !out_of_time(b); i++) {
         metrics mean = {0};
+        double pass_ms = 0;  // of the last run
         if (!case_chosen(b, &cases[i])) continue;
         for (int64_t k = 0; k < seeds; k++) {
             metrics m = {0};
             progress("%s: %s %g, run %d of %d", suite, case_name(&cases[i]).text, cases[i].ratio, (int)k + 1,
                      (int)seeds);
-            cuda_serve(b, plan, &cases[i], qps, 42 + (uint64_t)k, &m);
+            cuda_serve(b, plan, &cases[i], qps, 42 + (uint64_t)k, &m, &pass_ms);
             metrics_add(&mean, &m, seeds);
         }
         if (!i) base = mean, cuda_cases_head(suite, plan, qps);
-        cuda_case_report(b, suite, plan, &cases[i], qps, &mean, &base);
+        cuda_case_report(b, suite, plan, &cases[i], qps, &mean, &base, pass_ms);
     }
 }
 

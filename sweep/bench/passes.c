@@ -7,7 +7,8 @@ enum { DECODE_ROWS = 32, WINDOW = 32, PAGE_TABLES = 40 };
 static double elements(llm42_matrix m) { return (double)m.n * m.k; }
 static double stored(llm42_matrix m) { return elements(m) * (m.type == LLM42_DTYPE_BF16 ? 2 : 4); }
 
-// Weights that a pass of `rows` rows uses: in bytes for the pass, or (rows = 0) in elements for one row.
+// Weights that a pass of `rows` rows uses: in bytes for the pass, or (rows = 0) in elements for one row. Of a mixture's
+// experts as many count as are used on average if every row chooses its own at random.
 static double layer_weights(const llm42_model *model, int rows) {
     const llm42_config *c = &model->config;
     double sum = 0;
@@ -17,9 +18,9 @@ static double layer_weights(const llm42_model *model, int rows) {
         for (int i = 0; i < (c->experts ? 4 : 7); i++) sum += rows ? stored(dense[i]) : elements(dense[i]);
         if (!c->experts) continue;
         sum += rows ? stored(w->router) : elements(w->router);
-        int64_t used = rows ? (int64_t)rows * c->experts_used : c->experts_used;
-        if (used > c->experts) used = c->experts;
-        for (int i = 0; i < 3; i++) sum += (double)used * (rows ? stored(w->expert[i]) : elements(w->expert[i]));
+        const double missed = pow(1 - (double)c->experts_used / c->experts, rows ? rows : 1);
+        for (int i = 0; i < 3; i++)
+            sum += c->experts * (1 - missed) * (rows ? stored(w->expert[i]) : elements(w->expert[i]));
     }
     return sum;
 }

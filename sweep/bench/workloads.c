@@ -3,7 +3,7 @@
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"
 
-enum { MEASURES = 10 };
+enum { MEASURES = 11 };
 
 // >>decode -------------------------------------------------------------------------------------------------------
 static int32_t first_token(const llm42_model *model) { return model->config.bos >= 0 ? model->config.bos : 0; }
@@ -175,6 +175,8 @@ static void case_serve(const bench *b, const serving_case *c, case_run *run, con
                                    .ignore_stop = true,
                                    .max_new_tokens = (int)b->set.output_tokens,
                                    .deterministic = deterministic,
+                                   .sampling = {.temperature = (float)b->set.temperature,
+                                                .seed = b->set.temperature > 0 ? (uint64_t)i + 1 : 0},
                                    .arrival = arrival};
         int64_t id = 0;
         args_check(llm42_engine_submit(run->engine, &desc, &id, &error), &error);
@@ -182,8 +184,9 @@ static void case_serve(const bench *b, const serving_case *c, case_run *run, con
     args_run(run->engine);
     llm42_stats after = llm42_engine_stats(run->engine);
     llm42_metrics *m = &run->metrics;
-    double busy = 0;
-    for (int s = 0; s < LLM42_SCHEDULE_COUNT; s++) busy += after.busy[s] - before.busy[s];
+    double busy = 0, passes = 0;
+    for (int s = 0; s < LLM42_SCHEDULE_COUNT; s++)
+        busy += after.busy[s] - before.busy[s], passes += (double)(after.passes[s] - before.passes[s]);
     double value[MEASURES] = {(double)m->output_tokens / (m->end - m->begin),
                               100.0 * (double)m->recomputed / (double)m->output_tokens,
                               (double)m->rollbacks,
@@ -193,7 +196,8 @@ static void case_serve(const bench *b, const serving_case *c, case_run *run, con
                               1e3 * llm42_metrics_percentile(&m->itl, 50),
                               1e3 * llm42_metrics_percentile(&m->itl, 99),
                               1e3 * llm42_metrics_percentile(&m->latency, 50),
-                              1e3 * llm42_metrics_percentile(&m->latency, 99)};
+                              1e3 * llm42_metrics_percentile(&m->latency, 99),
+                              1e3 * busy / passes};
     for (int i = 0; i < MEASURES && repeat >= 0; i++) run->value[i][repeat] = value[i];
     llm42_metrics_free(m);
     *m = (llm42_metrics){0};
@@ -209,7 +213,7 @@ static void case_report(const bench *b, const serving_case *c, case_run *run, do
     f.deterministic_ratio = c->ratio, f.window = config->policy.window, f.group = config->policy.group;
     f.tokens_per_s = v[0], f.relative_pct = 100 * v[0] / baseline, f.recompute_pct = v[1], f.rollbacks = v[2];
     f.replay_time_pct = v[3], f.ttft_p50_ms = v[4], f.ttft_p99_ms = v[5], f.itl_p50_ms = v[6], f.itl_p99_ms = v[7];
-    f.latency_p50_ms = v[8], f.latency_p99_ms = v[9];
+    f.latency_p50_ms = v[8], f.latency_p99_ms = v[9], f.ms = v[10];
     printf("%-18s %7.1f %9.0f %6.1f %6.2f %6.1f %6.0f %7.1f %7.1f %7.2f %7.2f %7.0f %7.0f\n", name.text, c->ratio, v[0],
            f.relative_pct, v[1], v[3], v[2], v[4], v[5], v[6], v[7], v[8], v[9]);
     figures_write(b, &f);

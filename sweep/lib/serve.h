@@ -25,6 +25,7 @@ typedef struct serve_plan {  // what the runs of a program have in common
     double trace_speed;   // arrivals of a trace come so many times as fast; 0: at their own times
     bool clipped;         // requests of the workload may be longer than the context
     bool random_prompts;  // token ids of prompts matter, and are the workload's own
+    double temperature;   // of the requests; 0: greedy
 } serve_plan;
 
 typedef struct serving serving;
@@ -63,6 +64,8 @@ static inline llm42_request_desc serving_request(serving *v, const workload_requ
                                 .max_new_tokens = r->output_tokens,
                                 .ignore_stop = true,
                                 .deterministic = workload_is_deterministic(r->index, v->ratio),
+                                .sampling = {.temperature = (float)v->s->temperature,
+                                             .seed = v->s->temperature > 0 ? (uint64_t)r->index + 1 : 0},
                                 .arrival = fmax(v->start + r->arrival_s, DBL_MIN)};
 }
 

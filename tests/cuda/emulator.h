@@ -8,8 +8,9 @@
 // different streams run at the same time, so several devices can wait for each other.
 //
 // The tensor cores' sum of sixteen products is the one that was measured on an H200. The products are exact. All
-// addends are cut toward zero to 25 bits below the largest exponent, and are added exactly. The sum is cut toward zero
-// to fp32, and a zero is +0. The code here was written from this description, and shares nothing with the library.
+// addends are cut toward zero to 25 bits below the largest exponent, or below -133 if that is larger, and are added
+// exactly. The sum is cut toward zero to fp32, and a zero is +0. The code here was written from this description, and
+// shares nothing with the library.
 //
 // A GPU runs threads in any order, and a copy to shared memory arrives at any time until it is waited for. So here the
 // order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is for each copy whether it arrives at
@@ -557,7 +558,8 @@ inline void set(sixteen *of, int i, uint32_t bits) {
     of->zero &= x == 0;
 }
 
-inline int kept_bits = 25;  // below the largest exponent. A control of tests/cuda/steps.cu sets another number
+// Bits below the largest exponent, and the least that this exponent is. Controls of tests/cuda/steps.cu set others.
+inline int kept_bits = 25, least_exponent = -133;
 
 // sum + a[0] b[0] + ... + a[15] b[15]
 inline float step(float sum, const sixteen &a, const sixteen &b) {
@@ -569,7 +571,7 @@ inline float step(float sum, const sixteen &a, const sixteen &b) {
     }
     if (a.zero || b.zero) return sum == 0 ? 0.0f : sum;  // which has no bits to cut
     for (int i = 0; i < 16; i++) largest = std::max(largest, a.exponent[i] + b.exponent[i]);
-    if (largest <= sixteen::OF_ZERO / 2) return 0.0f;
+    largest = std::max(largest, least_exponent);
     const double scale = power_of_two(kept_bits - largest);
     int64_t total = (int64_t)((double)sum * scale);
     int32_t cut[16];  // addends are below 2^(kept_bits + 2)

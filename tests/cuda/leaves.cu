@@ -1,6 +1,8 @@
 // cuda_leaves: every build of llm42__k_leaves (products with leaves by warpgroups) beside llm42__k_matmul with leaves,
 // bit by bit: many shapes, noise, sums that nearly cancel, and rows of zeros, tiny and large numbers. Nothing may be
-// written behind the last row. Control: half as many leaves must give other bits.
+// written behind the last row. Control: half as many leaves must give other bits. Then in the same way every build of
+// llm42__k_experts (products of a mixture) beside llm42__k_matmul with groups. Control: a row that moves to another
+// expert must give other bits.
 //
 // Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device of compute capability 9.0
 // both are 0. The Makefile also builds it for the emulator (cuda_leaves_emulated), with fewer and smaller shapes.
@@ -14,6 +16,7 @@
 #include "kernels.cu"
 
 #include <cstdio>
+#include <vector>
 
 #ifdef LLM42_EMULATED  // there a kernel never starts before the one ahead has ended
 enum { MOST_ROWS = 260, MOST_OUTPUTS = 256, MOST_TERMS = 1024, SHAPES = 18, WORKSPACE = 8 << 20, CHAIN_TURNS = 0 };
@@ -220,6 +223,82 @@ static void check_chain(const bench *b, const llm42__leaf_kind *kind) {
     check(count == 0, "each product waits for the one before", kind->name, (int)count);
 }
 
+// Rows of experts by chance: some experts have none, and some have most.
+static std::vector<int32_t> draw_offsets(int experts, int entries, uint64_t key) {
+    std::vector<int32_t> offset((size_t)experts + 1);
+    for (int i = 0; i < entries; i++) {
+        const uint64_t draw = llm42__hash(key + (uint64_t)i), from = draw >> 32;
+        offset[1 + (draw % 3 ? from % (uint64_t)experts : from % (uint64_t)LLM42__MIN(experts, 3))]++;
+    }
+    for (int e = 0; e < experts; e++) offset[(size_t)e + 1] += offset[(size_t)e];
+    return offset;
+}
+
+// y [entries, n], or of a gated product [entries, n / 2], by a function, for each leaf. Values behind them keep ones
+// bits.
+static bool run_experts(const bench *b, const shape &s, llm42__tile_fn *fn, int32_t *at,
+                        const std::vector<int32_t> &offset, char *y) {
+    const llm42__groups groups = {at, nullptr, (int)offset.size() - 1};
+    llm42__leaves leaves = s.leaves;
+    leaves.part_stride = (size_t)s.rows * (size_t)s.n;
+    return works(cudaMemcpy(at, offset.data(), offset.size() * sizeof *at, cudaMemcpyHostToDevice), "cudaMemcpy") &&
+           works(cudaMemset(y, 0xff, (size_t)(s.rows * s.leaves.count + BEYOND) * (size_t)s.n * (s.fp32 ? 4 : 2)),
+                 "cudaMemset") &&
+           works(fn(b->x, b->w, y, s.rows, s.n, s.k(), groups, leaves, b->processors, 0), "a launch") &&
+           works(cudaDeviceSynchronize(), "a kernel");
+}
+
+static void check_experts(const bench *b, const llm42__expert_kind *kind) {
+    enum { GATED, PLAIN, PARTS, FORMS, MOST_EXPERTS = 1024 };
+    static const int experts_of[] = {1, 2, 5, 8, 31, 32, 33, 64}, terms_of[] = {64, 128, 192, 256};
+    const llm42__tile_kind *reference = &llm42__tile_kinds[LLM42__TILE_KINDS - 1];
+    char name[32];
+    int compared = 0, same = 0, controls = 0, others = 0;
+    int32_t *at;
+    if (!works(cudaMalloc(&at, (MOST_EXPERTS + 1) * sizeof *at), "memory")) return;
+    snprintf(name, sizeof name, "experts, %d rows", kind->rows);
+    for (int i = 0; i < SHAPES; i++) {
+        const uint64_t draw = llm42__hash((uint64_t)i + 77);
+        const int form = i % FORMS, count = form == PARTS ? 1 << draw % 4 : 1, n = draw >> 8 & 1 ? 128 : 256,
+                  terms = terms_of[draw >> 16 & 3] / (count > 4 ? 2 : 1) / 64 * 64;
+        if (!terms || count * terms > MOST_TERMS) continue;
+        const int most = (int)((size_t)MOST_OUTPUTS * MOST_TERMS / (size_t)(n * count * terms)),
+                  experts = i == 4 ? LLM42__MIN(most, 700) : LLM42__MIN(most, experts_of[draw >> 24 & 7]);
+        shape s = {1 + (int)((draw >> 32) % (uint64_t)LLM42__MIN(MOST_ROWS, 2 * experts * kind->rows + 1)),
+                   n,
+                   i / 3 % INPUTS,
+                   form == PARTS,
+                   {count, terms, 0}};
+        s.rows = LLM42__MIN(s.rows, MOST_ROWS / count);
+        std::vector<int32_t> offset = draw_offsets(experts, s.rows, draw);
+        fill(b, {s.rows, experts * n, s.input, s.fp32, s.leaves}, 42 + 2 * (uint64_t)i);
+        llm42__tile_fn *by = form == GATED   ? reference->gated
+                             : form == PLAIN ? reference->plain
+                                             : reference->parts,
+                       *fn = form == GATED   ? kind->gated
+                             : form == PLAIN ? kind->plain
+                                             : kind->fp32;
+        if (!run_experts(b, s, by, at, offset, b->want) || !run_experts(b, s, fn, at, offset, b->y)) break;
+        const shape whole = {s.rows * count, n, s.input, s.fp32, s.leaves};
+        const unsigned words = differing(b, whole);
+        compared++, same += words == 0;
+        if (words)
+            printf("%s: %d experts, %d rows, %d outputs, %d leaves of %d terms, form %d, input %d: %u words differ\n",
+                   name, experts, s.rows, n, count, terms, form, s.input, words);
+        int e = 1;  // whose first row moves to the expert before it
+        while (e < experts && offset[(size_t)e] == offset[(size_t)e + 1]) e++;
+        if (s.input != NOISE || e >= experts) continue;
+        offset[(size_t)e]++;
+        if (!run_experts(b, s, fn, at, offset, b->y)) break;
+        controls++, others += differing(b, whole) > 0;
+    }
+    cudaFree(at);
+    check(compared > SHAPES / 2 && same == compared, "the bits of tile kernels", name, compared);
+    check(controls > 2 && others == controls, "control: a row of another expert gives other bits", name, controls);
+    printf("%s: %d shapes, %d have the bits of tile kernels; of %d with a row of another expert %d differ\n", name,
+           compared, same, controls, others);
+}
+
 int main() {
     bench b = {};
     int major = 0;
@@ -239,5 +318,9 @@ int main() {
             if (CHAIN_TURNS) check_chain(&b, &kind);
         }
     if (!failed) check_workspace(&b);
+    for (const llm42__expert_kind &kind : llm42__expert_kinds) {
+        if (failed && !CHAIN_TURNS) break;
+        check_experts(&b, &kind);
+    }
     return end();
 }

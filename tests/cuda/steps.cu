@@ -2,10 +2,11 @@
 // numbers in fp32 (llm42__mma), and computes the same steps on the host by every hypothesis of a list, in integers:
 //
 //   bits       an addend keeps 23 to 27 binary places below 2^e. e is the largest exponent among those of the addends
-//   addends    what is behind these places is cut off, or rounded to nearest
-//   products   the exponent of a product is that of its factors, added; or its own, as that of a normalised number
-//   at a time  4, 8 or 16 products are added at once, in ascending order. Their sum in fp32 is an addend of the next
-//   ones result     the sum of a group is cut to fp32 toward zero, or rounded to nearest
+//   least      e is at least -133; or, where 16 products are added at once and their sum is cut, -132, -134, or
+//   anything addends    what is behind these places is cut off, or rounded to nearest products   the exponent of a
+//   product is that of its factors, added; or its own, as that of a normalised number at a time  4, 8 or 16 products
+//   are added at once, in ascending order. Their sum in fp32 is an addend of the next ones result     the sum of a
+//   group is cut to fp32 toward zero, or rounded to nearest
 //
 // To nearest: a tie goes to the even neighbour. All hypotheses have in common: subnormal numbers count in full, with
 // the exponent of the smallest normal one. A sum that is zero, or too small for fp32, is +0. One that is too large is
@@ -22,8 +23,8 @@
 //   build/tests/cuda_steps [--steps N] [--brief]       --brief leaves the table out
 //
 // Built by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0. The Makefile also
-// builds it for emulated tensor cores (cuda_steps_emulated), where two more options are controls: --bits N changes the
-// tensor cores, --major N the compute capability.
+// builds it for emulated tensor cores (cuda_steps_emulated), where more options are controls: --bits N and --least N
+// change the tensor cores, --major N the compute capability.
 #ifdef LLM42_EMULATED
 #include "emulated_runtime.h"
 #endif
@@ -63,27 +64,35 @@ static int end() {
 }
 
 // >>hypotheses ---------------------------------------------------------------------------------------------------
+enum { NO_LEAST = -1000 };
 struct hypothesis {
-    int bits;
+    int bits, least;
     bool near_addends, normalised;
     int group;
     bool near_result;
     std::string words() const {
-        return std::to_string(bits) + " bits, addends " + (near_addends ? "rounded to nearest" : "cut") +
-               ", products " + (normalised ? "normalised" : "as they are") + ", " + std::to_string(group) +
-               " at a time, result " + (near_result ? "rounded to nearest" : "cut");
+        return std::to_string(bits) + " bits" +
+               (least == NO_LEAST ? "" : " below 2^" + std::to_string(least) + " or more") + ", addends " +
+               (near_addends ? "rounded to nearest" : "cut") + ", products " +
+               (normalised ? "normalised" : "as they are") + ", " + std::to_string(group) + " at a time, result " +
+               (near_result ? "rounded to nearest" : "cut");
     }
-    bool is_sm90() const { return bits == 25 && !near_addends && !normalised && group == 16 && !near_result; }
+    bool is_sm90() const {
+        return bits == 25 && least == -133 && !near_addends && !normalised && group == 16 && !near_result;
+    }
 };
 
 static std::vector<hypothesis> all_hypotheses() {
     std::vector<hypothesis> all;
     for (int bits = 23; bits <= 27; bits++)
-        for (int near_addends = 0; near_addends < 2; near_addends++)
-            for (int normalised = 0; normalised < 2; normalised++)
-                for (int group = 4; group <= 16; group *= 2)
-                    for (int near_result = 0; near_result < 2; near_result++)
-                        all.push_back({bits, near_addends != 0, normalised != 0, group, near_result != 0});
+        for (int least : {-132, -133, -134, (int)NO_LEAST})
+            for (int near_addends = 0; near_addends < 2; near_addends++)
+                for (int normalised = 0; normalised < 2; normalised++)
+                    for (int group = 4; group <= 16; group *= 2)
+                        for (int near_result = 0; near_result < 2; near_result++)
+                            if (least == -133 || (group == 16 && !near_result))
+                                all.push_back(
+                                    {bits, least, near_addends != 0, normalised != 0, group, near_result != 0});
     return all;
 }
 
@@ -159,14 +168,13 @@ struct step {
     }
     uint32_t group(const hypothesis &h, int from, uint32_t accumulator) const {
         addend all[TERMS + 1];
-        int largest = INT32_MIN;
+        int largest = h.least;
         for (int i = 0; i <= h.group; i++) {
             all[i] = i < h.group ? product[from + i] : of_fp32(accumulator);
             if (!all[i].size) continue;
             if (h.normalised && i < h.group) all[i].exponent = top_bit(all[i].size) + all[i].unit;
             largest = LLM42__MAX(largest, all[i].exponent);
         }
-        if (largest == INT32_MIN) return 0;
         int64_t total = 0;
         for (int i = 0; i <= h.group; i++) {
             if (!all[i].size) continue;
@@ -195,13 +203,14 @@ static uint32_t by_library(const uint16_t *a, const uint16_t *b, uint32_t c) {
 }
 
 // >>inputs -------------------------------------------------------------------------------------------------------
-enum { NORMAL, SPREAD, FROM_ZERO, CANCELLING, SUBNORMAL, TINY, BEYOND, ZEROS, INFINITE, NANS, KINDS };
+enum { NORMAL, SPREAD, FROM_ZERO, CANCELLING, SUBNORMAL, TINY, TINIEST, BEYOND, ZEROS, INFINITE, NANS, KINDS };
 static const char *const kind_names[KINDS] = {"normal",
                                               "spread",
                                               "zero accumulator",
                                               "cancelling",
                                               "subnormal inputs",
                                               "subnormal results",
+                                              "smallest results",
                                               "beyond the largest",
                                               "zeros",
                                               "infinities",
@@ -249,6 +258,14 @@ static void pair_up(source *s, uint16_t *x, bool negate) {
         if (!s->one_in(6)) x[i + 1] = (uint16_t)((x[i] ^ (negate ? 0x8000 : 0)) ^ (s->one_in(3) ? 1 : 0));
 }
 
+// Powers of two, so that products of TINIEST are whole multiples of 2^-150 by turns with ones of 2^-154 to 2^-164. Half
+// of the former and three of four of the latter are zero.
+static void part_sizes(source *s, uint16_t *x) {
+    for (int i = 0; i < TERMS; i++)
+        if (!s->one_in(i % 2 ? 4 : 2)) x[i] = 0;
+        else if (i % 2 == 0) x[i] = (uint16_t)((x[i] & 0x8000) | (127 - s->between(73, 75)) << 7);
+}
+
 // What accumulators of CANCELLING begin from: minus the sum of the products, nearly.
 static uint32_t minus_sum(const uint16_t *a, const uint16_t *b) {
     double sum = 0;
@@ -267,6 +284,7 @@ static uint16_t factor(source *s, int kind, int base, bool of_a) {
         if (of_a) return s->one_in(2) ? s->bf16(-133, -127) : s->bf16(-126, -120);
         return s->bf16(base % 3 * 55 - 3, base % 3 * 55 + 8);
     case TINY: return s->bf16(-74, -61);
+    case TINIEST: return (uint16_t)(s->number(-82, -77) >> 16 & 0xff80);
     case BEYOND: return (uint16_t)(s->bf16(56, base % 2 ? 63 : 61) & (s->one_in(4) ? 0xffff : 0x7fff));
     case ZEROS: return s->one_in(base % 4 ? 8 : 100000) ? s->bf16(-3, 3) : (uint16_t)(s->sign() >> 16);
     case INFINITE:
@@ -284,6 +302,7 @@ static uint32_t accumulator(source *s, int kind, int base, const uint16_t *a, co
     case CANCELLING: return s->one_in(4) ? s->number(-12, 12) : minus_sum(a, b) ^ (uint32_t)(s->next() & 7);
     case SUBNORMAL: return s->number(base % 3 * 55 - 140, base % 3 * 55 - 112);
     case TINY: return s->one_in(3) ? s->number(-149, -122) : s->sign();
+    case TINIEST: return s->one_in(3) ? s->number(-149, -134) : s->sign();
     case BEYOND: return s->one_in(3) ? s->number(120, 127) : s->number(127, 127) & (s->one_in(4) ? ~0u : 0x7fffffffu);
     case ZEROS: return s->one_in(3) ? s->number(-150, 3) : s->one_in(2) ? minus_sum(a, b) : s->sign();
     case INFINITE: return s->one_in(16) ? 0x7f800000u | s->sign() : s->number(-12, 127);
@@ -299,6 +318,8 @@ static inputs make_inputs(int kind, int tiles, shape of) {
         uint16_t *a = &in.a[(size_t)t * a_size], *b = &in.b[(size_t)t * b_size];
         for (size_t i = 0; i < a_size; i++) a[i] = factor(&s, kind, t, true);
         for (size_t i = 0; i < b_size; i++) b[i] = factor(&s, kind, t, false);
+        for (size_t i = 0; kind == TINIEST && i < a_size; i += TERMS) part_sizes(&s, a + i);
+        for (size_t i = 0; kind == TINIEST && i < b_size; i += TERMS) part_sizes(&s, b + i);
         const bool pairs = kind == CANCELLING || ((kind == TINY || kind == BEYOND || kind == ZEROS) && t % 4 == 3);
         for (size_t i = 0; pairs && i < a_size; i += TERMS) pair_up(&s, a + i, true);
         for (size_t i = 0; pairs && i < b_size; i += TERMS) pair_up(&s, b + i, false);
@@ -430,13 +451,14 @@ struct table {
         return true;
     }
     void print() const {
-        printf("bits\taddends\tproducts\tat_a_time\tresult\tkind\tequal\tsteps\n");
+        printf("bits\tleast\taddends\tproducts\tat_a_time\tresult\tkind\tequal\tsteps\n");
         for (size_t i = 0; i < hypotheses.size(); i++)
             for (int kind = 0; kind < KINDS; kind++) {
                 const hypothesis &h = hypotheses[i];
-                printf("%d\t%s\t%s\t%d\t%s\t%s\t%zu\t%zu\n", h.bits, h.near_addends ? "nearest" : "cut",
-                       h.normalised ? "normalised" : "as_is", h.group, h.near_result ? "nearest" : "cut",
-                       kind_names[kind], equal[i][kind], steps);
+                const std::string least = h.least == NO_LEAST ? "none" : std::to_string(h.least);
+                printf("%d\t%s\t%s\t%s\t%d\t%s\t%s\t%zu\t%zu\n", h.bits, least.c_str(),
+                       h.near_addends ? "nearest" : "cut", h.normalised ? "normalised" : "as_is", h.group,
+                       h.near_result ? "nearest" : "cut", kind_names[kind], equal[i][kind], steps);
             }
     }
 };
@@ -452,6 +474,7 @@ static bool are_special(int kind, const std::vector<uint32_t> &results) {
     const size_t some = results.size() / 8;
     switch (kind) {
     case TINY: return subnormal > some;
+    case TINIEST: return subnormal > some;
     case BEYOND: return infinite > some && infinite < results.size() - some;
     case ZEROS: return zeros > some;
     case INFINITE: return infinite > some;
@@ -672,6 +695,19 @@ static size_t equal(const std::vector<uint32_t> &x, const std::vector<uint32_t> 
     return count;
 }
 
+// Prints the first few single steps that a device has otherwise, with what they were computed from.
+static void show_others(const inputs &in, const std::vector<uint32_t> &device, const std::vector<uint32_t> &library) {
+    int shown = 0;
+    for (size_t i = 0; i < in.sums() && shown < 3; i++) {
+        if (device[i] == library[i]) continue;
+        printf("  element %zu: %08x, by llm42__sm90_step %08x; accumulator %08x, factors", i, device[i], library[i],
+               in.c[i]);
+        for (int k = 0; k < TERMS; k++) printf(" %04x*%04x", in.a_of(i)[k], in.b_of(i)[k]);
+        printf("\n");
+        shown++;
+    }
+}
+
 static void check_group(const group_form &form, int steps) {
     const int tiles = LLM42__MAX(1, steps / (GROUP_ROWS * form.n) / 4) * 4;  // every fourth has inputs of the same sort
     size_t all = 0, one = 0, several = 0;
@@ -679,12 +715,13 @@ static void check_group(const group_form &form, int steps) {
         const inputs in = make_inputs(kind, tiles, {GROUP_ROWS, (size_t)form.n, GROUP_TERMS});
         const std::vector<uint32_t> step = group_by_library(in, 1, true),
                                     chain = group_by_library(in, GROUP_STEPS, true);
-        const size_t one_here = equal(run_group(form.one, in), step),
-                     several_here = equal(run_group(form.several, in), chain);
+        const std::vector<uint32_t> by_one = run_group(form.one, in);
+        const size_t one_here = equal(by_one, step), several_here = equal(run_group(form.several, in), chain);
         check(are_special(kind, step), "there are enough special results of warpgroups");
         if (one_here < in.sums() || several_here < in.sums())
             printf("wgmma m64n%dk16, %s, %s: %zu single steps and %zu sums of %d steps, of %zu\n", form.n, form.words,
                    kind_names[kind], one_here, several_here, GROUP_STEPS, in.sums());
+        show_others(in, by_one, step);
         if (kind == CANCELLING)
             check(group_by_library(in, GROUP_STEPS, false) != chain, "control: k descending gives other bits");
         all += in.sums(), one += one_here, several += several_here;
@@ -699,7 +736,8 @@ static void check_groups(int steps) {
     static const char both[] = "a and b in shared memory", keys[] = "a in registers",
                       turned[] = "a in registers, b turned";
     for (const group_form &form :
-         {form_of<64, BOTH>(both), form_of<80, BOTH>(both), form_of<96, BOTH>(both), form_of<112, BOTH>(both),
+         {form_of<8, BOTH>(both), form_of<16, BOTH>(both), form_of<32, BOTH>(both), form_of<48, BOTH>(both),
+          form_of<64, BOTH>(both), form_of<80, BOTH>(both), form_of<96, BOTH>(both), form_of<112, BOTH>(both),
           form_of<128, BOTH>(both), form_of<160, BOTH>(both), form_of<192, BOTH>(both), form_of<128, KEYS>(keys),
           form_of<64, TURNED>(turned), form_of<128, TURNED>(turned)})
         check_group(form, steps);
@@ -719,6 +757,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--steps") && number >= STEPS_OF_TILE && number <= 1 << 24) steps = number, i++;
 #ifdef LLM42_EMULATED
         else if (!strcmp(argv[i], "--bits") && number >= 23 && number <= 27) emulator::kept_bits = number, i++;
+        else if (!strcmp(argv[i], "--least") && number < -100) emulator::least_exponent = number, i++;
         else if (!strcmp(argv[i], "--major") && number > 0) emulated_major = number, i++;
 #endif
         else return usage(argv[i]);
@@ -738,7 +777,7 @@ int main(int argc, char **argv) {
     }
     if (failed) return end();
     if (!brief) t.print();
-    check(t.description_is_library, "llm42__sm90_step is the hypothesis with 25 bits");
+    check(t.description_is_library, "llm42__sm90_step is the hypothesis with 25 bits below 2^-133 or more");
     check(t.all_differ(), "these inputs tell all hypotheses apart");
     judge(t, device);
     check_chains(device.multiProcessorCount);

@@ -63,6 +63,7 @@ def part_endpoints():
         assert server.metric('vllm:generation_tokens_total') == 36
         assert server.metric('vllm:num_requests_running') == 0
         assert server.metric('llm42:passes_total{schedule="fast"}') > 0
+        assert server.metric('llm42:pass_seconds_total{schedule="fast"}') > 0
         assert server.metric('llm42:windows_total') > 0 and server.metric('llm42:deterministic_tokens_total') == 20
         assert server.metric('vllm:time_to_first_token_seconds_count') == 2
         assert server.metric('vllm:request_success_total{finished_reason="length"}') == 2

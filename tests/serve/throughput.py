@@ -6,7 +6,8 @@
 The engine alone is `build/generate --samples`, timed by itself from when the engine is open. build/serve is timed by its
 client, from the first byte sent to the last byte received, once with whole answers and once with streams; each answer is
 a request of its own, over a connection of its own. Runs take turns. The result is a table with the medians of tokens/s,
-their ranges, and the median of the ratios to the engine's run of the same turn. Where others keep the cores busy, each
+their ranges, and the median of the ratios to the engine's run of the same turn; then the mean time of a pass, from the
+call of the backend until it returns, and the time outside of passes, divided by the passes, in microseconds. Where others keep the cores busy, each
 moment that HTTP or the client takes is lost to the engine. So there is also the CPU time of the engine's thread (of the
 engine alone: of its process, less that of a run with one token an answer), and the ratio of its speeds by that clock.
 With --backend cuda this time says nothing, since the thread waits for the GPU, and it is nan. The client does no more
@@ -26,7 +27,7 @@ from client import Server, post
 
 
 def engine(args, tokens):
-    """(Tokens/s, CPU seconds) of the engine alone."""
+    """(Tokens/s, CPU seconds, seconds in passes, passes) of the engine alone."""
     command = [args.build + '/generate', '--model', args.model, *args.engine, '--prompt', 'It was', '-n', str(tokens),
                '--samples', str(args.answers), '--temperature', '1', '--seed', '1', '--ignore-eos', '--json', '--stats']
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -34,7 +35,16 @@ def engine(args, tokens):
                           check=True).stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return float(re.search(r'\(([0-9.]+) tokens/s\)', said).group(1)), cpu
+    passes = re.search('passes: ([0-9]+) FAST, ([0-9]+) INVARIANT, ([0-9]+) FIXED, in ([0-9.]+) s', said).groups()
+    return (float(re.search(r'\(([0-9.]+) tokens/s\)', said).group(1)), cpu, float(passes[3]),
+            sum(map(int, passes[:3])))
+
+
+def passes_of(server):
+    """(Seconds in passes, passes) of a server so far."""
+    return tuple(sum(server.metric('llm42:%s{schedule="%s"}' % (name, schedule))
+                     for schedule in ('fast', 'fixed', 'invariant'))
+                 for name in ('pass_seconds_total', 'passes_total'))
 
 
 def cpu_of(server, args):
@@ -46,11 +56,12 @@ def cpu_of(server, args):
 
 
 def ask(server, args, stream):
-    """(Tokens/s, CPU seconds) of all answers at once."""
+    """(Tokens/s, CPU seconds, seconds in passes, passes) of all answers at once."""
     requests = [post({'prompt': 'It was', 'max_tokens': args.tokens, 'temperature': 1, 'seed': i + 1, 'ignore_eos': True,
                       'stream': stream, 'deterministic': args.deterministic}).replace(b'Host: x', b'Host: x\r\nConnection: close')
                 for i in range(args.answers)]
     sockets, done = [server.raw() for _ in requests], selectors.DefaultSelector()
+    before = passes_of(server)
     begin, cpu = time.perf_counter(), cpu_of(server, args)
     for s, request in zip(sockets, requests):
         s.sendall(request)
@@ -62,9 +73,9 @@ def ask(server, args, stream):
                 done.unregister(key.fileobj)
                 key.fileobj.close()
                 left -= 1
-    seconds = time.perf_counter() - begin
+    seconds, cpu = time.perf_counter() - begin, cpu_of(server, args) - cpu
     assert server.metric('vllm:request_success_total{finished_reason="length"}') % args.answers == 0
-    return args.answers * args.tokens / seconds, cpu_of(server, args) - cpu
+    return (args.answers * args.tokens / seconds, cpu, *(b - a for a, b in zip(before, passes_of(server))))
 
 
 def main():
@@ -81,19 +92,24 @@ def main():
     args.engine = ['--backend', args.backend, '--preset', args.preset]
     runs = {'engine': [], 'whole': [], 'stream': []}
     begins = math.nan if args.backend == 'cuda' else engine(args, 1)[1]
-    with Server(args.build, '--model', args.model, *args.engine) as server:
+    room = str(args.tokens + 16)  # the prompt has a few tokens
+    with Server(args.build, '--model', args.model, '--max-context', room, *args.engine) as server:
         ask(server, args, False)
         for _ in range(args.repeats):
-            rate, cpu = engine(args, args.tokens)
-            runs['engine'].append((rate, cpu - begins))
+            rate, cpu, *passes = engine(args, args.tokens)
+            runs['engine'].append((rate, cpu - begins, *passes))
             runs['whole'].append(ask(server, args, False))
             runs['stream'].append(ask(server, args, True))
-    print('how\ttokens_per_s\tlow\thigh\tratio\tcpu_s\tcpu_ratio')
+    print('how\ttokens_per_s\tlow\thigh\tratio\tpass_us\toutside_us\tcpu_s\tcpu_ratio')
     for how, run in runs.items():
-        rate, cpu = zip(*run)
+        rate, cpu, busy, passes = zip(*run)
+        tokens = args.answers * args.tokens
+        inside = statistics.median(1e6 * b / p for b, p in zip(busy, passes))
+        outside = statistics.median(1e6 * (tokens / r - b) / p for r, b, p in zip(rate, busy, passes))
         ratios = [statistics.median(mine[i] / alone[i] for mine, alone in zip(run, runs['engine'])) for i in (0, 1)]
-        print('%s\t%.1f\t%.1f\t%.1f\t%.3f\t%.3f\t%.3f' % (how, statistics.median(rate), min(rate), max(rate), ratios[0],
-                                                         statistics.median(cpu), 1 / ratios[1]))
+        print('%s\t%.1f\t%.1f\t%.1f\t%.3f\t%.1f\t%.1f\t%.3f\t%.3f' % (
+            how, statistics.median(rate), min(rate), max(rate), ratios[0], inside, outside, statistics.median(cpu),
+            1 / ratios[1]))
 
 
 if __name__ == '__main__':
