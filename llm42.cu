@@ -25,6 +25,7 @@
 #include <nccl.h>
 #endif
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cmath>
@@ -2591,10 +2592,11 @@ static llm42_result llm42__none_found(const llm42__trial *t, int product, int ro
         llm42__product_names[product], n, k, rows);
 }
 
-// Times all candidates once and finds out their order of sums. Those near the best are then timed in four more rounds,
-// in turn, so that changes of the clock rate meet all alike. The shortest of these four times counts.
+// Times all candidates once and finds out their order of sums. Those near the best are then timed in five rounds, in
+// turn, so that changes of the clock rate meet all alike. The median of these five times counts.
 static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
                                            llm42_error *error) {
+    enum { ROUNDS = 5 };
     float best[2] = {INFINITY, INFINITY};  // for FAST passes, in the sequential order
     for (llm42__candidate &c : *list) {
         bool runs;
@@ -2615,14 +2617,37 @@ static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::ve
                                      c.algorithm.sequential ? best[1] : 0.0f);
         c.near = llm42__cost(product, rows, c.algorithm) < 1.15f * limit;
     }
-    for (int round = 0; round < 4; round++)
-        for (llm42__candidate &c : *list) {
-            if (!c.near) continue;
-            float us = 0;
-            LLM42__TRY(llm42__tried(t, product, &c.algorithm, rows,
-                                    t->tests->time(t, product, &c.algorithm, rows, &us, error), error));
-            c.algorithm.us = round ? std::min(c.algorithm.us, us) : us;
+    std::vector<std::array<float, ROUNDS>> us(list->size());
+    for (int round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < us.size(); i++) {
+            const llm42__algorithm *algorithm = &(*list)[i].algorithm;
+            if ((*list)[i].near)
+                LLM42__TRY(llm42__tried(t, product, algorithm, rows,
+                                        t->tests->time(t, product, algorithm, rows, &us[i][round], error), error));
         }
+    for (size_t i = 0; i < us.size(); i++) {
+        if (!(*list)[i].near) continue;
+        std::sort(us[i].begin(), us[i].end());
+        (*list)[i].algorithm.us = us[i][ROUNDS / 2];
+    }
+    return LLM42_OK;
+}
+
+// Multiplies until the device has been busy for half a second, because a GPU that has rested has another clock rate
+// than the one of passes. Small matrices do not heat it, so their engines open without this wait.
+static llm42_result llm42__warm_up(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
+                                   llm42_error *error) {
+    enum { SMALL = 1 << 22, BUSY_US = 500000, MOST = 1 << 14 };
+    int n, k;
+    llm42__product_shape(t->cu, product, &n, &k);
+    double busy = 0;
+    bool runs = (int64_t)n * k >= SMALL;
+    for (int i = 0; runs && busy < BUSY_US && i < MOST; i++) {
+        float us = 0;
+        const llm42_result result = t->tests->time(t, product, algorithm, rows, &us, nullptr);
+        LLM42__TRY(llm42__runs(t, product, algorithm, rows, result, &runs, error));
+        busy += us * (double)std::min(4, t->cu->config.layers);  // launches of llm42__time_algorithm
+    }
     return LLM42_OK;
 }
 
@@ -2768,6 +2793,8 @@ static llm42_result llm42__choose_for_product(llm42__trial *t, int product, llm4
         if (!cu->options.no_check) LLM42__TRY(llm42__leave_out_wrong(t, product, rows, &lists[bucket], error));
     }
     LLM42__TRY(llm42__fill_cancelling(t, product, error));
+    if (product == LLM42__QKV && !lists.back().empty())  // the first product, with the most rows
+        LLM42__TRY(llm42__warm_up(t, product, &lists.back().front().algorithm, cu->buckets.back(), error));
     for (size_t bucket = 0; bucket < lists.size(); bucket++) {
         if (!llm42__algorithm_wanted(cu, product, cu->buckets[bucket])) continue;
         LLM42__TRY(llm42__make_wanted(t, product, cu->buckets[bucket], error));

@@ -118,5 +118,5 @@ lead() {  # lead A B: of a winner of 1 s over A and B in the two seeds
 check "leads that differ are not sure" test "$(lead 1.03 1.05)" = "dvr 4.0 0"
 check "leads that do not are" test "$(lead 1.04 1.04)" = "dvr 4.0 1"
 check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \
-    sweep/science/audit.* sweep/science/winner.py
+    sweep/science/audit.* sweep/science/margins.py sweep/science/winner.py
 finish

@@ -16,18 +16,15 @@ rows "$raw" workload qps prefill ttft_p99_s | awk -F '\t' -v OFS='\t' '
 compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
 rows "$raw" workload qps overloaded | awk -F '\t' -v OFS='\t' '
     $3 == 1 { x = $1; sub(/^fixed:/, "", x); sub(/x.*/, "", x); if (!seen[x, $2]++) print x, $2 }' >"$work/crosses"
-title=$(tell "PACKED is up to %.2f times as fast to the first token (prompt of %d, %g/s), but %.2f times with a prompt of %s (%g/s)" '
+title=$(tell "To the first token PACKED is up to %.2f times as fast with short prompts, but down to %.2f times with long ones" '
     $2 == "ttft_p99_isolated_s" { alone[$3, $4] = $5 }
     $2 == "ttft_p99_packed_s" { packed[$3, $4] = $5; x[++n] = $3 SUBSEP $4 }
     END {
         for (i = 1; i <= n; i++) {
             r = alone[x[i]] / packed[x[i]]
-            if (most == "" || r > most) { most = r; fast = x[i] }
-            if (least == "" || r < least) { least = r; slow = x[i] }
+            most = larger(most, r); least = smaller(least, r)
         }
-        split(fast, f, SUBSEP); split(slow, s, SUBSEP)
-        if (s[2] >= 1000) sub(/...$/, ",&", s[2])
-        print most, f[2], f[1], least, s[2], s[1]
+        print most, least
     }')
 reading="P99 time to first token, ISOLATED / PACKED, and both in s; blue: PACKED is faster"
 notes=("crosses: overloaded; all deterministic, 64 tokens out, 1,024 requests, W = 64, G = 8, EAGER; means of five seeds")

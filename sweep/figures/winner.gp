@@ -30,6 +30,7 @@ do for [p = 1:words(costs)] {
         for [i = 1:5] marked using ($1 == p && $4 == i ? $2 + 0.33 : NaN):($3 + 0.27) \
             with points pt 7 ps 0.75 * marks lc rgb strong[i], \
         marked using ($1 == p ? $2 + 0.33 : NaN):($3 + 0.27) with points pt 6 ps 0.8 * marks lw 1.5 lc rgb black
+    unset label
 }
 unset object 1
 eval legend(above + 1392)

@@ -20,6 +20,9 @@
 #                                                                measurement of its cost; LENGTHS=4096x4096: 15 minutes
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
+#     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
+#     TEMPERATURE=0 bash sweep/h200/run.sh flip-law-8b     the same of 8B, one temperature a call (0, 0.8); both need
+#                                                          `make shared CUDA=1` and numpy; TEXTS=N: fewer or more
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
 #     bash sweep/h200/run.sh ratio-8b           the shares alone, of 1,024 requests unless REQUESTS says otherwise
@@ -43,6 +46,14 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
 # hostile NAME FLAG...: a part of test_cuda, into OUT/NAME.tsv
 hostile() {
     "$B/tests/test_cuda" --algorithms "$algorithms" --tsv "$OUT/$1.tsv" "${@:2}" | tee "$OUT/$1.txt"
+    stamp "$1"
+}
+# law NAME FLAG...: predicted and counted flips, into OUT/NAME.tsv
+law() {
+    local gpu=()
+    [ "$BACKEND" = cuda ] && gpu=(--algorithm-file "$algorithms")
+    LLM42_LIBRARY=$(realpath -m "$B")/libllm42_python.so "${PYTHON:-python3}" sweep/science/margins.py \
+        --backend "$BACKEND" "${gpu[@]}" --out "$OUT/$1.tsv" "${@:2}"
     stamp "$1"
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
@@ -159,6 +170,13 @@ margins)
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --margins "$OUT/flip_margin_8b.tsv" \
         --prompts random --flip-requests "${REQUESTS:-128}"
     stamp flip_margin_base42 flip_margin_8b
+    ;;
+flip-law)
+    need_base42
+    law flip_law --model examples/tiny42 --model "$BASE42" --texts "${TEXTS:-720,120}"
+    ;;
+flip-law-8b)
+    law "flip_law_8b_t${TEMPERATURE:=0}" --model "$MODEL_8B" --texts "${TEXTS:-24}" --temperature "$TEMPERATURE"
     ;;
 grid-base42)
     need_base42

@@ -46,16 +46,19 @@ static llm42_result run_cost_pass(const bench *b, cost_pass *p, llm42_schedule s
 }
 
 // Median microseconds of a pass under each of the schedules, which run in turn, so that changes of the clock rate
-// affect all of them alike. The first two rounds do not count.
+// affect all of them alike. What runs in the first half second does not count.
 static llm42_result time_cost_passes(const bench *b, cost_pass *p, const llm42_schedule *schedules, int count,
                                      double *us, llm42_error *error) {
     std::vector<std::vector<double>> times((size_t)count);
-    for (int round = 0; round < TIMES + 2; round++)
+    const double begin = llm42__wall_now(NULL);
+    while (times[(size_t)count - 1].size() < TIMES) {
+        const bool warm = llm42__wall_now(NULL) - begin >= WARM_SECONDS;
         for (int i = 0; i < count; i++) {
             double seconds;
             LLM42__TRY(run_cost_pass(b, p, schedules[i], &seconds, error));
-            if (round > 1) times[(size_t)i].push_back(seconds);
+            if (warm) times[(size_t)i].push_back(seconds);
         }
+    }
     for (int i = 0; i < count; i++) {
         std::sort(times[(size_t)i].begin(), times[(size_t)i].end());
         us[i] = 1e6 * times[(size_t)i][TIMES / 2];

@@ -28,6 +28,7 @@ typedef struct kernels_line {
     // products, leaves: of cuBLAS's TFLOP/s; rmsnorm: of the copy ceiling; cost: time, of FAST; exchange: exchange_us,
     // of NCCL's all-gather
     double relative_pct;
+    double ceiling_pct;  // products, leaves: the least time by the ceilings that last, of us
     const char *batch_invariant, *position_invariant, *repeats;  // yes, no, or "not run"
     int distinct;                                                // results of one row, over the row counts
     int changes_at;  // the first row count with another result than that of one row; 0: none
@@ -66,6 +67,7 @@ static inline kernels_line kernels_line_of(const char *part, const char *subject
     line.part = part, line.subject = subject, line.variant = variant, line.rows = rows;
     line.n = line.k = line.leaves = line.ranks = -1;
     line.us = line.exchange_us = line.tflop_per_s = line.gb_per_s = line.relative_pct = -1;
+    line.ceiling_pct = -1;
     line.distinct = line.changes_at = line.row_counts = line.most_rows = line.places = -1;
     return line;
 }

@@ -14,25 +14,23 @@ static llm42_result fastest_of(const bench *b, int product, int rows, const std:
                                FITS fits, llm42__bf16 *y, llm42__algorithm *fastest, double *us, llm42_error *error) {
     *us = INFINITY;
     for (const llm42__candidate &c : list) {
-        double one = INFINITY;
         if (!fits(c.algorithm)) continue;
-        if (time_product(b, product, &c.algorithm, rows, y, &one, nullptr) != LLM42_OK)
-            LLM42__TRY(llm42__device_alive(error));
-        else if (one < *us) *us = one, *fastest = c.algorithm;
+        std::vector<way> one = {product_way(b, product, &c.algorithm, rows, y)};
+        if (time_in_turn(b, 0, &one, nullptr) != LLM42_OK) LLM42__TRY(llm42__device_alive(error));
+        else if (one[0].us < *us) *us = one[0].us, *fastest = c.algorithm;
     }
     return LLM42_OK;
 }
 
-static llm42_result time_join(const bench *b, int product, int rows, llm42__bf16 *y, double *us, llm42_error *error) {
+static way join_way(const bench *b, int product, int rows, llm42__bf16 *y) {
     int n, k;
     llm42__product_shape(b->cu, product, &n, &k);
-    return time_launches(
-        b, LAYERS_IN_TURN,
-        [&](int) -> llm42_result {
-            LLM42__CU(llm42__join_parts(b->ex->stream, b->ex->parts, b->cu->leaves, rows, n, llm42__owners{}, y));
-            return LLM42_OK;
-        },
-        us, error);
+    return {LAYERS_IN_TURN,
+            [=](int, llm42_error *error) -> llm42_result {
+                LLM42__CU(llm42__join_parts(b->ex->stream, b->ex->parts, b->cu->leaves, rows, n, llm42__owners{}, y));
+                return LLM42_OK;
+            },
+            0};
 }
 
 static void emit_leaves(const bench *b, int product, const char *variant, int rows, double us, double cublas,
@@ -44,21 +42,23 @@ static void emit_leaves(const bench *b, int product, const char *variant, int ro
     if (cublas > 0 && cublas < INFINITY) {  // not the join
         line.tflop_per_s = 2e-6 * (double)rows * (double)line.n * (double)line.k / us;
         line.relative_pct = 100 * cublas / us;
+        line.ceiling_pct = 100 * product_floor(b, product, rows) / us;
     }
     line.note = note.c_str();
     emit(b, line);
 }
 
-// Each time but that of the join is the median of ROUNDS. cuBLAS, the engine's choice and our fastest kernel for leaves
-// are timed in turn. The batch and the tile kernel are slower and are timed afterwards: a slow kernel lets the GPU
-// cool, so that what runs behind it has a higher clock rate.
+// cuBLAS, the engine's choice and our fastest kernel for leaves are timed in turn. The batch and the tile kernel are
+// slower and are timed afterwards: a slow kernel lets the GPU cool, so that what runs behind it has a higher clock
+// rate.
 static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16 *y, llm42_error *error) {
-    enum { CUBLAS, BATCH, TILE, LEAF, INVARIANT, KINDS, ROUNDS = 5 };
+    enum { CUBLAS, BATCH, TILE, LEAF, INVARIANT, KINDS };
     static const char *const variants[] = {"cublas", "batch", "tile", "leaf", "invariant"};
     llm42__cuda *cu = b->cu;
     std::vector<llm42__candidate> list;
     llm42__algorithm algorithm[KINDS];
-    double us[KINDS], times[KINDS][ROUNDS], join = 0;
+    double us[KINDS];
+    std::vector<way> join = {join_way(b, product, rows, y)};
     LLM42__TRY(llm42__candidates(cu, product, rows, &list, error));
     for (int i = 0; i < INVARIANT; i++) {
         progress(b, "leaves: %s, %d rows, %s", llm42__product_names[product], rows, variants[i]);
@@ -72,26 +72,27 @@ static llm42_result leaves_at(const bench *b, int product, int rows, llm42__bf16
     }
     algorithm[INVARIANT] = *llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows);
     us[INVARIANT] = 0;
-    auto time_in_turn = [&](std::initializer_list<int> which) -> llm42_result {
-        for (int round = 0; round < ROUNDS; round++)
-            for (int i : which)
-                if (us[i] < INFINITY)
-                    LLM42__TRY(time_product(b, product, &algorithm[i], rows, y, &times[i][round], error));
+    auto time_those = [&](std::initializer_list<int> which) -> llm42_result {
+        std::vector<way> ways;
+        for (int i : which)
+            if (us[i] < INFINITY) ways.push_back(product_way(b, product, &algorithm[i], rows, y));
+        LLM42__TRY(time_in_turn(b, WARM_SECONDS, &ways, error));
+        size_t at = 0;
+        for (int i : which)
+            if (us[i] < INFINITY) us[i] = ways[at++].us;
         return LLM42_OK;
     };
     const bool same = us[LEAF] < INFINITY && algorithm[INVARIANT].tile == algorithm[LEAF].tile;
-    if (same) LLM42__TRY(time_in_turn({CUBLAS, INVARIANT}));
-    else LLM42__TRY(time_in_turn({CUBLAS, INVARIANT, LEAF}));
-    LLM42__TRY(time_in_turn({BATCH, TILE}));
-    if (same) std::copy(times[INVARIANT], times[INVARIANT] + ROUNDS, times[LEAF]);
-    LLM42__TRY(time_join(b, product, rows, y, &join, error));
+    if (same) LLM42__TRY(time_those({CUBLAS, INVARIANT}));
+    else LLM42__TRY(time_those({CUBLAS, INVARIANT, LEAF}));
+    LLM42__TRY(time_those({BATCH, TILE}));
+    if (same) us[LEAF] = us[INVARIANT];
+    LLM42__TRY(time_in_turn(b, 0, &join, error));
     for (int i = 0; i < KINDS; i++) {
         if (us[i] == INFINITY) continue;
-        std::sort(times[i], times[i] + ROUNDS);
-        us[i] = times[i][ROUNDS / 2];
         emit_leaves(b, product, variants[i], rows, us[i], us[CUBLAS], llm42__algorithm_name(&algorithm[i]));
     }
-    emit_leaves(b, product, "join", rows, join, 0, "the join alone");
+    emit_leaves(b, product, "join", rows, join[0].us, 0, "the join alone");
     return LLM42_OK;
 }
 

@@ -65,15 +65,18 @@ static void tsv_columns(const report *r) {
     fprintf(
         r->tsv,
         "# us: the median time of a launch or of a pass. Weights and rows come from memory, not from a cache\n"
+        "# ceilings: those that last are of a GPU that has been busy for half a second, as is whatever is timed\n"
+        "# ceiling_pct: the least time of a product, by the ceilings that last for its operations and its weights, in\n"
+        "#   %% of its time\n"
         "# products: gb_per_s counts weights; relative_pct is of cuBLASLt's first choice; gate_up includes the gate\n"
         "# leaves: cublas is the fastest of cuBLASLt's without leaves, and relative_pct is of it\n"
         "# rmsnorm: gb_per_s counts what is read and written; relative_pct is of the copy ceiling\n"
         "# operators: distinct results of one row over row_counts numbers of rows, up to most_rows; changes_at is\n"
         "#   the first of them with another result than one row alone, 0 if there is none; places that rows took\n"
         "# cost: relative_pct is the time, of FAST\n"
-        "part\tsubject\tvariant\trows\tn\tk\tleaves\tus\ttflop_per_s\tgb_per_s\trelative_pct\tbatch_invariant\t"
-        "position_invariant\trepeats\tdistinct\tchanges_at\trow_counts\tmost_rows\tplaces\tcontrol\tpublished_as\t"
-        "note\n");
+        "part\tsubject\tvariant\trows\tn\tk\tleaves\tus\ttflop_per_s\tgb_per_s\trelative_pct\tceiling_pct\t"
+        "batch_invariant\tposition_invariant\trepeats\tdistinct\tchanges_at\trow_counts\tmost_rows\tplaces\tcontrol\t"
+        "published_as\tnote\n");
 }
 
 static void tsv_begin(report *r) {
@@ -111,7 +114,7 @@ static void tsv_line(report *r, const kernels_line *line) {
     put_count(r->tsv, line->rows), put_count(r->tsv, line->n), put_count(r->tsv, line->k);
     put_count(r->tsv, line->leaves);
     put_number(r->tsv, line->us), put_number(r->tsv, line->tflop_per_s);
-    put_number(r->tsv, line->gb_per_s), put_number(r->tsv, line->relative_pct);
+    put_number(r->tsv, line->gb_per_s), put_number(r->tsv, line->relative_pct), put_number(r->tsv, line->ceiling_pct);
     put_text(r->tsv, line->batch_invariant), put_text(r->tsv, line->position_invariant);
     put_text(r->tsv, line->repeats);
     put_count(r->tsv, line->distinct), put_count(r->tsv, line->changes_at), put_count(r->tsv, line->row_counts);
@@ -129,11 +132,11 @@ static void print_head(report *r, const char *part) {
     snprintf(r->shown, sizeof r->shown, "%s", part);
     if (!strcmp(part, "ceilings")) printf("ceilings of the device\n");
     if (!strcmp(part, "products"))
-        printf("\n%-10s %-11s %5s %10s %9s %9s %10s  %s\n", "product", "variant", "rows", "us", "TFLOP/s", "GB/s",
-               "% cuBLAS", "algorithm");
+        printf("\n%-10s %-11s %5s %10s %9s %9s %10s %10s  %s\n", "product", "variant", "rows", "us", "TFLOP/s", "GB/s",
+               "% cuBLAS", "% ceiling", "algorithm");
     if (!strcmp(part, "leaves"))
-        printf("\n%-10s %-11s %5s %10s %9s %10s  %s\n", "product", "variant", "rows", "us", "TFLOP/s", "% cuBLAS",
-               "algorithm");
+        printf("\n%-10s %-11s %5s %10s %9s %10s %10s  %s\n", "product", "variant", "rows", "us", "TFLOP/s", "% cuBLAS",
+               "% ceiling", "algorithm");
     if (!strcmp(part, "rmsnorm"))
         printf("\n%-17s %-10s %5s %10s %9s %10s\n", "norm", "variant", "rows", "us", "GB/s", "% copying");
     if (!strcmp(part, "operators"))
@@ -149,15 +152,15 @@ static void print_head(report *r, const char *part) {
 
 static void print_line(const kernels_line *line) {
     const char *part = line->part;
-    if (!strcmp(part, "ceilings") && line->gb_per_s >= 0) printf("  %-12s %8.0f GB/s\n", line->subject, line->gb_per_s);
+    if (!strcmp(part, "ceilings") && line->gb_per_s >= 0) printf("  %-21s %8.0f GB/s\n", line->subject, line->gb_per_s);
     if (!strcmp(part, "ceilings") && line->tflop_per_s >= 0)
-        printf("  %-12s %8.0f TFLOP/s\n", line->subject, line->tflop_per_s);
+        printf("  %-21s %8.0f TFLOP/s\n", line->subject, line->tflop_per_s);
     if (!strcmp(part, "products"))
-        printf("%-10s %-11s %5d %10.2f %9.1f %9.0f %10.1f  %s\n", line->subject, line->variant, line->rows, line->us,
-               line->tflop_per_s, line->gb_per_s, line->relative_pct, line->note);
+        printf("%-10s %-11s %5d %10.2f %9.1f %9.0f %10.1f %10.1f  %s\n", line->subject, line->variant, line->rows,
+               line->us, line->tflop_per_s, line->gb_per_s, line->relative_pct, line->ceiling_pct, line->note);
     if (!strcmp(part, "leaves"))
-        printf("%-10s %-11s %5d %10.2f %9.1f %10.1f  %s\n", line->subject, line->variant, line->rows, line->us,
-               fmax(line->tflop_per_s, 0), fmax(line->relative_pct, 0), line->note);
+        printf("%-10s %-11s %5d %10.2f %9.1f %10.1f %10.1f  %s\n", line->subject, line->variant, line->rows, line->us,
+               fmax(line->tflop_per_s, 0), fmax(line->relative_pct, 0), fmax(line->ceiling_pct, 0), line->note);
     if (!strcmp(part, "rmsnorm"))
         printf("%-17s %-10s %5d %10.2f %9.0f %10.1f\n", line->subject, line->variant, line->rows, line->us,
                line->gb_per_s, line->relative_pct);

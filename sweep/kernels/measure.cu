@@ -75,6 +75,7 @@ static llm42_result measure_parts(bench *b, llm42_error *error) {
     LLM42__CU(cudaGetLastError());
     LLM42__CU(cudaDeviceSynchronize());
     emit_ceilings(b);
+    LLM42__TRY(measure_sustained(b, error));
     if (wanted(s, "operators")) LLM42__TRY(measure_operators(b, error));
     if (wanted(s, "products")) LLM42__TRY(measure_products(b, error));
     if (wanted(s, "leaves") && s->leaves > 1) LLM42__TRY(measure_leaves(b, error));

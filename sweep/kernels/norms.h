@@ -125,12 +125,17 @@ static llm42_result run_norm(const bench *b, const norm_data *d, bool residual, 
 static llm42_result norms_at(const bench *b, const norm_data *d, bool residual, int rows, llm42_error *error) {
     const int windows = NORM_ROWS / rows, launches = std::max(8, std::min(256, windows));
     const double bytes = (residual ? 4.0 : 3.0) * 2.0 * (double)rows * (double)b->cu->Dp;
+    std::vector<way> ways;
+    for (bool split : {false, true})
+        ways.push_back({launches,
+                        [=](int i, llm42_error *error) {
+                            return run_norm(b, d, residual, split, i % windows * rows, rows, error);
+                        },
+                        0});
+    progress(b, "rmsnorm: %d rows", rows);
+    LLM42__TRY(time_in_turn(b, WARM_SECONDS, &ways, error));
     for (int split = 0; split < 2; split++) {
-        double us = 0;
-        progress(b, "rmsnorm: %d rows", rows);
-        LLM42__TRY(time_launches(
-            b, launches, [&](int i) { return run_norm(b, d, residual, split, i % windows * rows, rows, error); }, &us,
-            error));
+        const double us = ways[(size_t)split].us;
         char note[48];
         snprintf(note, sizeof note, "%d blocks a row", split ? split_parts(b, rows) : 1);
         kernels_line line = kernels_line_of("rmsnorm", residual ? "residual_rmsnorm" : "rmsnorm",

@@ -4,20 +4,28 @@
 // pass.
 enum { LAYERS_IN_TURN = 8 };
 
-static llm42_result time_product(const bench *b, int product, const llm42__algorithm *algorithm, int rows,
-                                 llm42__bf16 *y, double *us, llm42_error *error) {
+static way product_way(const bench *b, int product, const llm42__algorithm *algorithm, int rows, llm42__bf16 *y) {
     llm42__cuda *cu = b->cu;
     const bool head = product == LLM42__HEAD;
     const int layers = head ? 1 : std::min<int>(LAYERS_IN_TURN, cu->model->config.layers), launches = head ? 2 : layers;
-    return time_launches(
-        b, launches,
-        [&](int i) {
-            return llm42__run_product(cu, b->ex, product, algorithm, llm42__weights_of(cu, product, i % layers),
-                                      b->noise, y, b->ex->gate_up, rows, error);
-        },
-        us, error);
+    return {launches,
+            [=](int i, llm42_error *error) {
+                return llm42__run_product(cu, b->ex, product, algorithm, llm42__weights_of(cu, product, i % layers),
+                                          b->noise, y, b->ex->gate_up, rows, error);
+            },
+            0};
 }
 
+// What the product takes at least: its floating-point operations and its weights by the ceilings that last.
+static double product_floor(const bench *b, int product, int rows) {
+    int n, k;
+    llm42__product_shape(b->cu, product, &n, &k);
+    const double weights = (double)n * (double)k;
+    return 1e6 * std::max(2 * (double)rows * weights / b->sustained_flop, 2 * weights / b->sustained_bytes);
+}
+
+// The fixed tile is timed afterwards: a slow kernel lets the GPU cool, so that what runs behind it has a higher clock
+// rate.
 static llm42_result products_at(const bench *b, int product, int rows, llm42__bf16 *y, llm42_error *error) {
     llm42__cuda *cu = b->cu;
     static const char *const variants[] = {"cublas", "fast", "invariant", "fixed_tile"};
@@ -27,22 +35,66 @@ static llm42_result products_at(const bench *b, int product, int rows, llm42__bf
                            *algorithms[] = {&first, llm42__algorithm_of(cu, product, LLM42_SCHEDULE_FAST, rows),
                                             llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows), &tile};
     int n, k;
-    double cublas = 0;
     llm42__product_shape(cu, product, &n, &k);
-    for (int i = 0; i < 4; i++) {
-        double us = 0;
-        progress(b, "products: %s, %d rows, %s", llm42__product_names[product], rows, variants[i]);
-        LLM42__TRY(time_product(b, product, algorithms[i], rows, y, &us, error));
+    std::vector<way> ways, slow;
+    for (int i = 0; i < 4; i++) (i < 3 ? ways : slow).push_back(product_way(b, product, algorithms[i], rows, y));
+    progress(b, "products: %s, %d rows", llm42__product_names[product], rows);
+    LLM42__TRY(time_in_turn(b, WARM_SECONDS, &ways, error));
+    LLM42__TRY(time_in_turn(b, WARM_SECONDS, &slow, error));
+    ways.push_back(slow[0]);
+    for (size_t i = 0; i < ways.size(); i++) {
+        const double us = ways[i].us;
         const std::string name = llm42__algorithm_name(algorithms[i]);
         kernels_line line = kernels_line_of("products", llm42__product_names[product], variants[i], rows);
         line.us = us;
         line.tflop_per_s = 2e-6 * (double)rows * (double)n * (double)k / us;
         line.gb_per_s = 2e-3 * (double)n * (double)k / us;  // of weights
-        if (!i) cublas = us;
-        line.relative_pct = 100 * cublas / us;
+        line.relative_pct = 100 * ways[0].us / us;
+        line.ceiling_pct = 100 * product_floor(b, product, rows) / us;
         line.note = name.c_str();
         emit(b, line);
     }
+    return LLM42_OK;
+}
+
+// What lasts: reading memory, and the fastest of the four algorithms that cuBLASLt offers first for down with most
+// rows. Each runs alone, so that its GPU is as warm as it makes it.
+static llm42_result measure_sustained(bench *b, llm42_error *error) {
+    llm42__cuda *cu = b->cu;
+    device_memory memory;
+    llm42__bf16 *y;
+    std::vector<llm42__candidate> list;
+    std::vector<way> products, read;
+    int n, k;
+    const int rows = cu->max_rows;
+    const size_t kv = (size_t)cu->model->config.layers * cu->kv_layer * sizeof *cu->k,
+                 bytes = std::min(kv, (size_t)4 << 30) / 16 * 16;
+    llm42__product_shape(cu, LLM42__DOWN, &n, &k);
+    LLM42__TRY(memory.take(&y, (size_t)rows * (size_t)n, error));
+    LLM42__TRY(llm42__candidates(cu, LLM42__DOWN, rows, &list, error));
+    for (const llm42__candidate &c : list)
+        if (c.rank >= 0 && c.rank < 4) products.push_back(product_way(b, LLM42__DOWN, &c.algorithm, rows, y));
+    read.push_back({1,
+                    [=](int, llm42_error *error) -> llm42_result {
+                        llm42__k_read<<<(unsigned)cu->device.multiProcessorCount * 4, 512, 0, b->ex->stream>>>(
+                            (const uint4 *)cu->k, bytes / 16, b->word);
+                        LLM42__CU(cudaGetLastError());
+                        return LLM42_OK;
+                    },
+                    0});
+    progress(b, "ceilings that last");
+    LLM42__TRY(time_in_turn(b, WARM_SECONDS, &read, error));
+    b->sustained_bytes = 1e6 * (double)bytes / read[0].us;
+    for (way &w : products) {
+        std::vector<way> alone = {w};
+        LLM42__TRY(time_in_turn(b, WARM_SECONDS, &alone, error));
+        b->sustained_flop = std::max(b->sustained_flop, 2e6 * (double)rows * (double)n * (double)k / alone[0].us);
+    }
+    kernels_line last_read = kernels_line_of("ceilings", "memory_read_sustained", NULL, 0),
+                 last_product = kernels_line_of("ceilings", "matmul_bf16_sustained", NULL, 0);
+    last_read.gb_per_s = 1e-9 * b->sustained_bytes, last_product.tflop_per_s = 1e-12 * b->sustained_flop;
+    emit(b, last_read);
+    emit(b, last_product);
     return LLM42_OK;
 }
 

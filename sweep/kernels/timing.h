@@ -21,14 +21,17 @@ struct bench {
     const kernels_settings *settings;
     llm42__cuda *cu;
     llm42__execution *ex;
-    llm42_cuda_ceilings ceilings;
-    uint4 *flush;  // reading it empties the cache of other data
+    llm42_cuda_ceilings ceilings;            // of a GPU that has rested
+    double sustained_flop, sustained_bytes;  // a second: what lasts (measure_sustained); 0: not measured yet
+    uint4 *flush;                            // reading it empties the cache of other data
     unsigned *word;
     llm42__bf16 *noise;  // [NORM_ROWS, widest]
     size_t widest;       // elements of the widest input
 };
 
 enum { FLUSH_BYTES = 256 << 20, TIMES = 11, MOST_ROWS = 4096, NORM_ROWS = 8192, KV_PAGES = 8448, PAGE = 16 };
+// A GPU that has rested has another clock rate than a busy one: so long the ways run before any time counts.
+static const double WARM_SECONDS = 0.5;
 
 // The rows that passes and products have at most.
 static int most_rows(const bench *b) { return b->cu->max_rows; }
@@ -52,7 +55,7 @@ static void emit(const bench *b, const kernels_line &line) { b->settings->emit(b
 struct measurement {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
-    cudaEvent_t begin[TIMES + 1] = {}, end[TIMES + 1] = {};
+    cudaEvent_t begin[TIMES] = {}, end[TIMES] = {};
     ~measurement() {
         if (exec) cudaGraphExecDestroy(exec);
         if (graph) cudaGraphDestroy(graph);
@@ -70,36 +73,60 @@ static llm42_result flush_cache(const bench *b, llm42_error *error) {
     return LLM42_OK;
 }
 
-// Microseconds of a launch: `launches` of them are one CUDA graph, which is run 12 times with a cold cache. The median
-// of the last 11 times counts. enqueue(i) puts launch i into the stream.
-template <typename F>
-static llm42_result time_launches(const bench *b, int launches, F enqueue, double *us, llm42_error *error) {
+// A way to compute something, which is timed beside others.
+struct way {
+    int launches;                                               // of a CUDA graph
+    std::function<llm42_result(int i, llm42_error *)> enqueue;  // puts launch i into the stream
+    double us;                                                  // a launch takes: set by time_in_turn
+};
+
+static llm42_result prepare(const bench *b, const way &w, measurement *m, llm42_error *error) {
     cudaStream_t stream = b->ex->stream;
-    measurement m;
-    LLM42__TRY(enqueue(0));  // loads the kernels
+    LLM42__TRY(w.enqueue(0, error));  // loads the kernels
     LLM42__CU(cudaStreamSynchronize(stream));
     LLM42__CU(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     llm42_result result = LLM42_OK;
-    for (int i = 0; i < launches && result == LLM42_OK; i++) result = enqueue(i);
-    const cudaError_t ended = cudaStreamEndCapture(stream, &m.graph);
+    for (int i = 0; i < w.launches && result == LLM42_OK; i++) result = w.enqueue(i, error);
+    const cudaError_t ended = cudaStreamEndCapture(stream, &m->graph);
     LLM42__TRY(result);
     LLM42__CU(ended);
-    LLM42__CU(cudaGraphInstantiate(&m.exec, m.graph, 0));
-    for (int i = 0; i <= TIMES; i++) {
-        LLM42__CU(cudaEventCreate(&m.begin[i]));
-        LLM42__CU(cudaEventCreate(&m.end[i]));
+    LLM42__CU(cudaGraphInstantiate(&m->exec, m->graph, 0));
+    for (int i = 0; i < TIMES; i++) {
+        LLM42__CU(cudaEventCreate(&m->begin[i]));
+        LLM42__CU(cudaEventCreate(&m->end[i]));
     }
-    for (int i = 0; i <= TIMES; i++) {
+    return LLM42_OK;
+}
+
+// One round: each way once, with a cold cache.
+static llm42_result run_round(const bench *b, const std::vector<measurement> &of, int i, llm42_error *error) {
+    for (const measurement &m : of) {
         LLM42__TRY(flush_cache(b, error));
-        LLM42__CU(cudaEventRecord(m.begin[i], stream));
-        LLM42__CU(cudaGraphLaunch(m.exec, stream));
-        LLM42__CU(cudaEventRecord(m.end[i], stream));
+        LLM42__CU(cudaEventRecord(m.begin[i], b->ex->stream));
+        LLM42__CU(cudaGraphLaunch(m.exec, b->ex->stream));
+        LLM42__CU(cudaEventRecord(m.end[i], b->ex->stream));
     }
-    LLM42__CU(cudaStreamSynchronize(stream));
-    float ms[TIMES];
-    for (int i = 1; i <= TIMES; i++) LLM42__CU(cudaEventElapsedTime(&ms[i - 1], m.begin[i], m.end[i]));
-    std::sort(ms, ms + TIMES);
-    *us = 1000.0 * (double)ms[TIMES / 2] / launches;
+    return LLM42_OK;
+}
+
+// Times ways in turn, so that changes of the clock rate meet all alike: rounds that do not count for so many seconds,
+// at least one, then TIMES rounds, whose median counts.
+static llm42_result time_in_turn(const bench *b, double warm_seconds, std::vector<way> *ways, llm42_error *error) {
+    std::vector<measurement> of(ways->size());
+    for (size_t w = 0; w < of.size(); w++) LLM42__TRY(prepare(b, (*ways)[w], &of[w], error));
+    const double begin = llm42__wall_now(NULL);
+    do {
+        LLM42__TRY(run_round(b, of, 0, error));
+        LLM42__CU(cudaStreamSynchronize(b->ex->stream));
+    } while (llm42__wall_now(NULL) - begin < warm_seconds);
+    for (int i = 0; i < TIMES; i++) LLM42__TRY(run_round(b, of, i, error));
+    LLM42__CU(cudaStreamSynchronize(b->ex->stream));
+    for (size_t w = 0; w < of.size(); w++) {
+        float ms[TIMES];
+        for (int i = 0; i < TIMES; i++) LLM42__CU(cudaEventElapsedTime(&ms[i], of[w].begin[i], of[w].end[i]));
+        std::sort(ms, ms + TIMES);
+        (*ways)[w].us = 1000.0 * (double)ms[TIMES / 2] / (*ways)[w].launches;
+    }
     return LLM42_OK;
 }
 

@@ -175,10 +175,12 @@ helper curves "$result" "$speed" "$model" >"$work/points"
 most=$(rows "$result" cheat model temperature revealed window q | awk -F '\t' -v model="$model" '
     $1 !~ /^honest/ && $2 == model && $3 == 0.8 && $4 ~ /log-prob/ && $5 == 16 && (!q || $6 < q) { q = $6 }
     END { k = q < 1 ? log(0.01) / log(1 - q) : 1; print int(k) + (k > int(k)) }')
+share=$(awk -F '\t' -v windows="$most" 'NR == 2 { printf "%.1f", windows * $4 / $3 }' "$work/points")
 {
     gp_set points "$work/points"
-    gp_texts 1340 "With log-probability bits, $most windows catch any of these cheats (99%)" \
-        "each curve is a cheat; what the provider reveals decides what is found" \
+    gp_texts 1340 \
+        "With log-probability bits, an audit that costs $share% of serving catches any of these cheats (99%)" \
+        "each curve is a cheat; what the provider reveals decides what is found; $share% are $most windows" \
         "$model, temperature 0.8, windows of 16 tokens drawn at random from 1,000 answers of 128 tokens" \
         "$(sed -n '1s/^# made by \S* /measured /p' "$result")"
     gp_set least "$(awk -F '\t' 'NR == 2 { print $4 / 1.5 }' "$work/points")"

@@ -638,6 +638,7 @@ static struct {
     float us[FAKES];
     bool wrong[FAKES], cannot_run[FAKES], sequential[FAKES], holds[FAKES];
     int kills, starves, fails;  // who loses the device; lacks memory; has no bits to compare; -1: none
+    int lucky, readings;        // whose third reading is half of its time; -1: none. Its readings so far
     bool trusted;               // products are not looked at
     int leaves;                 // of the product; then those of the sequential order have leaves
     bool lost;
@@ -654,7 +655,8 @@ static llm42_result fake_right(llm42__trial *, int, const llm42__algorithm *p, i
     return LLM42_OK;
 }
 static llm42_result fake_time(llm42__trial *, int, const llm42__algorithm *p, int, float *us, llm42_error *) {
-    *us = fake.us[fake_number(p)];
+    const int i = fake_number(p);
+    *us = i == fake.lucky && ++fake.readings == 3 ? fake.us[i] / 2 : fake.us[i];
     return LLM42_OK;
 }
 static llm42_result fake_order(llm42__trial *, int, const llm42__algorithm *p, int, bool *sequential, llm42_error *) {
@@ -675,7 +677,7 @@ static const llm42__tests fake_tests = {llm42__run_product, fake_right, fake_tim
 // Fast algorithms that sum in orders of their own, and slower tile kernels: all of them good.
 static void fake_all(void) {
     fake = {};
-    fake.kills = fake.starves = fake.fails = -1;
+    fake.kills = fake.starves = fake.fails = fake.lucky = -1;
     for (int i = 0; i < FAKES; i++)
         fake.us[i] = (float)(i < LT ? 10 + i : 100 + i), fake.sequential[i] = i >= LT, fake.holds[i] = true;
 }
@@ -776,6 +778,33 @@ static void check_failed_trials(void) {
               strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
               strstr(error.text, ": cudaSomething: it failed"),
           "so is a failure in a later test", 0);
+}
+
+// Medians count: one short reading does not make an algorithm the fastest.
+static void check_short_reading(void) {
+    fake_all();
+    fake.lucky = 1;
+    check(fake_chosen(LLM42_SCHEDULE_FAST) == 0 && fake.readings > 3, "one short reading does not count", 0);
+    fake.us[1] = fake.us[0] / 2;
+    check(fake_chosen(LLM42_SCHEDULE_FAST) == 1, "control: if all are short it is the fastest", 0);
+}
+
+// Large matrices are multiplied for half a second before anything is timed, small ones are not.
+static void check_warm_up(void) {
+    for (int large = 0; large < 2; large++) {
+        fake_all();
+        static llm42_model model;
+        llm42__cuda cu = {};
+        llm42__trial t = {};
+        llm42__algorithm p = {};
+        llm42_error error = {};
+        p.tile = -1, fake.lucky = 0, fake.us[0] = 1000;
+        t.cu = &cu, t.tests = &fake_tests;
+        cu.model = &model, cu.config.layers = 32, cu.qkv = large ? 6144 : 768, cu.Dp = large ? 4096 : 512;
+        check(llm42__warm_up(&t, LLM42__QKV, &p, 512, &error) == LLM42_OK, error.text, large);
+        check(large ? fake.readings >= 125 && fake.readings <= 127 : fake.readings == 0, "half a second of 1 ms",
+              large);
+    }
 }
 
 // What FIXED and INVARIANT sum does not depend on times.
@@ -1382,6 +1411,8 @@ int main(void) {
     check_logits_memory();
     check_wrong_products();
     check_failed_trials();
+    check_short_reading();
+    check_warm_up();
     for (int64_t at = 0; at < 200; at++) check_times_do_not_matter(at);
     check_canonical_products();
     check_leaves_of_products();
