@@ -418,6 +418,11 @@ static inline const llm42_backend *args_backend(const char *name) {
 // llm42_cuda_desc.devices for so many ranks where --devices says at most so many. 0: one for each.
 static inline int args_devices(int64_t ranks, int64_t devices) { return (int)(devices < ranks ? devices : ranks); }
 
+// llm42_cuda_desc.algorithm_file, for args_backend_desc.
+static const char *args_algorithm_file;
+#define ARGS_ALGORITHM_FILE \
+    ARGS_OUT("algorithm-file FILE", &args_algorithm_file, "cuda: chosen matrix algorithms are kept here")
+
 // A backend's own desc: the CPU's threads (0: as many as OpenMP offers), or the GPUs of CUDA.
 static inline const void *args_backend_desc(const llm42_backend *backend, int64_t threads, int64_t ranks,
                                             int64_t devices) {
@@ -425,7 +430,10 @@ static inline const void *args_backend_desc(const llm42_backend *backend, int64_
     static llm42_cuda_desc cuda;
     cpu.threads = (int)threads;
     cuda.devices = args_devices(ranks, devices);
-    return strcmp(backend->name, "cuda") ? (const void *)&cpu : &cuda;
+    cuda.algorithm_file = args_algorithm_file;
+    if (!strcmp(backend->name, "cuda")) return &cuda;
+    if (args_algorithm_file) args_fail(2, "--algorithm-file: only with --backend cuda");
+    return &cpu;
 }
 
 // For llm42_model_desc.on_device: synthetic weights for a GPU are made there.

@@ -126,11 +126,15 @@ throughput)
     begin throughput "tests/serve/throughput.py: model $(basename "$MODEL"), preset $PRESET, $ANSWERS answers of" \
         "$TOKENS tokens at once; medians of $REPEATS runs; bench: build/bench --suite workloads, same engine, one run"
     # As in throughput.py: requests draw at temperature 1, and the engine is that of the preset for ordinary ones, too.
+    # A choice of algorithms is a matter of chance where several are nearly as fast, and base42's passes differ by a
+    # quarter by it. So all programs take one choice.
+    algorithms=()
+    [ "$BACKEND" = cpu ] || algorithms=(--algorithm-file "$work/algorithms")
     load=(--input-tokens 3 --output-tokens "$TOKENS" --repeats "$REPEATS")
     [ "$BACKEND" = cpu ] ||
         load=(--workload "fixed:3x$TOKENS" --max-running "$ANSWERS" --token-budget 256 --seconds 8)
     "$B/bench" --backend "$BACKEND" --model "$MODEL" --suite workloads --requests $ANSWERS --preset "$PRESET" \
-        --temperature 1 "${load[@]}" --out "$work/bench.tsv" >/dev/null
+        --temperature 1 "${load[@]}" "${algorithms[@]}" --out "$work/bench.tsv" >/dev/null
     bench() {  # bench RATIO: its row, of so many deterministic requests
         awk -F '\t' -v OFS='\t' -v "case=$PRESET" -v "ratio=$1" '
             /^#/ { next }
@@ -143,7 +147,7 @@ throughput)
         flag=() ratio=0
         [ $requests = ordinary ] || flag=(--deterministic) ratio=1
         "$PYTHON" tests/serve/throughput.py --build "$B" --backend "$BACKEND" --model "$MODEL" --preset "$PRESET" \
-            --answers $ANSWERS --tokens $TOKENS --repeats "$REPEATS" "${flag[@]}" >"$work/rates"
+            --answers $ANSWERS --tokens $TOKENS --repeats "$REPEATS" "${flag[@]}" "${algorithms[@]}" >"$work/rates"
         bench $ratio >>"$work/rates"
         sed "1s/^/requests\t/; 2,\$s/^/$requests\t/" "$work/rates" | sed "$([ $requests = ordinary ] || echo 1d)" \
             >>"$OUT/throughput.tsv"

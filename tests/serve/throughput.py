@@ -88,8 +88,11 @@ def main():
     parser.add_argument('--deterministic', action='store_true')
     parser.add_argument('--backend', choices=['cpu', 'cuda'], default='cpu')
     parser.add_argument('--preset', default='dvr')
+    parser.add_argument('--algorithm-file', help='with --backend cuda: the same matrix algorithms for all')
     args = parser.parse_args()
     args.engine = ['--backend', args.backend, '--preset', args.preset]
+    if args.algorithm_file:
+        args.engine += ['--algorithm-file', args.algorithm_file]
     runs = {'engine': [], 'whole': [], 'stream': []}
     begins = math.nan if args.backend == 'cuda' else engine(args, 1)[1]
     room = str(args.tokens + 16)  # the prompt has a few tokens
