@@ -420,8 +420,6 @@ static inline int args_devices(int64_t ranks, int64_t devices) { return (int)(de
 
 // llm42_cuda_desc.algorithm_file, for args_backend_desc.
 static const char *args_algorithm_file;
-#define ARGS_ALGORITHM_FILE \
-    ARGS_OUT("algorithm-file FILE", &args_algorithm_file, "cuda: chosen matrix algorithms are kept here")
 
 // A backend's own desc: the CPU's threads (0: as many as OpenMP offers), or the GPUs of CUDA.
 static inline const void *args_backend_desc(const llm42_backend *backend, int64_t threads, int64_t ranks,

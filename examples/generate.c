@@ -60,7 +60,7 @@ static const args_option options[] = {
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     DRAFTING_OPTIONS(&drafts),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
-    ARGS_ALGORITHM_FILE,
+    ARGS_OUT("algorithm-file FILE", &args_algorithm_file, "cuda: chosen matrix algorithms are kept here"),
     ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_OUT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
     ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),

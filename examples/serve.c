@@ -49,7 +49,7 @@ static const args_option options[] = {
     ARGS_FLAG("offered", &offered,
               "cuda: FAST passes keep orders of their own, as other engines' do, so that there is drift to verify"),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
-    ARGS_ALGORITHM_FILE,
+    ARGS_OUT("algorithm-file FILE", &args_algorithm_file, "cuda: chosen matrix algorithms are kept here"),
     ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
     ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
     ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),

@@ -1090,23 +1090,20 @@ static inline void tok_decode(const tok *t, const int32_t *ids, int count, char 
 
 // Bytes of a text before a character that is not whole. A wrong byte counts as a character.
 static inline size_t tok_whole(const char *text, size_t size) {
-    size_t whole = 0;
-    for (int n; whole < size && (n = tok_utf8(text + whole, size - whole)); whole += n > 0 ? (size_t)n : 1) continue;
-    return whole;
+    size_t at = 0;
+    for (int n; at < size && (n = tok_utf8(text + at, size - at));) at += n > 0 ? (size_t)n : 1;
+    return at;
 }
 
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id) {
-    const tok *t = s->t;
     if (s->returned) arrdeln(s->text, 0, s->returned);
     s->returned = 0;
-    bool skip = s->skip_special && id >= 0 && id < t->count && t->piece[id].special;
-    tok_text piece = tok_piece_after(t, s->last, id);
+    tok_text piece = tok_piece_after(s->t, s->last, id);
     s->last = id;
-    if (skip) piece.size = 0;
+    if (s->skip_special && id >= 0 && id < s->t->count && s->t->piece[id].special) piece.size = 0;
     if (!arrlenu(s->text) && tok_whole(piece.data, piece.size) == piece.size) return piece;  // nothing is held back
     if (piece.size) memcpy(arraddnptr(s->text, piece.size), piece.data, piece.size);
-    s->returned = tok_whole(s->text, arrlenu(s->text));
-    return (tok_text){s->text, s->returned};
+    return (tok_text){s->text, s->returned = tok_whole(s->text, arrlenu(s->text))};
 }
 
 static inline tok_text tok_stream_end(tok_stream *s) {
