@@ -126,8 +126,8 @@ throughput)
     begin throughput "tests/serve/throughput.py: model $(basename "$MODEL"), preset $PRESET, $ANSWERS answers of" \
         "$TOKENS tokens at once; medians of $REPEATS runs; bench: build/bench --suite workloads, same engine, one run"
     # As in throughput.py: requests draw at temperature 1, and the engine is that of the preset for ordinary ones, too.
-    # A choice of algorithms is a matter of chance where several are nearly as fast, and base42's passes differ by a
-    # quarter by it. So all programs take one choice.
+    # Each program would choose its own matrix algorithms by timing them, and passes would differ from program to program
+    # by up to a quarter. So all of them take one choice.
     algorithms=()
     [ "$BACKEND" = cpu ] || algorithms=(--algorithm-file "$work/algorithms")
     load=(--input-tokens 3 --output-tokens "$TOKENS" --repeats "$REPEATS")
