@@ -192,6 +192,7 @@ grid-8b)
 ratio-8b) measure ratio_8b --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${common_8b[@]}" "${ratios[@]}" ;;
 kernels)
     "$B/kernels" --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/kernels.tsv" | tee "$OUT/kernels.txt"
+    stamp kernels
     ;;
 leaves)
     "$B/kernels" --part leaves --model "$MODEL_8B" --most-rows 2048 --algorithm-file "$algorithms" \
