@@ -1139,8 +1139,8 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 // Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
 //   router     a product
 //   route      k_route, k_sort
-//   gate_up    k_matmul, of each expert
-//   down       k_matmul, of each expert
+//   gate_up    k_experts, or k_matmul, of each expert
+//   down       k_experts, or k_matmul, of each expert
 //   route      k_combine, or k_combine_leaves
 
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
