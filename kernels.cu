@@ -493,6 +493,17 @@ template <int CHUNK, int STAGES> struct llm42__operand {
     }
 };
 
+// The sum of a value over this lane and those below it.
+__device__ __forceinline__ int llm42__sum_upto(int value) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+        const int below = __shfl_up_sync(0xffffffffu, value, i);
+        value += lane >= i ? below : 0;
+    }
+    return value;
+}
+
 // Finds the expert and the rows row0 <= r < row_end of row tile `tile`. False: there is no such tile. Each warp of a
 // block looks for itself: its lanes count the tiles of 32 experts at a time.
 __device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, int tile, int tile_rows, int *expert,
@@ -501,12 +512,7 @@ __device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, i
     for (int first = 0; first < groups.experts; first += 32) {
         const int e = min(first + lane, groups.experts), begin = groups.offset[e],
                   end = groups.offset[min(e + 1, groups.experts)], tiles = (end - begin + tile_rows - 1) / tile_rows;
-        int upto = tiles;  // those of this lane's expert and of the lanes below
-#pragma unroll
-        for (int i = 1; i < 32; i *= 2) {
-            const int below = __shfl_up_sync(0xffffffffu, upto, i);
-            upto += lane >= i ? below : 0;
-        }
+        const int upto = llm42__sum_upto(tiles);
         const unsigned behind = __ballot_sync(0xffffffffu, tile < upto);
         const int found = behind ? __ffs((int)behind) - 1 : 31;
         tile -= __shfl_sync(0xffffffffu, behind ? upto - tiles : upto, found);
@@ -1430,12 +1436,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
         const int lane = threadIdx.x;
         for (int begin = 0, before = 0; begin <= experts; begin += 32) {
             const int e = begin + lane, tiles = e < experts ? (table[e + 1].y - table[e].y + ROWS - 1) / ROWS : 0;
-            int upto = tiles;
-#pragma unroll
-            for (int i = 1; i < 32; i *= 2) {
-                const int below = __shfl_up_sync(0xffffffffu, upto, i);
-                upto += lane >= i ? below : 0;
-            }
+            const int upto = llm42__sum_upto(tiles);
             if (e <= experts) table[e].x = before + upto - tiles;
             before += __shfl_sync(0xffffffffu, upto, 31);
         }
@@ -1464,7 +1465,10 @@ static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w,
         items = tiles * leaves.count * (n / tile::OUTPUTS);
     CUtensorMap w_map, x_map;
     if (terms % tile::CHUNK || n % tile::OUTPUTS || bytes > 227 * 1024) return cudaErrorNotSupported;
-    cudaError_t error = llm42__map_matrix(&w_map, w, groups.experts * n, k, tile::OUTPUTS);
+    cudaFuncAttributes built;  // without warpgroups, for sm_90 and not for sm_90a, it has fewer threads
+    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
+    if (error == cudaSuccess && built.maxThreadsPerBlock < tile::THREADS) return cudaErrorNotSupported;
+    if (error == cudaSuccess) error = llm42__map_matrix(&w_map, w, groups.experts * n, k, tile::OUTPUTS);
     if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS);
     if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
@@ -1473,8 +1477,8 @@ static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w,
                          terms);
 }
 
-// The builds of llm42__k_experts, and up to how many rows of an average expert each is for: few experts have twice the
-// root of that more. All give the bits of llm42__k_matmul with groups.
+// The builds of llm42__k_experts, and up to how many rows of an average expert each is for. Few experts have more rows
+// than the average and twice its root. All give the bits of llm42__k_matmul with groups.
 typedef struct llm42__expert_kind {
     int rows, most;
     llm42__tile_fn *gated, *plain, *fp32;

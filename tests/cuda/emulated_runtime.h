@@ -18,6 +18,10 @@ static int cluster_size(const cudaLaunchConfig_t *config) {
 template <typename KERNEL> static cudaError_t cudaFuncSetAttribute(KERNEL *, cudaFuncAttribute, int) {
     return cudaSuccess;
 }
+template <typename KERNEL> static cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *built, KERNEL *) {
+    built->maxThreadsPerBlock = 1024;
+    return cudaSuccess;
+}
 
 // >>runtime ------------------------------------------------------------------------------------------------------
 enum { DEVICES = 2 };

@@ -92,6 +92,7 @@ static cudaError_t host_wait(cudaStream_t stream) {
 #define cudaSetDevice(device) host_set_device(device)
 #define cudaHostGetDevicePointer(to, from, flags) host_pointer(to, from, flags)
 #define cudaFuncSetAttribute(...) host_done(__VA_ARGS__)
+#define cudaFuncGetAttributes(built, kernel) host_done((built)->maxThreadsPerBlock = 1024, kernel)
 #define cudaLaunchKernelEx(config, kernel, ...) host_launch((const void *)(kernel), __VA_ARGS__)
 #define cudaEventCreate(event) host_create(event)
 #define cudaEventRecord(...) host_record(__VA_ARGS__)
