@@ -107,7 +107,7 @@ repeated() {
     echo
     echo "The same prompt is run in batches of 1 to 50 requests, in three ways. The table has the number of different"
     echo "texts of the prompt that has most, so 1 means that all are equal. In way single only the first text of a batch"
-    echo "counts, so 50 texts. A cell is empty where our file has no count of texts."
+    echo "counts, so 50 texts. Our control, nondeterministic, has the products as cuBLASLt offers them."
     if [ -r "$H200/sglang_8b.tsv" ]; then
         old=
         [ "$(revision_of sglang_8b)" -gt 7 ] || old=", so the bits are not today's"
