@@ -14,7 +14,11 @@ rows "$raw" cost share load winner sure lead_pct verified | awk -F '\t' -v OFS='
     ' >"$work/cells"
 : >"$work/marks"
 measured=${raw%.tsv}_measured.tsv
-[ ! -r "$measured" ] || rows "$measured" share load winner | awk -F '\t' -v OFS='\t' '
+lead=
+[ ! -r "$measured" ] || lead=$(tell ", by at most %.1f%% each" '{ m = larger(m, $1) } END { print m }' \
+    <(rows "$measured" lead_pct))
+# A point that was measured more than once has the winner of its first row.
+[ ! -r "$measured" ] || rows "$measured" share load winner | awk -F '\t' '!seen[$1, $2]++' | awk -F '\t' -v OFS='\t' '
     BEGIN { n = split("dvr hybrid invariant apart", name, " "); for (i = 1; i <= n; i++) colour[name[i]] = i }
     NR == FNR { if ($1 == 1) { column[$8] = $2; row[$9] = $3 }; next }
     { print 1, column[$1], row[$2], colour[$3] }' "$work/cells" - >"$work/marks"
@@ -25,6 +29,6 @@ title=$(tell "Where INVARIANT passes cost 30%% or more, verification wins until 
     END { print won, n }' <(rows "$raw" cost load winner verified))
 reading="colour: which mechanism has the lowest P99 latency; number: by how many % that of the second best is longer"
 notes=("hatched: the 95% interval of this lead over five seeds reaches 0"
-    "circles: the winner that one H200 measured among DVR, HYBRID and all INVARIANT"
+    "circles: the winner that one H200 measured among DVR, HYBRID and all INVARIANT$lead (one seed)"
     "a fleet of 8 GPUs; P99 latency of all requests, ShareGPT; without determinism a GPU serves 47 requests/s")
 plot cells="$work/cells" marked="$work/marks"

@@ -185,10 +185,10 @@ def draw_map(runs, path):
 
 
 def measured(folder):
-    """What a GPU measured: seconds by point (share, load), mechanism and seed, and the file that has them. Preset
-    invariant stands at each share. The older file has points that the newer one lacks."""
-    points, files = {}, {}
-    for file in ("workloads_presets.tsv", "winner_presets.tsv"):
+    """What a GPU measured: seconds by point (share, load, file), mechanism and seed. Preset invariant stands at each
+    share."""
+    points = {}
+    for file in ("winner_presets.tsv", "workloads_best.tsv", "workloads_presets.tsv"):
         path = os.path.join(folder, file)
         if not os.path.exists(path):
             continue
@@ -207,22 +207,21 @@ def measured(folder):
         for point, its in here.items():
             its["invariant"] = everywhere.get(point[1], {})
             if all(its.get(name) for name in PRESETS.values()):
-                points[point], files[point] = its, file
-    return points, files
+                points[(*point, file)] = its
+    return points
 
 
 def compare_measured(runs, folder, path):
     """The measured points that the map has, at the least cost, which is about that of our own kernels on the GPU."""
-    points, files = measured(folder)
     cost, rows = min((cell[0] for cell in runs.cells), key=float), []
-    for (share, load), its in points.items():
+    for (share, load, file), its in measured(folder).items():
         if (cost, share, load) not in runs.cells:
             continue
         keys = {name: key for name, key in runs.keys((cost, share, load)).items() if name in its}
         means = {name: statistics.geometric_mean(its[name].values()) for name in its}
         first, second = sorted(means, key=means.get)[:2]
         predicted, _, lead, low, _ = runs.best(keys)
-        rows.append({"share": share, "load": load, "file": files[share, load],
+        rows.append({"share": share, "load": load, "file": file,
                      "seeds": min(len(values) for values in its.values()),
                      **{name + "_s": mean for name, mean in means.items()}, "winner": first, "second": second,
                      "lead_pct": 100 * (means[second] / means[first] - 1),
