@@ -45,7 +45,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 17 };
+enum { LLM42__KERNELS = 19 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -887,15 +887,17 @@ template <typename TILE> struct llm42__leaf_work {
 };
 
 // The same for a mixture (llm42__k_experts): an item is a tile of one expert's rows, a leaf and 128 outputs, of which
-// the last changes fastest. table [E + 1], in shared memory: each expert's first tile, and its first row.
+// the last changes fastest. table [E + 1], in shared memory: of each expert that has rows, its first tile, the first of
+// its rows, their end, and its number; then the number of all tiles.
 template <typename TILE> struct llm42__expert_work {
     enum { part = 0, share = 0 };
-    const int2 *table;
+    const int4 *table;
     int leaves, n, tiles;  // tiles: items, in all
     size_t part_stride;
     int expert = 0, row = 0, end = 0, output = 0, leaf = 0;  // of the item that seek has found
-    __device__ __forceinline__ llm42__expert_work(const int2 *table, int experts, int leaves, int n, size_t part_stride)
-        : table(table), leaves(leaves), n(n), tiles(table[experts].x * leaves * (n / TILE::OUTPUTS)),
+    __device__ __forceinline__ llm42__expert_work(const int4 *table, int row_tiles, int leaves, int n,
+                                                  size_t part_stride)
+        : table(table), leaves(leaves), n(n), tiles(row_tiles * leaves * (n / TILE::OUTPUTS)),
           part_stride(part_stride) {}
     __device__ __forceinline__ int first() const { return (int)blockIdx.x; }
     __device__ __forceinline__ int stride() const { return (int)gridDim.x; }
@@ -904,9 +906,10 @@ template <typename TILE> struct llm42__expert_work {
         const int blocks = n / TILE::OUTPUTS, rest = item / blocks, tile = rest / leaves;
         output = (item - rest * blocks) * TILE::OUTPUTS;
         leaf = rest - tile * leaves;
-        while (tile >= table[expert + 1].x) expert++;
-        row = table[expert].y + (tile - table[expert].x) * TILE::ROWS;
-        end = table[expert + 1].y;
+        while (tile >= table[1].x) table++;
+        row = table->y + (tile - table->x) * TILE::ROWS;
+        end = table->z;
+        expert = table->w;
     }
     __device__ __forceinline__ int row0(int) const { return row; }
     __device__ __forceinline__ int row_end() const { return end; }
@@ -1424,25 +1427,30 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     extern __shared__ __align__(1024) unsigned char shared[];
     using tile = llm42__leaf_tile<ROWS, 1, 1, 1>;
     const uint32_t base = llm42__shared_address(shared);
-    int2 *const table = (int2 *)(shared + tile::BYTES);
+    int4 *const table = (int4 *)(shared + tile::BYTES);
+    int *const begins = (int *)(table + experts + 1), *const row_tiles = begins + experts + 1;
     if (threadIdx.x == 0) {
         llm42__open_stages<tile>(base);
         llm42__mbarriers_opened();
     }
     llm42__wait_for_previous();
-    for (int e = threadIdx.x; e <= experts; e += tile::THREADS) table[e].y = offset[e];
+    for (int e = threadIdx.x; e <= experts; e += tile::THREADS) begins[e] = offset[e];
     __syncthreads();
-    if (threadIdx.x < 32) {  // the tiles of the experts before each one, of 32 experts at a time
+    if (threadIdx.x < 32) {
         const int lane = threadIdx.x;
-        for (int begin = 0, before = 0; begin <= experts; begin += 32) {
-            const int e = begin + lane, tiles = e < experts ? (table[e + 1].y - table[e].y + ROWS - 1) / ROWS : 0;
-            const int upto = llm42__sum_upto(tiles);
-            if (e <= experts) table[e].x = before + upto - tiles;
+        int before = 0, used = 0;  // tiles and experts in the table
+        for (int first = 0; first < experts; first += 32) {
+            const int e = first + lane, begin = begins[min(e, experts)], end = begins[min(e + 1, experts)];
+            const int tiles = (end - begin + ROWS - 1) / ROWS, upto = llm42__sum_upto(tiles);
+            const unsigned all = __ballot_sync(0xffffffffu, tiles > 0);
+            if (tiles) table[used + __popc(all & ((1u << lane) - 1))] = make_int4(before + upto - tiles, begin, end, e);
             before += __shfl_sync(0xffffffffu, upto, 31);
+            used += __popc(all);
         }
+        if (lane == 0) table[used] = make_int4(before, 0, 0, 0), *row_tiles = before;
     }
     __syncthreads();
-    const llm42__expert_work<tile> work(table, experts, leaves, n, part_stride);
+    const llm42__expert_work<tile> work(table, *row_tiles, leaves, n, part_stride);
     if (work.first() >= work.tiles) return;
     if (threadIdx.x < 128) {
         llm42__fewer_registers<40>();
@@ -1460,7 +1468,7 @@ static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w,
                                      llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
     using tile = llm42__leaf_tile<ROWS, 1, 1, 1>;
     auto kernel = llm42__k_experts<ROWS, GATED, OUT>;
-    const int terms = leaves.count > 1 ? leaves.terms : k, bytes = tile::BYTES + (groups.experts + 1) * 8,
+    const int terms = leaves.count > 1 ? leaves.terms : k, bytes = tile::BYTES + (groups.experts + 1) * 20 + 4,
               tiles = LLM42__MIN(rows, groups.experts + rows / ROWS),  // there are at most so many
         items = tiles * leaves.count * (n / tile::OUTPUTS);
     CUtensorMap w_map, x_map;
@@ -3132,7 +3140,7 @@ __global__ void __launch_bounds__(32)
 enum { LLM42__SORT_THREADS = 1024 };  // with 256 a prompt's rows of an expert took too long to copy
 __global__ void __launch_bounds__(LLM42__SORT_THREADS)
     llm42__k_sort(const int32_t *__restrict__ id, int entries, int used, int32_t *offset, int32_t *source,
-                  int32_t *place, const llm42__bf16 *x, llm42__bf16 *sorted, int k) {
+                  int32_t *place, const llm42__bf16 *__restrict__ x, llm42__bf16 *__restrict__ sorted, int k) {
     enum { WARPS = LLM42__SORT_THREADS / 32 };
     __shared__ int lower_of[WARPS], own_of[WARPS];
     llm42__launch_next();
@@ -3167,6 +3175,7 @@ __global__ void __launch_bounds__(LLM42__SORT_THREADS)
     __syncthreads();
     for (int to = first + warp; to < behind; to += WARPS) {
         const uint4 *from = (const uint4 *)(x + (size_t)source[to] * k);
+#pragma unroll 8  // loads do not wait for stores
         for (int piece = lane; piece < k / 8; piece += 32) ((uint4 *)(sorted + (size_t)to * k))[piece] = from[piece];
     }
 }

@@ -263,7 +263,8 @@ static void check_experts(const bench *b, const llm42__expert_kind *kind) {
                   terms = terms_of[draw >> 16 & 3] / (count > 4 ? 2 : 1) / 64 * 64;
         if (!terms || count * terms > MOST_TERMS) continue;
         const int most = (int)((size_t)MOST_OUTPUTS * MOST_TERMS / (size_t)(n * count * terms)),
-                  experts = i == 4 ? LLM42__MIN(most, 700) : LLM42__MIN(most, experts_of[draw >> 24 & 7]);
+                  many = kind->rows < 160 ? 700 : 340,  // beside the largest stages is room for so many
+            experts = i == 4 ? LLM42__MIN(most, many) : LLM42__MIN(most, experts_of[draw >> 24 & 7]);
         shape s = {1 + (int)((draw >> 32) % (uint64_t)LLM42__MIN(MOST_ROWS, 2 * experts * kind->rows + 1)),
                    n,
                    i / 3 % INPUTS,
