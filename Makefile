@@ -10,7 +10,8 @@ B ?= build
 ARCH ?= native
 CFLAGS ?= -O3 -march=$(ARCH)
 TEST_CFLAGS ?= -O1 -g1 -march=$(ARCH)
-SANITIZE := -O1 -g1 -march=$(ARCH) -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
+# Optimised is only the library (HEADER_CFLAGS): tests and programs take longer to compile than to run.
+SANITIZE := -O0 -g1 -march=$(ARCH) -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
     -fno-omit-frame-pointer
 PREFIX ?= /usr/local
 STB ?= /usr/include/stb
@@ -125,7 +126,8 @@ check: setup banner  ## the tests for the inner loop: under 45 seconds on two id
 # The campaign is left out: its loads are those of the other tests.
 ASAN_TESTS = $(patsubst $(B)/%,$(B)/asan/%,$(filter-out $(B)/tests/test_cuda $(B)/tests/test_campaign,$(TESTS)))
 asan: setup banner  ## tests and programs under the address and undefined-behaviour sanitizers
-	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
+	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)" \
+	    HEADER_CFLAGS=-O1
 	@UBSAN_OPTIONS=print_stacktrace=1 SANITIZE="$(SANITIZE)" CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B=$(B)/asan \
 	    TEST_SLOW=1 JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) tests/test_sweep.sh tests/test_tools.sh \
 	    tests/test_diff.sh tests/test_batch.sh tests/test_serve.sh
@@ -136,7 +138,7 @@ bench: setup banner  ## measure this machine's ceilings and the engine's speed
 
 fuzz: setup banner  ## fuzz files, programs and the engine for FUZZ_SECONDS each, with libFuzzer where clang has it
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(patsubst tests/%.c,$(B)/asan/tests/%,$(wildcard tests/fuzz_*.c)) \
-	    TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)"
+	    TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)" HEADER_CFLAGS=-O1
 	@CC="$(CC)" STB="$(STB)" B="$(B)" bash tests/fuzz.sh $(FUZZ_SECONDS) $(wildcard tests/fuzz_*.c)
 
 serve-hostile: setup banner  ## clients that are careless, broken or hostile ask build/serve for FUZZ_SECONDS
@@ -153,8 +155,8 @@ tests: $(TESTS)
 
 # Each source has an object in $(B)/o. The library is in llm42.o, with its assertions, because tests rely on them.
 $(B)/llm42.o: llm42.h tests/allocate.h $(B)/.flags
-	$(SAY)$(CC) $(CFLAGS) -UNDEBUG $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION -include tests/allocate.h -x c -c $< \
-	    -o $@
+	$(SAY)$(CC) $(CFLAGS) $(HEADER_CFLAGS) -UNDEBUG $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION \
+	    -include tests/allocate.h -x c -c $< -o $@
 # Shared libraries have an object of the library of their own, since code in them must run at any address. The second
 # one is for Python: it also has companions, and the declarations, line by line as strings of C.
 EXPORTED = -fPIC -fvisibility=hidden -D'LLM42_API=extern __attribute__((visibility("default")))'
@@ -177,8 +179,8 @@ $(B)/libllm42_python.so: $(PIC)/binding.o
 WITH_CUDA = $(or $(filter tests/cuda/%,$<),$(if $(CUDA_OBJECT),$(filter-out tests/%,$<)))
 $(B)/o/%.o: %.c $(B)/.flags
 	$(SAY)mkdir -p $(@D) && $(CC) $(if $(filter tests/%,$<),$(TEST_CFLAGS),$(CFLAGS)) $(REQUIRED) $(OMP) \
-	    $(if $(filter $(WHITE_BOX),$*),,-DLLM42_IMPLEMENTED) $(if $(WITH_CUDA),-DLLM42_CUDA) $(OWN_PLANNER) \
-	    -MMD -MP -c $< -o $@
+	    $(if $(filter $(WHITE_BOX),$*),$(HEADER_CFLAGS),-DLLM42_IMPLEMENTED) $(if $(WITH_CUDA),-DLLM42_CUDA) \
+	    $(OWN_PLANNER) -MMD -MP -c $< -o $@
 $(B)/o/sweep/sweep.o: OWN_PLANNER = $(if $(PLANNER),-DLLM42_PLANNER='"$(abspath $(PLANNER))"')
 $(B)/o/sweep/sweep.o: $(B)/.planner
 LINK = $(SAY)mkdir -p $(@D) && $(CC) $(if $(filter $(B)/tests/%,$@),$(TEST_CFLAGS),$(CFLAGS)) $(OMP) $(filter %.o,$^) \
@@ -203,7 +205,8 @@ $(filter-out $(WHITE_BOX:%=$(B)/%),$(TESTS)): $(B)/llm42.o
 $(B)/tests/fuzz_programs: | programs  # it runs them
 
 # Rewritten only when a flag changes, so that other flags mean building again.
-FLAGS_NOW = $(CC) | $(CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) | $(if $(CUDA_OBJECT),$(CUDA_LIBS))
+FLAGS_NOW = $(CC) | $(CFLAGS) $(HEADER_CFLAGS) | $(TEST_CFLAGS) | $(REQUIRED) | $(OMP) | $(LDFLAGS) \
+    | $(if $(CUDA_OBJECT),$(CUDA_LIBS))
 $(B)/.flags: NOW = $(FLAGS_NOW)
 $(B)/.planner: NOW = $(abspath $(PLANNER))
 $(B)/.flags $(B)/.planner $(B)/.cuda_arch $(B)/.cuda_flags: FORCE

@@ -8,7 +8,8 @@
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"
 
-enum { REQUESTS = TEST_SLOW ? 9 : 100, LONGEST_PROMPT = 300, LONGEST_OUTPUT = 200, TEXT = TEST_SLOW ? 400 : 1600 };
+enum { REQUESTS = TEST_SLOW ? 9 : 100, LONGEST_PROMPT = 300, LONGEST_OUTPUT = TEST_SLOW ? 80 : 200 };
+enum { TEXT = TEST_SLOW ? 400 : 1600 };
 
 typedef struct work {
     int prompt_at, prompt_count, outputs;

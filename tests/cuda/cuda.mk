@@ -82,9 +82,9 @@ $(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/llm42.o $(B)/llm42_cuda.o
 	$(LINK)
 
 # Programs of nvcc's. cuda_host and cuda_inside include llm42.cu. cuda_host tests what the backend does on the host. No
-# kernel of it runs, so none is optimised or assembled. It also shows that the backend compiles for sm_80.
+# kernel of it runs, so none is assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(PROGRAM_GENCODE)
-$(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = -O1 -Xcicc -O0 -gencode=arch=compute_80$(comma)code=compute_80
+$(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) -gencode=arch=compute_80$(comma)code=compute_80
 NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_lost)
 $(addprefix $(B)/tests/cuda_,host inside): llm42.cu
 $(B)/tests/cuda_inside: tests/cuda/failing.h

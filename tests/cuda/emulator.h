@@ -561,8 +561,12 @@ inline void set(sixteen *of, int i, uint32_t bits) {
 // Bits below the largest exponent, and the least that this exponent is. Controls of tests/cuda/steps.cu set others.
 inline int kept_bits = 25, least_exponent = -133;
 
-// sum + a[0] b[0] + ... + a[15] b[15]
-inline float step(float sum, const sixteen &a, const sixteen &b) {
+// sum + a[0] b[0] + ... + a[15] b[15]. Most of the emulator's time is spent here.
+#ifndef __clang__
+__attribute__((optimize("O3")))
+#endif
+inline float
+step(float sum, const sixteen &a, const sixteen &b) {
     int largest = exponent_of(sum);
     if (a.special || b.special || largest == sixteen::OF_SPECIAL) {
         double all = sum;

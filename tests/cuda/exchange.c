@@ -33,6 +33,7 @@ static bool run_passes(rig *g, answers *to) {
     bool good = true;
     memset(to, 0, sizeof *to);
     for (int p = 0; p < PASSES && good; p++) {
+        if (options.quick && (p == 1 || p == 6)) continue;  // no way changes there
         const llm42_schedule schedule = rows_of[p] ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
         const int rows = rows_of[p] ? rows_of[p] : g->desc.fixed_rows;
         for (int i = 0; i < rows; i++)
