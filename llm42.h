@@ -544,8 +544,8 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 // a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass may return
 // another token, as real ones do where they sum in another order than the replay pass. The share of candidates for
 // which it does is the flip rate. It depends on the shape of the FAST pass and, with replay FIXED, on M; with replay
-// INVARIANT the table's first number of replay rows counts. Requests differ: each multiplies the rate by a number that
-// it draws from a gamma distribution with mean 1. All other passes return the true token.
+// INVARIANT it is that of M = 0, or of the table's smallest M. Requests differ: each multiplies the rate by a number
+// that it draws from a gamma distribution with mean 1. All other passes return the true token.
 
 // A table of a calibration: value[i * ys + k] is for x[i] and y[k]. llm42_calibration says what these are.
 typedef struct llm42_table {

@@ -333,7 +333,7 @@ TEST(bad_flip_tables_are_refused) {
     refused(head, with(text, "1\t64\t0.01", "1\t64\t1.01"), "flip_rate: '1.01': must be a number from 0 to 1");
     refused(head, with(text, "1\t64\t0.01", "1\t64\t-0.01"), "flip_rate: '-0.01'");
     refused(head, with(text, "1\t64\t0.01", "1\t64\tnan"), "flip_rate: 'nan'");
-    refused(head, with(text, "1\t64\t0.01", "1\t6.4\t0.01"), "replay_rows: '6.4': must be a whole number from 1");
+    refused(head, with(text, "1\t64\t0.01", "1\t6.4\t0.01"), "replay_rows: '6.4': must be a whole number from 0");
     refused(head, with(text, "1\t64\t0.01", "0\t64\t0.01"), "fast_rows: '0': must be a whole number from 1");
     refused(head, with(text, "1\t64\t0.01", "1\t64"), "expected 3 columns with tabs between: fast_rows");
     refused(head, with(text, "1\t64\t0.01", "1\t32\t0.01"),
@@ -1067,6 +1067,20 @@ TEST(flips_are_counted_by_rows) {
     calibration->flip_shape = shape;
 }
 
+// A column for 0 rows is that of INVARIANT replay passes. FIXED passes smaller than every M take the next column.
+TEST(invariant_replay_passes_have_a_flip_rate_of_their_own) {
+    llm42_table table = calibration->flips;
+    double from = 1, replay[2] = {0, 1}, rate[2] = {0, 0.02};
+    calibration->flips = (llm42_table){1, 2, &from, replay, rate};
+    llm42_engine_desc desc = {.policy.replay = LLM42_REPLAY_INVARIANT, .policy.window = 4, .policy.group = 2};
+    result *invariant = serve(desc, (llm42_sim_desc){0}, 1);
+    desc.policy.replay = LLM42_REPLAY_FIXED;
+    result *fixed = serve(desc, (llm42_sim_desc){0}, 1);
+    calibration->flips = table;
+    CHECK(invariant->stats.compared > 0 && invariant->stats.rollbacks == 0 && fixed->stats.rollbacks > 0);
+    free(invariant), free(fixed);
+}
+
 // What counts as compared: the candidates that agree and the one that differs, each for the pass that made it last.
 TEST(candidates_count_for_the_pass_that_made_them) {
     flip_counter c;
@@ -1104,6 +1118,13 @@ TEST(candidates_count_for_the_pass_that_made_them) {
     flip_merge(&g, 1);
     CHECK(g.fasts == 2 && g.replays == 2 && g.fast[1] == 9 && g.cell[0][0].compared == 1100);
     CHECK(flip_rate(&g, 9, 8) == 5.0 / 1100 && flip_rate(&g, 9, 64) == 0 && flip_rate(&g, 2, 64) == 0.04);
+    // The column of INVARIANT passes joins no other, however few flips it has.
+    for (int first = 0; first < 2; first++) {
+        g = (flip_grid){.fasts = 1, .replays = 3, .fast = {1}, .replay = {first, 32, 64}};
+        for (int r = 0; r < 3; r++) g.cell[0][r] = (flip_cell){1000, r};
+        flip_merge(&g, 1);
+        CHECK(g.replays == 2 - first && g.cell[0][g.replays - 1].changed == 3);
+    }
 }
 
 TEST(batch_invariant_passes_can_be_slowed) {

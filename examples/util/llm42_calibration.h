@@ -66,7 +66,7 @@ enum { LLM42__REQUIRED = 4, LLM42__KEYS = sizeof llm42__keys / sizeof *llm42__ke
 enum { LLM42__COSTS, LLM42__FLIPS, LLM42__EXCHANGES, LLM42__TABLE_FORMS };
 static const llm42__quantity llm42__columns[LLM42__TABLE_FORMS][3] = {
     {{"rows", 1, 1 << 30, .whole = true}, {"context_tokens", 0, 1 << 30, .whole = true}, {"ms", DBL_MIN, .high = 1e12}},
-    {{"fast_rows", 1, 1 << 30, .whole = true}, {"replay_rows", 1, 1 << 30, .whole = true}, {"flip_rate", .high = 1}},
+    {{"fast_rows", 1, 1 << 30, .whole = true}, {"replay_rows", 0, 1 << 30, .whole = true}, {"flip_rate", .high = 1}},
     {{"ranks", 2, 1 << 20, .whole = true}, {"rows", 1, 1 << 30, .whole = true}, {"exchange_us", .high = 1e12}}};
 
 static const struct {

@@ -305,7 +305,9 @@ static void calibration_seen(const bench *b, const flips *f, FILE *file) {
             "#   joined. A cell without candidates has the rate of the nearest one in its column. Flips / candidates:\n"
             "#   fast_rows",
             (int)f->requests, f->workload, b->set.prompts, FLIP_DIFFERENT);
-    for (int r = 0; r < f->seen.replays; r++) fprintf(file, "  M = %d", f->seen.replay[r]);
+    for (int r = 0; r < f->seen.replays; r++)
+        if (f->seen.replay[r]) fprintf(file, "  M = %d", f->seen.replay[r]);
+        else fprintf(file, "  INVARIANT");
     for (int i = 0; i < f->seen.fasts; i++) {
         fprintf(file, "\n#   %d", f->seen.fast[i]);
         for (int r = 0; r < f->seen.replays; r++)

@@ -1,6 +1,7 @@
 // flips.c: serves requests to count flips (candidates that a replay pass changes). It counts them by two numbers: the
-// rows of the FAST pass that made the candidate, and the rows of the replay pass, M. Each M has an engine of its own,
-// which serves the same requests at several loads. A new request is submitted when one ends, so that no more run at a
+// rows of the FAST pass that made the candidate, and the rows of the replay pass, M. For INVARIANT replay passes, whose
+// order of sums does not depend on their rows, M is 0. Each M has an engine of its own, which serves the same requests
+// at several loads. A new request is submitted when one ends, so that no more run at a
 // time than the load says.
 //
 // The engine's passes go through a watch, which stands in front of the backend. In one of the runs the watch measures
@@ -15,7 +16,7 @@ enum { FLIP_SEED = 42 };  // of lengths and prompts, as build/sweep has it by de
 // The CPU backend's order of sums changes at these numbers of rows (llm42_cpu_splits). A GPU takes algorithms by the
 // number of rows: here it is cut at powers of two.
 static const int cpu_edges[] = {1, 2, 9, 65}, cuda_edges[] = {1, 2, 3, 5, 9, 17, 33, 65, 129};
-static const int cpu_replays[] = {8, 64, 256}, cuda_replays[] = {32, 64, 128, 256, 512, 1024};
+static const int cpu_replays[] = {0, 8, 64, 256}, cuda_replays[] = {0, 32, 64, 128, 256, 512, 1024};
 
 // A load. running: how many sequences run at a time (0: as many as --max-running allows). share: the share of the
 // requests that are served at this load. ratio: the share of them that are deterministic. Ordinary requests fill up
@@ -150,7 +151,7 @@ static void on_event(void *user, const llm42_event *e) {
 
 static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
     const settings *s = &b->set;
-    int window = s->window < M ? (int)s->window : M;
+    int window = M && s->window > M ? M : (int)s->window;
     llm42_engine_desc desc = {.model = b->model,
                               .backend = watch_backend(b),
                               .numerics.compute = s->compute,
@@ -164,8 +165,8 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
                               .kv.page_size = PAGE_SIZE,
                               .kv.pages = b->cuda ? (int)serve_pages(plan, PAGE_SIZE, s->kv_gb) : 0,
                               .policy.window = window,
-                              .policy.group = M / window,
-                              .policy.replay = LLM42_REPLAY_FIXED,
+                              .policy.group = M ? M / window : (int)s->group,
+                              .policy.replay = M ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
                               .policy.verify = LLM42_VERIFY_EAGER,
                               .policy.prefill = LLM42_PREFILL_PACKED,
                               .auto_release = true,
@@ -235,18 +236,19 @@ typedef struct flip_plan {
     flip_load load[LOADS];  // the last one is that at which passes are timed
 } flip_plan;
 
-// M is a whole number of windows, so it can come out smaller than the number in the list. --quick takes only the ends
-// of the list.
+// M is a whole number of windows, so it can come out smaller than the number in the list. --quick takes only 0 and the
+// ends of the rest.
 static void plan_replays(const bench *b, flip_plan *p) {
     const int *list = b->cuda ? cuda_replays : cpu_replays, window = (int)b->set.window;
     int count = (int)(b->cuda ? sizeof cuda_replays / sizeof *list : sizeof cpu_replays / sizeof *list);
     for (int i = 0; i < count; i++) {
-        int W = window < list[i] ? window : list[i], M = list[i] / W * W;
-        if (b->set.quick && i && i + 1 < count) continue;
+        int W = window < list[i] ? window : list[i], M = W ? list[i] / W * W : 0;
+        if (b->set.quick && i > 1 && i + 1 < count) continue;
         if (!p->replays || M > p->replay[p->replays - 1]) p->replay[p->replays++] = M;
     }
     double wanted = (double)(b->set.window * b->set.group);
-    for (int i = 0; i < p->replays; i++)
+    p->timed = 1;
+    for (int i = 2; i < p->replays; i++)
         if (fabs(log(p->replay[i] / wanted)) < fabs(log(p->replay[p->timed] / wanted))) p->timed = i;
 }
 
@@ -279,7 +281,7 @@ static void plan_open(bench *b, flip_plan *p) {
                             .random_prompts = !strcmp(b->set.prompts, "random")};
     if (p->serve.random_prompts) return;
     progress("calibrate: making prompts");
-    llm42_engine_desc desc = flips_engine(b, &p->serve, p->replay[0]);
+    llm42_engine_desc desc = flips_engine(b, &p->serve, p->replay[1]);
     desc.on_event = NULL, desc.auto_release = false;
     args_check(prompts_make(&p->prompts, &p->serve, desc, &error), &error);
     progress(NULL);
@@ -352,6 +354,7 @@ void flips_measure(bench *b, llm42_calibration *cost, steadiness *steady, flips 
     for (int r = 0; r < p.replays; r++)
         for (int l = 0; l < p.loads; l++) flip_add(g, r, &runs[r][l].counter);
     f->seen = *g;
+    g->replay[1] = 1;  // the smallest M also stands for smaller ones, but not for INVARIANT passes
     flip_moments before = {0}, after = {0};
     for (int r = 0; r < p.replays; r++)
         for (int l = 0; l < p.loads; l++) flip_moments_add(&before, g, p.replay[r], &runs[r][l].counter);

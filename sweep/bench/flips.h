@@ -68,7 +68,7 @@ static inline void flip_event(flip_counter *c, const llm42_event *e) {
 // Counts by rows of the FAST pass and rows of the replay pass, from fast[f] and replay[r] rows on.
 typedef struct flip_grid {
     int fasts, replays;
-    int fast[FLIP_FAST], replay[FLIP_REPLAY];  // ascending
+    int fast[FLIP_FAST], replay[FLIP_REPLAY];  // ascending; replay 0: INVARIANT
     flip_cell cell[FLIP_FAST][FLIP_REPLAY];
 } flip_grid;
 
@@ -121,7 +121,8 @@ static inline void flip_join_replay(flip_grid *g, int r) {
 }
 
 // Joins the two neighbouring rows or columns that are most alike, again and again, until all neighbours differ. So a
-// row or column with too few flips to be told apart joins a neighbour.
+// row or column with too few flips to be told apart joins a neighbour. The column of INVARIANT replay passes (0 rows)
+// stays by itself, since their order of sums is no neighbour of the others.
 static inline void flip_merge(flip_grid *g, double spread) {
     for (;;) {
         double least = FLIP_DIFFERENT;
@@ -131,7 +132,7 @@ static inline void flip_merge(flip_grid *g, double spread) {
             double d = flip_difference(g->cell[f], g->cell[f + 1], g->replays, 1, spread);
             if (d < least) least = d, at = f;
         }
-        for (int r = 0; r + 1 < g->replays; r++) {
+        for (int r = g->replay[0] == 0; r + 1 < g->replays; r++) {
             double d = flip_difference(&g->cell[0][r], &g->cell[0][r + 1], g->fasts, FLIP_REPLAY, spread);
             if (d < least) least = d, at = r, column = true;
         }
