@@ -83,6 +83,11 @@ typedef struct args_option {
                   "order of sums of replay passes: fixed or invariant (default: the preset's)"),                     \
         ARGS_INT("window W", window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),           \
         ARGS_INT("group G", group, 0, 4096, "requests verified together; 0: the preset's")
+// The size of the KV cache, for .kv.pages of llm42_engine_desc, whose default suits small models. Pages have 16 tokens.
+#define ARGS_KV_TOKENS(tokens)                           \
+    ARGS_INT("kv-tokens N", tokens, 0, (int64_t)1 << 31, \
+             "tokens for which the KV cache has room; 0: as all running requests may need, but at most 1 GiB")
+static inline int args_kv_pages(int64_t tokens) { return (int)((tokens + 15) / 16); }
 // How the model is cut, of llm42_engine_desc, and llm42_cuda_desc.devices. Ranks and leaves are 1 by default.
 #define ARGS_RANKS(ranks, leaves, devices)                                                                \
     ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model: 1, 2, 4 or 8"),     \

@@ -23,7 +23,7 @@ static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *prompt_
 static const char *trace_path, *record_path, *planner = "default", *preset = "dvr", *verifier;
 static const char *batch_in, *batch_out, *system_text, *stop_text[ANSWER_STOPS + 1];
 static int64_t max_running, n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1,
-                                            devices;
+                                            devices, kv_tokens;
 static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, logprobs, json, stream, chatting, no_mmap, stats;
 static drafting drafts;
@@ -57,6 +57,7 @@ static const args_option options[] = {
     ARGS_FLAG("logprobs", &logprobs, "print a table: sample position token logprob text; with --ids-out no text"),
     ARGS_SERVING(&backend, &dtype, &arithmetic, &preset, &verifier, &window, &group),
     ARGS_INT("max-running N", &max_running, 0, 4096, "requests that run at once; 0: 32, or as many as there are"),
+    ARGS_KV_TOKENS(&kv_tokens),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     DRAFTING_OPTIONS(&drafts),
     ARGS_RANKS(&tensor_parallel, &leaves, &devices),
@@ -423,6 +424,7 @@ int main(int argc, char **argv) {
                               .max_running = (int)(max_running     ? max_running
                                                    : together < 32 ? together
                                                                    : 32),
+                              .kv.pages = args_kv_pages(kv_tokens),
                               .policy.window = (int)window,
                               .policy.group = (int)group,
                               .auto_release = batch_in != NULL,

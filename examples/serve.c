@@ -23,8 +23,8 @@
 static const char *model_path = "examples/tiny42", *tokenizer, *host = "127.0.0.1", *backend = "cpu", *dtype = "bf16";
 static const char *arithmetic, *preset = "dvr", *verifier, *planner = "default", *record_path;
 static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context, window, group, threads;
-static int64_t tensor_parallel = 1, leaves = 1, devices;
-static bool no_mmap, offered;
+static int64_t tensor_parallel = 1, leaves = 1, devices, kv_tokens;
+static bool no_mmap, offered, prefix_cache;
 static drafting drafts;
 
 static const args_option options[] = {
@@ -44,6 +44,8 @@ static const args_option options[] = {
     ARGS_SERVING(&backend, &dtype, &arithmetic, &preset, &verifier, &window, &group),
     ARGS_INT("max-running N", &max_running, 1, 4096, "answers that run at once"),
     ARGS_INT("max-context N", &max_context, 0, INT32_MAX, "tokens of prompt and answer; 0: the model's, at most 8192"),
+    ARGS_KV_TOKENS(&kv_tokens),
+    ARGS_FLAG("prefix-cache", &prefix_cache, "a prompt that begins as an earlier one is not computed from scratch"),
     ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
     DRAFTING_OPTIONS(&drafts),
     ARGS_FLAG("offered", &offered,
@@ -324,6 +326,8 @@ static void open_engine(const llm42_backend *table) {
                               .numerics.leaves = (int)leaves,
                               .max_running = (int)max_running,
                               .max_context = (int)max_context,
+                              .kv.pages = args_kv_pages(kv_tokens),
+                              .kv.prefix_cache = prefix_cache,
                               .policy.window = (int)window,
                               .policy.group = (int)group,
                               .auto_release = true,

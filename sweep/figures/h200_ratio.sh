@@ -1,10 +1,10 @@
 #!/bin/bash
 # Throughput by share of deterministic requests on one H200, relative to the nondeterministic mode, measured beside
 # simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verifier FIXED) and
-# workloads_presets.tsv (run.sh workloads; not simulated: the calibration's flip rates are those of verifier FIXED), or
-# more. A file without its nondeterministic run is left out.
+# workloads_best.tsv (presets; not simulated), or more. What preset dvr lacks there is in workloads_dvr.tsv (10%) and
+# dvr_shares.tsv (2 and 50%), of other GPUs. A file without its nondeterministic run is left out.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
-needs="ratio_8b ratio_base42 workloads_presets"
+needs="ratio_8b ratio_base42 workloads_best workloads_dvr dvr_shares"
 # shellcheck source=sweep/figures/h200.inc
 source "$(dirname "$0")/h200.inc"
 {
@@ -22,21 +22,27 @@ relative() {
               (simulated > 0 ? 100 * $6 / simulated : "nan") }' "$work/both" "$work/both" >>"$points"
 }
 
-# presets FILE: the runs of a bench by preset, to the points. Preset invariant stands at the batch-invariant mode.
+# presets: runs by preset, from lines of file, preset, share and output tokens/s, to the points, as shares of the file's
+# ordinary run. Preset invariant stands at the batch-invariant mode, and of a preset and share the first line counts.
 presets() {
-    rows "$1" suite case deterministic_ratio tokens_per_s | sed -n 's/^workloads\t[^:]*://p' |
-        sort -s -t "$(printf '\t')" -k 2n | awk -F '\t' -v OFS='\t' -v figure="$figure" '
-            $1 == "nondeterministic" { measured = $3; next }
-            measured { print figure, "relative_pct", $1 " " ($1 == "invariant" ? "batch_invariant" : "dvr"), 100 * $2,
-                       100 * $3 / measured, "nan" }' >>"$points"
+    awk -F '\t' -v OFS='\t' -v figure="$figure" '
+        $3 == 0 && !($1 in ordinary) { ordinary[$1] = $4 }
+        $3 == 0 || !($1 in ordinary) || seen[$2, $3]++ { next }
+        { print figure, "relative_pct", $2 " " ($2 == "invariant" ? "batch_invariant" : "dvr"), 100 * $3,
+                100 * $4 / ordinary[$1], "nan" }'
 }
 
 device= few=
-file=$H200/workloads_presets.tsv
-if [ -r "$file" ]; then
-    device=$(device_of "$file")
-    presets "$file"
-fi
+for name in workloads_best workloads_dvr dvr_shares; do
+    file=$H200/$name.tsv
+    [ -r "$file" ] || continue
+    if [ $name = dvr_shares ]; then rows "$file" preset ratio output_tok_per_s | sort -s -k 2,2n
+    else rows "$file" suite case deterministic_ratio tokens_per_s | sed -n 's/^workloads\t[^:]*://p'
+    fi | sed "s/^/$name\t/"
+done | presets | sort -s -t "$(printf '\t')" -k 4n >>"$points"
+for name in workloads_best ratio_8b; do
+    [ ! -r "$H200/$name.tsv" ] || device=$(device_of "$H200/$name.tsv")
+done
 for model in 8b base42; do
     [ -r "$H200/ratio_$model.tsv" ] || continue
     device=$(device_of "$H200/ratio_$model.tsv")
@@ -65,7 +71,7 @@ title=$(tell "Preset best keeps %.1f to %.1f%% of the nondeterministic throughpu
     $3 == "best dvr" { least = smaller(least, $5); most = larger(most, $5) }
     $3 == "dvr dvr" && $4 == 100 { dvr = $5 }
     END { print least, most, dvr }')
-[ -r "$H200/workloads_presets.tsv" ] || title="What determinism costs, by share of deterministic requests"
+[ -r "$H200/workloads_best.tsv" ] || title="What determinism costs, by share of deterministic requests"
 reading="output tokens/s in % of the nondeterministic mode; filled: measured; hollow: simulated"
 notes=("ShareGPT lengths, 1,024 requests at once$([ -z "$few" ] || [ "$few" = 1024 ] || echo " (8B, EAGER: $few)"); FIXED: \
 W = 32, G = 8; presets are not simulated" "$late" "$why")

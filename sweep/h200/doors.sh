@@ -11,14 +11,15 @@
 #
 # Needs numpy and build/{generate,serve,bench,libllm42_python.so}. A library that is in B/lib is used where the machine
 # has none of its own. REPEATS=N (3) and TRIALS=N (12, of the referee) make runs shorter; PRESET=NAME (dvr) is that of
-# the throughput; MODEL=FOLDER (BASE42, else tiny42) is served. More of the environment: sweep/h200/common.sh.
+# the throughput, and TOKENS=N the length of its answers; MODEL=FOLDER (BASE42, else tiny42) is served. More of the
+# environment: sweep/h200/common.sh.
 OUT=${OUT:-sweep/results/h200/doors}
 source "$(dirname "$0")/common.sh"
 MODEL=${MODEL:-${BASE42:-examples/tiny42}} PRESET=${PRESET:-dvr} REPEATS=${REPEATS:-3} TRIALS=${TRIALS:-12}
 PYTHON=${PYTHON:-python3} ANSWERS=32
-TOKENS=256  # on a GPU they take 0.07 s, of which connecting 32 clients would be a part
-REFEREE_TOKENS=64
-[ "$BACKEND" = cpu ] || TOKENS=1024 REFEREE_TOKENS=128
+# Of the throughput. On a GPU 256 tokens take 0.07 s, of which connecting 32 clients would be a part.
+TOKENS=${TOKENS:-$([ "$BACKEND" = cpu ] && echo 256 || echo 1024)}
+REFEREE_TOKENS=$([ "$BACKEND" = cpu ] && echo 64 || echo 128)
 export B OUT BASE42 BACKEND MODEL PRESET REPEATS TRIALS PYTHON PYTHONDONTWRITEBYTECODE=1
 LLM42_LIBRARY=$(realpath -m "$B")/libllm42_python.so
 export LLM42_LIBRARY
@@ -39,7 +40,7 @@ say() { printf '%s\t%s\t%s\n' "$@" >>"$OUT/doors.tsv"; }
 manifest() {
     local file=${MANIFEST:-$work/manifest}
     [ -s "$file" ] || {
-        "$B/generate" --backend "$BACKEND" --model "$MODEL" -n 1 --record "$work/record" >/dev/null
+        "$B/generate" --backend "$BACKEND" --model "$MODEL" --ids 1,2,3 --ids-out -n 1 --record "$work/record" >/dev/null
         echo "# sweep/h200/doors.sh, backend $BACKEND"
         sed -n 's/^#define LLM42_VERSION "\(.*\)"$/# llm42 \1/p' llm42.h
         echo "# cpu:$(sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1), $(nproc --all) cores"
@@ -132,7 +133,7 @@ throughput)
     [ "$BACKEND" = cpu ] || algorithms=(--algorithm-file "$work/algorithms")
     load=(--input-tokens 3 --output-tokens "$TOKENS" --repeats "$REPEATS")
     [ "$BACKEND" = cpu ] ||
-        load=(--workload "fixed:3x$TOKENS" --max-running "$ANSWERS" --token-budget 256 --seconds 8)
+        load=(--workload "fixed:3x$TOKENS" --max-running "$ANSWERS" --token-budget 256 --seconds 25)
     "$B/bench" --backend "$BACKEND" --model "$MODEL" --suite workloads --requests $ANSWERS --preset "$PRESET" \
         --temperature 1 "${load[@]}" "${algorithms[@]}" --out "$work/bench.tsv" >/dev/null
     bench() {  # bench RATIO: its row, of so many deterministic requests
@@ -140,12 +141,13 @@ throughput)
             /^#/ { next }
             $1 == "suite" { for (i = 1; i <= NF; i++) at[$i] = i; next }
             $at["case"] ~ case "$" && $at["deterministic_ratio"] == ratio {
-                print "bench", $at["tokens_per_s"], "", "", "", 1e3 * $at["ms"], "", "", ""
+                print "bench", $at["tokens_per_s"], "", "", "", 1e3 * $at["ms"], "", "", "", ""
             }' "$work/bench.tsv"
     }
     for requests in ordinary deterministic; do
         flag=() ratio=0
         [ $requests = ordinary ] || flag=(--deterministic) ratio=1
+        [[ $MODEL != synthetic:* ]] || flag+=(--ids)  # it has no tokenizer
         "$PYTHON" tests/serve/throughput.py --build "$B" --backend "$BACKEND" --model "$MODEL" --preset "$PRESET" \
             --answers $ANSWERS --tokens $TOKENS --repeats "$REPEATS" "${flag[@]}" "${algorithms[@]}" >"$work/rates"
         bench $ratio >>"$work/rates"

@@ -3,9 +3,10 @@
 
     pip install gguf && python3 sweep/referee/to_gguf.py examples/tiny42 tiny42.gguf
 
-The weights keep their bits (bf16), and norms become fp32. It is for models in one file with a byte-level BPE tokenizer
-that splits words as Llama 3's does, and no more.
+The weights keep their bits (bf16), and norms become fp32. It is for models with a byte-level BPE tokenizer that splits
+words as Llama 3's does, and no more.
 """
+import glob
 import json
 import sys
 
@@ -19,18 +20,22 @@ WHOLE = {'model.embed_tokens.weight': 'token_embd.weight', 'model.norm.weight': 
          'lm_head.weight': 'output.weight'}
 
 
-def tensors(path):
-    """The names and bf16 words of a safetensors file."""
-    with open(path, 'rb') as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
-        data = file.read()
-    for name, entry in header.items():
-        if name == '__metadata__':
-            continue
-        if entry['dtype'] != 'BF16':
-            sys.exit('to_gguf: %s: %s has type %s, and only BF16 is known' % (path, name, entry['dtype']))
-        begin, end = entry['data_offsets']
-        yield name, np.frombuffer(data[begin:end], np.uint16).reshape(entry['shape'])
+def tensors(folder):
+    """The names and bf16 words of a folder's safetensors files."""
+    paths = sorted(glob.glob(glob.escape(folder) + '/*.safetensors'))
+    if not paths:
+        sys.exit('to_gguf: %s: it has no file *.safetensors' % folder)
+    for path in paths:
+        with open(path, 'rb') as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), 'little')))
+            data = file.read()
+        for name, entry in header.items():
+            if name == '__metadata__':
+                continue
+            if entry['dtype'] != 'BF16':
+                sys.exit('to_gguf: %s: %s has type %s, and only BF16 is known' % (path, name, entry['dtype']))
+            begin, end = entry['data_offsets']
+            yield name, np.frombuffer(data[begin:end], np.uint16).reshape(entry['shape'])
 
 
 def gguf_name(name):
@@ -82,7 +87,7 @@ def main(folder, out):
     writer.add_eos_token_id(config['eos_token_id'])
     writer.add_add_bos_token(True)
 
-    for name, weight in tensors(folder + '/model.safetensors'):
+    for name, weight in tensors(folder):
         if name.endswith('q_proj.weight'):
             weight = halves_to_pairs(weight, heads)
         elif name.endswith('k_proj.weight'):
