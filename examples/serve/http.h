@@ -46,6 +46,7 @@ static inline char *http_metrics(void) {  // to be freed; NULL: out of memory
                   {"vllm:num_requests_waiting", now.live - s->running},
                   {"vllm:kv_cache_usage_perc", 1 - (double)s->pages_free / serve.config->kv.pages},
                   {"vllm:num_preemptions_total", (double)s->preemptions},
+                  {"vllm:prefix_cache_hits_total", (double)s->prefix_hits},
                   {"vllm:prompt_tokens_total", (double)s->prompt_tokens},
                   {"vllm:generation_tokens_total", (double)s->returned_tokens},
                   {"llm42:deterministic_tokens_total", (double)s->deterministic_tokens},

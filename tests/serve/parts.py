@@ -402,19 +402,33 @@ def part_slow():
         assert server.end() == 0
 
 
-def bits(preset, deterministic, requests):
+def bits(preset, deterministic, requests, *options):
     """How many of the requests, asked at the same time, have other ids or log-probabilities than alone."""
     how = [{'n': 24 + i, 'temperature': (i % 3) * 0.5, 'seed': i + 1} for i in range(requests)]
-    with serve('--preset', preset) as server:
+    with serve('--preset', preset, *options) as server:
         answers = together([lambda i=i: server.complete(
             PROMPTS[i % 6], max_tokens=how[i]['n'], temperature=how[i]['temperature'], seed=how[i]['seed'], logprobs=0,
             ignore_eos=True, deterministic=deterministic, return_token_ids=True) for i in range(requests)])
+        if '--kv-tokens' in options:  # too few for all
+            assert server.metric('vllm:num_preemptions_total') > 0
+        if '--prefix-cache' in options:
+            before = server.metric('vllm:prefix_cache_hits_total')
+            for _ in range(2):
+                server.complete(' '.join(PROMPTS), max_tokens=2)
+            assert server.metric('vllm:prefix_cache_hits_total') - before == 16
     other = 0
     for i, answer in enumerate(answers):
         choice = answer['choices'][0]
         alone = generate(PROMPTS[i % 6], **how[i], ignore_eos=True, preset=preset, deterministic=deterministic)[0]
         other += (choice['token_ids'], choice['logprobs']['token_logprobs']) != (alone['ids'], alone['logprobs'])
     return other
+
+
+def part_cache():
+    requests = 8 if SLOW else 24
+    assert bits('dvr', True, requests, '--kv-tokens', '64' if SLOW else '96', '--prefix-cache') == 0
+    with serve('--kv-tokens', '64') as server:
+        refused(server, 400, None, 'raise llm42_engine_desc.kv.pages', {'max_tokens': 100})
 
 
 def part_bits():
