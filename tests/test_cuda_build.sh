@@ -67,7 +67,7 @@ if ! why=$("${make[@]}" nvcc 2>&1); then
     skipped=1
 elif
     # All that is used below is built at once, so that no core waits. What fails fails again, with its name, below.
-    names=(test_cuda matmul_ladder cuda_{host,inside,leaves,steps,lost,emulated,steps_emulated})
+    names=(test_cuda matmul_ladder cuda_{host,inside,leaves,steps,lost,emulated,leaves_emulated,steps_emulated})
     "${make[@]}" -k CUDA=1 B="$out" "$out"/{generate,bench,determinism,kernels} "${names[@]/#/$out/tests/}" \
         >"$out/log" 2>&1
     builds "make cuda" cuda B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"
@@ -139,7 +139,7 @@ then
     # cuda_steps finds out how the emulated tensor cores add. Controls: it also finds out that cores keep fewer bits or
     # have another least exponent, and that nobody waits for a warpgroup's products. It does not judge a device whose arithmetic is not known.
     steps() {  # steps STATUS PATTERN ARGUMENT...
-        "$out/tests/cuda_steps_emulated" --brief --steps 2048 "${@:3}" >"$out/log" 2>&1
+        "$out/tests/cuda_steps_emulated" --brief --steps 1024 "${@:3}" >"$out/log" 2>&1
         if [ $? = "$1" ] && grep -q "$2" "$out/log"; then passed=$((passed + 1)); else fail "cuda_steps ${*:3}"; fi
     }
     cut="addends cut, products as they are, 16 at a time, result cut"
