@@ -75,6 +75,8 @@ title=$(tell "Preset best keeps %.1f to %.1f%% of the nondeterministic throughpu
 reading="output tokens/s in % of the nondeterministic mode; filled: measured; hollow: simulated"
 notes=("ShareGPT lengths, 1,024 requests at once$([ -z "$few" ] || [ "$few" = 1024 ] || echo " (8B, EAGER: $few)"); FIXED: \
 W = 32, G = 8; presets are not simulated" "$late" "$why")
+[ ! -r "$H200/dvr_shares.tsv" ] ||
+    notes+=("preset dvr at 2 and 50%: % of preset dvr without deterministic requests, on another GPU")
 made=()
 for name in $needs; do
     [ ! -r "$H200/$name.tsv" ] || made+=("$H200/$name.tsv")

@@ -2,7 +2,10 @@
 """When does verified speculation win? A fleet of GPUs serves a share of deterministic requests by four mechanisms.
 
 The simulator serves each cell of the grid share x load x cost by every mechanism (build/sweep), and the mechanism with
-the lowest P99 latency of all requests wins. The cost is what an INVARIANT pass takes, as a multiple of a FAST one.
+the lowest P99 latency of all requests wins. The cost is what an INVARIANT pass takes, as a multiple of a FAST one. The
+first cost is that of the calibrated kernels, whose INVARIANT replay passes change as many candidates as the calibration
+says. Kernels with another cost sum in orders of their own. There candidates flip as if replay passes were FIXED and
+small.
 
     dvr         preset dvr: decode by FAST passes, verify, roll back
     hybrid      preset best: verifies, or decodes by INVARIANT passes, whichever takes less time
@@ -44,11 +47,27 @@ MEASURED = ("share", "load", "file", "seeds", *(m + "_s" for m in PRESETS.values
             "dvr_pct", "map_winner", "map_lead_pct", "map_sure", "map_dvr_pct", "agrees")
 
 
-def sweep(options, flags):
-    """Runs build/sweep with these flags on the fleet of the options: the comment lines, and rows as dicts."""
+def write_flipping(path, out):
+    """Writes a calibration without flip rates of INVARIANT replay passes: those of the smallest FIXED ones count."""
+    with open(path) as file:
+        lines = file.read().splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("# table: flips"))
+    count = int(lines[at].split()[-1])
+    rows = [line for line in lines[at + 2:at + 2 + count] if line.split("\t")[1] != "0"]
+    lines[at:at + 2 + count] = [f"# table: flips {len(rows)}", lines[at + 1], *rows]
+    with open(out, "w") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def sweep(options, flags, flipping=False):
+    """Runs build/sweep with these flags on the fleet of the options: the comment lines, and rows as dicts. flipping:
+    INVARIANT replay passes change candidates."""
     with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "out.tsv")
-        command = [os.path.join(options.build, "sweep"), "--calibration", options.calibration, "--workload",
+        out, calibration = os.path.join(folder, "out.tsv"), options.calibration
+        if flipping:
+            calibration = os.path.join(folder, os.path.basename(calibration))
+            write_flipping(options.calibration, calibration)
+        command = [os.path.join(options.build, "sweep"), "--calibration", calibration, "--workload",
                    options.workload, "--requests", str(options.requests * options.gpus), "--max-running", "256",
                    "--token-budget", "2048", "--replicas", str(options.gpus), "--seed", options.seeds, "--qps",
                    ",".join(rate(options, load) for load in options.loads.split(",")), "--threads", "1", "--quiet",
@@ -75,21 +94,23 @@ def splits(options, share, costs):
 
 def simulate(options, path):
     costs = [float(cost) for cost in options.costs.split(",")]
+    own, _, others = options.costs.partition(",")
     shared = ["--router", "least_tokens"]
-    calls = [("none", ["--mode", "nondeterministic", "--chunked", "on", *shared]),
-             ("invariant", ["--preset", "invariant", "--slowdown", options.costs, *shared]),
-             ("fixed", ["--preset", "dvr", "--verifier", "fixed", "--prefill", "packed", "--window", "32", "--group",
-                        "8", "--ratio", options.shares, *shared]),
-             ("", ["--preset", "dvr,best", "--slowdown", options.costs, "--ratio", options.shares, *shared])]
+    calls = [("none", False, ["--mode", "nondeterministic", "--chunked", "on", *shared]),
+             ("invariant", False, ["--preset", "invariant", "--slowdown", options.costs, *shared]),
+             ("fixed", False, ["--preset", "dvr", "--verifier", "fixed", "--prefill", "packed", "--window", "32",
+                               "--group", "8", "--ratio", options.shares, *shared]),
+             *(("", some != own, ["--preset", "dvr,best", "--slowdown", some, "--ratio", options.shares, *shared])
+               for some in (own, others) if some)]
     for share in options.shares.split(","):
         apart = ",".join(map(str, splits(options, float(share), costs)))
         if float(share) < 1:
-            calls.append(("apart", ["--preset", "invariant", "--slowdown", options.costs, "--ratio", share, "--router",
-                                    "deterministic_apart", "--apart", apart]))
+            calls.append(("apart", False, ["--preset", "invariant", "--slowdown", options.costs, "--ratio", share,
+                                           "--router", "deterministic_apart", "--apart", apart]))
     back = {rate(options, load): load for load in options.loads.split(",")}
     comments, runs = [], []
-    for name, flags in calls:
-        said, rows = sweep(options, flags)
+    for name, flipping, flags in calls:
+        said, rows = sweep(options, flags, flipping)
         comments += [line for line in said if line not in comments]
         for row in rows:
             mechanism = name or PRESETS[row["preset"]]
