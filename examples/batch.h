@@ -399,7 +399,7 @@ static inline void batch_put(batch *b, const batch_line *l) {
 static inline void batch_begin(batch *b, llm42_engine *engine) {
     llm42_error error = {0};
     llm42_sha256 basis;
-    const int context = llm42_engine_config(engine)->max_context;
+    const int context = answer_room(llm42_engine_config(engine));
     batch_basis(b, engine, &basis);
     for (int64_t i = 0; i < arrlen(b->line); i++) batch_digest(basis, &b->line[i]);
     batch_resume(b);

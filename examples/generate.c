@@ -270,7 +270,7 @@ static const char *prompt_option(void) { return ids_text ? "--ids" : prompt_file
 
 static void submit_samples(const int32_t *ids) {
     llm42_error error = {0};
-    answer_check_room(prompt_option(), (int)arrlen(ids), "-n", n, llm42_engine_config(engine)->max_context);
+    answer_check_room(prompt_option(), (int)arrlen(ids), "-n", n, answer_room(llm42_engine_config(engine)));
     for (int64_t i = 0; i < samples; i++) {
         llm42_request_desc ask = new_request();
         ask.prompt = ids, ask.prompt_count = (int)arrlen(ids);

@@ -259,8 +259,12 @@ static inline bool ask_output(serve_call *c, const json_t *body) {
         c->logprobs = top >= 0;
     }
     c->top = top > 0 ? (int)top : 0;
-    return ask_bool(c, body, "stream", &c->stream) && ask_bool(c, body, "echo", &c->echo) &&
-           ask_bool(c, options, "include_usage", &c->usage) && ask_bool(c, body, "return_token_ids", &c->ids_out);
+    if (!ask_bool(c, body, "stream", &c->stream) || !ask_bool(c, body, "echo", &c->echo) ||
+        !ask_bool(c, options, "include_usage", &c->usage) || !ask_bool(c, body, "return_token_ids", &c->ids_out))
+        return false;
+    return !(c->echo && c->logprobs && serve.config->kv.prefix_cache) ||
+           ask_bad(c, "echo", "a server with --prefix-cache does not compute all of a prompt, so it has not all of its "
+                              "log-probabilities: ask without logprobs, or a server without this option");
 }
 
 // The fields of the engine's request that all samples share. *limit: max_tokens; -1: not given.
@@ -295,7 +299,7 @@ static inline bool ask_sampling(serve_call *c, const json_t *body, llm42_request
 
 // Has the context room for a prompt and so many tokens behind it? -1: OpenAI's default. Returns the tokens in *limit.
 static inline bool ask_room(serve_call *c, int prompt, int64_t *limit) {
-    const int context = serve.config->max_context;
+    const int context = answer_room(serve.config);
     const char *field = c->chat ? "messages" : "prompt";
     if (prompt >= context)
         return serve_fail(c, 400, field, "context_length_exceeded",

@@ -146,7 +146,7 @@ static inline bool http_submit(serve_call *c) {
 // >>endpoints -------------------------------------------------------------------------------------------------------
 static inline json_t *http_model(void) {
     return json_pack("{s:s, s:s, s:I, s:s, s:i}", "id", serve.name, "object", "model", "created",
-                     (json_int_t)serve.started, "owned_by", "llm42", "max_model_len", serve.config->max_context);
+                     (json_int_t)serve.started, "owned_by", "llm42", "max_model_len", answer_room(serve.config));
 }
 
 // Compares every byte, so that the time tells nothing of the key.

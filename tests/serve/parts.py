@@ -427,8 +427,15 @@ def bits(preset, deterministic, requests, *options):
 def part_cache():
     requests = 8 if SLOW else 24
     assert bits('dvr', True, requests, '--kv-tokens', '64' if SLOW else '96', '--prefix-cache') == 0
-    with serve('--kv-tokens', '64') as server:
-        refused(server, 400, None, 'raise llm42_engine_desc.kv.pages', {'max_tokens': 100})
+    with serve('--kv-tokens', '64', '--prefix-cache') as server:
+        assert server.get('/v1/models')['data'][0]['max_model_len'] == 65
+        refused(server, 400, 'max_tokens', 'the context of 65 has room for 62', {'max_tokens': 63})
+        refused(server, 400, 'max_tokens', 'the context of 65 has room for 62', {'max_tokens': 63, 'stream': True})
+        refused(server, 400, 'prompt', '70 tokens', {'prompt': list(range(5, 75))})
+        assert server.complete(max_tokens=62, ignore_eos=True)['usage']['completion_tokens'] == 62
+        # What the cache has left out would have no log-probability.
+        refused(server, 400, 'echo', 'a server with --prefix-cache', {'echo': True, 'logprobs': 1})
+        assert server.complete('It was', echo=True, max_tokens=0)['choices'][0]['text'] == 'It was'
 
 
 def part_bits():
