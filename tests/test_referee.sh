@@ -97,6 +97,20 @@ check "tokens that are spelled" shows 'no token ids: tokens are compared by how 
 fake garbage
 check "garbage" says 3 'the answer is no JSON object: garbage' --url "$url"
 
+for fault in deep long list; do
+    fake $fault
+    check "later answers that cannot be read: $fault" says 3 '^NO VERDICT: [67] requests failed, the first one so: ' \
+        --url "$url" "${quick[@]}" "${control[@]}"
+    check "no traceback: $fault" bash -c '! grep -q Traceback "$1"' - "$dir/said"
+done
+fake fewer
+check "log-probabilities that are missing later" says 1 '^DIFFERS: .* have other bits of log-probabilities' \
+    --url "$url" "${quick[@]}" "${control[@]}"
+fake drip
+check "a server that drips" says 3 'no answer within 1 s|took more than 1 s|the time was up' --url "$url" "${quick[@]}" --timeout 1 --limit 5
+fake seeds
+check "seeds of its own" says 0 '^DETERMINISTIC: ' --url "$url" "${quick[@]}" "${control[@]}" --temperature 0.8
+
 if [ -x "$B/serve" ]; then
     start "$B/serve" --port 0 --threads 1
     asked=(--url "$url" --temperature 0 0.8 --trials 6 --tokens 60)

@@ -9,9 +9,12 @@ README.md beside this file describes it. It needs numpy and build/libllm42_pytho
 enums are made of the declarations of llm42.h, which that library carries as text, so that they always fit it.
 """
 import collections
+import contextlib
 import ctypes
 import enum
 import functools
+import numbers
+import operator
 import os
 import re
 import shutil
@@ -145,7 +148,10 @@ def _words(name):
 
 def _enum_value(name, field, value):
     if not isinstance(value, str):
-        return int(value)
+        number = operator.index(value)
+        if not -2**31 <= number < 2**31:
+            raise ValueError(f"{field}: {value}: does not fit the field")
+        return number
     words = _words(name)
     if value in words:
         return words[value]
@@ -304,6 +310,8 @@ def _set(struct, name, value, keep):
         keep.append(value)
     if dict(struct._fields_)[name] is ctypes.c_bool and value not in (False, True):
         raise TypeError(f"{name}: {value!r}: must be True or False")
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        value = int(value)  # of numpy's integers, ctypes would cut bits off
     try:
         setattr(struct, name, value)
     except TypeError as error:
@@ -1144,6 +1152,7 @@ class Scorer:
         state = ctypes.c_void_p()
         _check(self._table.open(ctypes.pointer(state), ctypes.pointer(desc), ctypes.pointer(error)), error)
         self._memory = _Memory(state, self._table.close, keep, desc, backend_desc, self.model._memory)
+        self._lock = threading.RLock()
         self._rows = np.zeros(rows, np.dtype(S["llm42_row"]))
         self._out = np.zeros(rows, np.dtype(S["llm42_output"]))
         self._logits = np.zeros((rows, vocab), np.float32)
@@ -1159,43 +1168,65 @@ class Scorer:
     def close(self):
         self._memory = None
 
+    @contextlib.contextmanager
+    def _alone(self):
+        if not self._lock.acquire(blocking=False):
+            raise Error("another thread runs this scorer: use it from one thread at a time")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def logits(self, prompt):
         """Yields (first position, logits [rows, V]) of pass after pass. The array is overwritten by the next pass, and
         another text ends this one."""
-        self._texts += 1
+        with self._alone():
+            self._texts += 1
         number = self._texts
         if self._memory is None:
             raise Error("the scorer is closed")
-        ids, error = self.model.ids(prompt, "score"), S["llm42_error"]()
+        ids = self.model.ids(prompt, "score")
         vocab = self._logits.shape[1]
         if not 0 < len(ids) <= self._context:
             raise ValueError(f"score: {len(ids)} tokens: must be from 1 to the context of {self._context}")
         if ids.max() >= vocab:
             raise ValueError(f"score: token {ids.max()}: the model's vocabulary has {vocab}")
+        for begin in range(0, len(ids), len(self._rows)):
+            with self._alone():
+                if self._memory is None:
+                    raise Error("the scorer is closed")
+                if self._texts != number:
+                    raise Error("logits: the scorer has begun another text: use a Scorer for each, or one after the "
+                                "other")
+                count = self._pass(ids, begin)
+            yield begin, self._logits[:count]
+
+    def _pass(self, ids, begin):
+        """Runs the pass of the rows from `begin` on. Returns their number."""
+        error = S["llm42_error"]()
         seq = S["llm42_seq"](request=1, pages=self._pages.ctypes.data_as(INT32))
         fixed = self._schedule == C.constants["LLM42_SCHEDULE_FIXED"]
-        for begin in range(0, len(ids), len(self._rows)):
-            if self._memory is None:
-                raise Error("the scorer is closed")
-            if self._texts != number:
-                raise Error("logits: the scorer has begun another text: use a Scorer for each, or one after the other")
-            count = min(len(self._rows), len(ids) - begin)
-            row = self._rows[:count]
-            row["seq"], row["position"], row["token"] = 0, np.arange(begin, begin + count), ids[begin:begin + count]
-            row["flags"] = C.constants["LLM42_ROW_SAMPLE"]
-            run = S["llm42_pass"](
-                schedule=self._schedule, rows=count, shape=len(self._rows) if fixed else count,
-                row=ctypes.cast(self._rows.ctypes.data, ctypes.POINTER(S["llm42_row"])), seq=ctypes.pointer(seq),
-                out=ctypes.cast(self._out.ctypes.data, ctypes.POINTER(S["llm42_output"])),
-                logits=self._logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
-            _check(self._table.run(self._memory.pointer, ctypes.pointer(run), ctypes.pointer(error)), error)
-            if (self._out["token"][:count] < 0).any():
-                raise Error(f"{self.model.name}: position {begin + int((self._out['token'][:count] < 0).argmax())}: "
-                            "the logits are not finite", "LLM42_BACKEND")
-            yield begin, self._logits[:count]
+        count = min(len(self._rows), len(ids) - begin)
+        row = self._rows[:count]
+        row["seq"], row["position"], row["token"] = 0, np.arange(begin, begin + count), ids[begin:begin + count]
+        row["flags"] = C.constants["LLM42_ROW_SAMPLE"]
+        run = S["llm42_pass"](
+            schedule=self._schedule, rows=count, shape=len(self._rows) if fixed else count,
+            row=ctypes.cast(self._rows.ctypes.data, ctypes.POINTER(S["llm42_row"])), seq=ctypes.pointer(seq),
+            out=ctypes.cast(self._out.ctypes.data, ctypes.POINTER(S["llm42_output"])),
+            logits=self._logits.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
+        _check(self._table.run(self._memory.pointer, ctypes.pointer(run), ctypes.pointer(error)), error)
+        if (self._out["token"][:count] < 0).any():
+            raise Error(f"{self.model.name}: position {begin + int((self._out['token'][:count] < 0).argmax())}: "
+                        "the logits are not finite", "LLM42_BACKEND")
+        return count
 
     def score(self, prompt, top=0):
         """The Score of a text or of token ids, with the `top` likeliest tokens of each position."""
+        with self._alone():
+            return self._score(prompt, top)
+
+    def _score(self, prompt, top):
         ids, vocab = self.model.ids(prompt, "score"), self._logits.shape[1]
         if not 0 <= top <= vocab:
             raise ValueError(f"top: {top}: must be from 0 to the vocabulary of {vocab}")

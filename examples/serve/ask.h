@@ -263,8 +263,9 @@ static inline bool ask_output(serve_call *c, const json_t *body) {
         !ask_bool(c, options, "include_usage", &c->usage) || !ask_bool(c, body, "return_token_ids", &c->ids_out))
         return false;
     return !(c->echo && c->logprobs && serve.config->kv.prefix_cache) ||
-           ask_bad(c, "echo", "a server with --prefix-cache does not compute all of a prompt, so it has not all of its "
-                              "log-probabilities: ask without logprobs, or a server without this option");
+           ask_bad(c, "echo",
+                   "a server with --prefix-cache does not compute all of a prompt, so it has not all of its "
+                   "log-probabilities: ask without logprobs, or a server without this option");
 }
 
 // The fields of the engine's request that all samples share. *limit: max_tokens; -1: not given.

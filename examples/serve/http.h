@@ -179,6 +179,11 @@ static inline const char *http_path(const char *target) {
     return path ? path : "/";
 }
 
+static inline bool http_too_large(serve_call *c) {
+    return serve_fail(c, 413, NULL, "body_too_large", "the body has more than %" PRId64 " bytes (--max-body)",
+                      serve.max_body);
+}
+
 // A request whose body is all here. Of an answer to HEAD libmicrohttpd sends the headers alone.
 static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
     const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
@@ -200,9 +205,7 @@ static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, cons
     else if (model)
         serve_fail(c, 404, NULL, "model_not_found", "'%.200s' is not here: this server has '%.200s'", model,
                    serve.name);
-    else if ((int64_t)c->size > serve.max_body)
-        serve_fail(c, 413, NULL, "body_too_large", "the body has more than %" PRId64 " bytes (--max-body)",
-                   serve.max_body);
+    else if ((int64_t)c->size > serve.max_body) http_too_large(c);
     else if (!http_is_json(c->connection))
         serve_fail(c, 415, NULL, "not_json", "send the header Content-Type: application/json");
     else if (ask_read(c) && http_submit(c)) {
@@ -213,12 +216,13 @@ static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, cons
     return http_json(c, c->status, reply_error(c));
 }
 
-// What is over the limit is read and dropped, so that the client can read why, but not for ever.
+// Bytes of a body that are read. What is over --max-body is dropped, so that the client can read why, but not for ever.
+static inline int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
 static inline bool http_body(serve_call *c, const char *data, size_t size) {
     if ((int64_t)(c->size + size) > serve.max_body) {
         free(c->body);
         c->body = NULL, c->room = 0, c->size += size;
-        return (int64_t)c->size <= 4 * serve.max_body + (1 << 20);
+        return (int64_t)c->size <= http_most();
     }
     if (c->size + size > c->room) {
         c->room = 2 * (c->size + size);
@@ -245,7 +249,10 @@ static enum MHD_Result http_request(void *user, struct MHD_Connection *connectio
         const serve_connection *at = http_connection_of(connection);
         if (!at || !(*context = c = calloc(1, sizeof *c))) return MHD_NO;
         c->connection = connection, c->fd = at->fd;
-        return MHD_YES;
+        const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+        if (!length || strtoll(length, NULL, 10) <= http_most()) return MHD_YES;
+        http_too_large(c);  // nobody reads so much: it is answered at once, and the connection closed
+        return http_json(c, c->status, reply_error(c));
     }
     if (*size) {
         const bool fine = http_body(c, data, *size);

@@ -35,13 +35,13 @@ class Tally:
     def __init__(self, question):
         self.question = question
         self.answers = []  # (suite, Answer)
-        self.numbers = []  # of each answer, by level: which of the unique ones it is; None: not returned
+        self.numbers = []  # of each answer, by level: which of the unique ones it is; what is missing is one of them
         self.unique = {level: {} for level in LEVELS}
 
     def add(self, suite, answer):
         views = {'text': answer.text, 'tokens': answer.tokens, 'logprobs': bits(answer.logprobs)}
         self.answers.append((suite, answer))
-        self.numbers.append({level: None if view is None else unique.setdefault(view, len(unique))
+        self.numbers.append({level: unique.setdefault(view, len(unique))
                              for (level, view), unique in zip(views.items(), self.unique.values())})
 
     def differing(self, level, suite=None):
@@ -120,11 +120,18 @@ class Run:
             answers = answers_of(body) if body else []
         except Trouble as trouble:
             with self.lock:
-                if request.n > 1 and isinstance(trouble, Refused):
+                if time.monotonic() > self.options.end:
+                    self.ended_early = True
+                elif request.n > 1 and isinstance(trouble, Refused):
                     self.no_n = True
                     self.notes.append('the server refuses n=%d, so suite n was left out: %s' % (request.n, trouble))
                 else:
                     self.failures.append('%s, question %s: %s' % (suite, request.question.name, trouble))
+            return
+        except Exception as error:  # what nobody has thought of must not lose an answer
+            with self.lock:
+                self.failures.append('%s, question %s: %s: %s' % (suite, request.question.name, type(error).__name__,
+                                                                  error))
             return
         with self.lock:
             self.asked += request.marked
@@ -137,10 +144,10 @@ class Run:
                     self.take(suite, request, i, answer)
 
     def take(self, suite, request, i, answer):
-        """At temperature 0, and where the server tells each answer's seed, answers of n have a twin that is alone."""
+        """At temperature 0, and where the server says that it drew with seed + i, answer i has a twin that is alone."""
         question = request.question
         if question.temperature and i:
-            question = loads.twin(question, i) if answer.seed is not None else question._replace(
+            question = loads.twin(question, i) if answer.seed == question.seed + i else question._replace(
                 name='%s, answer %d of %d' % (question.name, i + 1, request.n))
         self.tallies.setdefault(question.name, Tally(question)).add(suite, answer)
         self.offered.update(level for level in LEVELS[1:] if getattr(answer, level))
@@ -282,6 +289,8 @@ def parse(arguments):
 def choose_model(server, options):
     names = server.models()
     if options.model is None:
+        if not names:
+            raise Trouble('%s does not list its models: name one by --model' % server.url)
         if len(names) != 1:
             raise Trouble('%s lists the models (%s): choose one by --model' % (server.url, ', '.join(names)))
         options.model = names[0]
@@ -292,6 +301,8 @@ def choose_model(server, options):
 def main(arguments=None):
     options = parse(arguments)
     options.end = time.monotonic() + options.limit
+    for server in options.servers.values():
+        server.end = options.end
     try:
         choose_model(options.servers['main'], options)
         runs = [Run(role, server, options) for role, server in options.servers.items()]

@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import struct
+import threading
 import time
 import urllib.parse
 
@@ -30,7 +31,7 @@ class Server:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ('http', 'https') or not parts.hostname:
             raise ValueError("--url: '%s' is no URL such as http://127.0.0.1:8000/v1" % url)
-        self.url, self.timeout = url, timeout
+        self.url, self.timeout, self.end = url, timeout, float('inf')  # end: when all answers must be there
         self.kind = http.client.HTTPSConnection if parts.scheme == 'https' else http.client.HTTPConnection
         self.host, self.port, self.path = parts.hostname, parts.port, parts.path.rstrip('/') or '/v1'
         self.headers = {'Content-Type': 'application/json', **({'Authorization': 'Bearer ' + key} if key else {})}
@@ -38,28 +39,34 @@ class Server:
     def once(self, path, body, leave):
         """(status, text). After `leave` seconds, if given, the client goes away without its answer: status 0."""
         connection = self.kind(self.host, self.port, timeout=leave or self.timeout)
-        end = time.monotonic() + self.timeout
+        end, late = min(time.monotonic() + self.timeout, self.end), None
         try:
+            connection.connect()
+            late = threading.Timer(max(0, end - time.monotonic()), hang_up, [connection.sock])
+            late.daemon = True
+            late.start()
             connection.request('GET' if body is None else 'POST', self.path + path,
                                None if body is None else json.dumps(body).encode(), self.headers)
             response = connection.getresponse()
             text = bytearray()
             while len(text) <= MOST_BYTES and time.monotonic() < end:
                 part = response.read1(1 << 16)
-                if not part:
+                if not part and time.monotonic() < end:
                     return response.status, text.decode('utf-8', 'replace')
                 text += part
             raise Trouble('%s: an answer has more than %d MiB, or took more than %d s' %
                           (self.url, MOST_BYTES >> 20, self.timeout))
-        except socket.timeout:
-            if leave:
+        except (OSError, http.client.HTTPException, AttributeError, ValueError) as error:  # some of a socket hung up
+            if leave and isinstance(error, socket.timeout):
                 return 0, ''
-            raise Trouble('%s: no answer within %d s: ask for fewer --tokens, or set --timeout' %
-                          (self.url, self.timeout)) from None
-        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, socket.timeout) or time.monotonic() >= end:
+                raise Trouble('%s: no answer within %d s: ask for fewer --tokens, or set --timeout or --limit' %
+                              (self.url, self.timeout)) from None
             raise Trouble('%s does not answer (%s): is the server up, and is --url right?' %
                           (self.url, error or type(error).__name__)) from None
         finally:
+            if late:
+                late.cancel()
             connection.close()
 
     def get(self, path, body=None, leave=None):
@@ -73,7 +80,7 @@ class Server:
             return None
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if status != 200:
             raise Refused(status, error_of(answer) or text.strip()[:300] or 'without a message')
@@ -91,6 +98,14 @@ class Server:
             return []
 
 
+def hang_up(sock):
+    """Ends what another thread waits for: a server that sends a byte now and then is never silent for long."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it is closed
+        pass
+
+
 def error_of(answer):
     """The message of an error, in the form of OpenAI or of FastAPI."""
     error = answer.get('error', answer.get('detail', answer.get('message'))) if isinstance(answer, dict) else None
@@ -104,7 +119,7 @@ def answers_of(body):
         if not body['choices']:
             raise ValueError('no choices')
         return [answer_of(c) for c in sorted(body['choices'], key=lambda c: c.get('index', 0))]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise Trouble('an answer is not in the form of OpenAI (%s: %s): %s' %
                       (type(error).__name__, error, json.dumps(body)[:200])) from None
 
@@ -120,6 +135,8 @@ def answer_of(choice):
     tokens = choice.get('token_ids') or tokens
     logprobs = tuple(float('nan') if v is None else float(v) for v in values) if values else None
     seed = choice.get('seed')
+    if not isinstance(text, (str, type(None))) or not all(isinstance(t, (int, str)) for t in tokens or ()):
+        raise TypeError('a text or a token is neither a string nor a number')
     return Answer(text or '', tuple(tokens) if tokens else None, logprobs, seed if isinstance(seed, int) else None)
 
 

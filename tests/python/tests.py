@@ -222,6 +222,9 @@ def test_errors():
     raises(TypeError, "no option 'windows'", llm42.Engine, m, windows=3)
     raises(TypeError, "the engine's own", llm42.Engine, m, on_event=print)
     raises(ValueError, "does not fit", llm42.Engine, m, max_running=1 << 40)
+    raises(ValueError, "does not fit", llm42.Engine, m, max_running=np.int64(1 << 40))
+    raises(ValueError, "does not fit", llm42.Engine, m, preset=(1 << 32) + 1)
+    raises(TypeError, "float", llm42.Engine, m, preset=2.9)
     raises(llm42.Error, "calibration", llm42.Engine, m, backend="sim")
     if not hasattr(llm42.lib, "llm42_backend_cuda"):
         raises(llm42.Error, "make shared CUDA=1", llm42.Engine, m, backend="cuda")
@@ -440,6 +443,26 @@ def test_scorer_begins_another_text():
     next(passes)
     scorer.close()
     raises(llm42.Error, "closed", next, passes)
+
+
+def test_scorer_of_several_threads():
+    """A score is either right or refused."""
+    scorer = llm42.Scorer(model(), rows=8)
+    alone = scorer.score(TEXTS[0] * 8).logprobs.tobytes()
+    got = []
+
+    def score():
+        for _ in range(10):
+            try:
+                got.append(scorer.score(TEXTS[0] * 8).logprobs.tobytes() == alone)
+            except llm42.Error as error:
+                assert "another thread" in str(error), error
+    threads = [threading.Thread(target=score) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert got and all(got)
 
 
 def test_score_of_build_score():

@@ -16,6 +16,12 @@ It prints its URL, and then has one fault:
   later CODE      the same, behind the first 10 answers
   slow            each answer takes half a second
   garbage         answers are no JSON
+  deep            behind the first 10 answers, each is JSON that is nested too deeply to be read
+  long            behind the first 10 answers, log-probabilities have 400 digits
+  list            behind the first 10 answers, texts are lists
+  fewer           behind the first 10 answers, log-probabilities are missing
+  drip            behind the first 10 answers, headers come one by one and do not end
+  seeds           answer i of n is drawn with seed + 1000 i, and says so; control as above
 """
 import hashlib
 import http.server
@@ -30,7 +36,8 @@ WORDS = 'one two three four five six seven eight'.split()
 
 
 def choice(body, call, index):
-    seed = body['seed'] + index if body['temperature'] else 0
+    step = 1000 if FAULT == 'seeds' else 1
+    seed = body['seed'] + step * index if body['temperature'] else 0
     asked = [body.get('prompt', body.get('messages')), body['temperature'], seed]
     key = '' if FAULT == 'constant' else json.dumps(asked)
     digest = hashlib.sha256(key.encode()).digest()
@@ -40,17 +47,23 @@ def choice(body, call, index):
         tokens[5] = (tokens[5] + 1) % 8
     if FAULT == 'logprob' and call == NUMBER:
         logprobs[3] *= 1 + 2**-52
-    if FAULT == 'control' and body.get('deterministic') is False:
+    if FAULT in ('control', 'seeds') and body.get('deterministic') is False:
         tokens[7:8] = [call % 8]
     answer = {'index': index, 'text': ''.join(' ' + WORDS[t] for t in tokens), 'logprobs': None}
     if FAULT != 'plain':
-        answer['seed'] = body['seed'] + index
+        answer['seed'] = body['seed'] + step * index
     if 'messages' in body:
         answer['message'] = {'content': answer.pop('text')}
         answer['logprobs'] = {'content': [{'token': WORDS[t], 'logprob': p} for t, p in zip(tokens, logprobs)]}
     elif FAULT != 'plain':
         answer['token_ids'] = tokens
         answer['logprobs'] = {'tokens': [WORDS[t] for t in tokens], 'token_logprobs': logprobs}
+    if call > 10 and FAULT == 'long':
+        answer['logprobs']['token_logprobs'] = [10**400]
+    if call > 10 and FAULT == 'list':
+        answer['text'] = [answer['text']]
+    if call > 10 and FAULT == 'fewer':
+        del answer['logprobs']['token_logprobs']
     return answer
 
 
@@ -77,6 +90,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(NUMBER, {'error': {'message': 'the fake is ill'}})
         if FAULT == 'slow':
             time.sleep(0.5)
+        if FAULT == 'drip' and call > 10:
+            self.send_response(200)
+            for i in range(50):
+                time.sleep(0.2)
+                self.send_header('X-%d' % i, 'drip')
+                self.flush_headers()
+            return None
+        if FAULT == 'deep' and call > 10:
+            return self.send(200, '[' * 100000)
         if FAULT == 'garbage':
             return self.send(200, 'garbage')
         return self.send(200, {'choices': [choice(body, call, i) for i in range(body.get('n', 1))]})

@@ -224,6 +224,8 @@ def part_errors():
         assert refused(server, 405, None, 'use POST', path='/v1/completions')['Allow'] == 'POST'
         assert refused(server, 405, None, 'use GET', {}, path='/v1/models')['Allow'] == 'GET, HEAD'
         refused(server, 413, None, 'more than 100000 bytes', {'prompt': 'a' * 100000})
+        s = server.raw(post(b'x', 1 << 40))  # nobody waits for so much
+        assert s.recv(12) == b'HTTP/1.1 413'
         refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'text/plain'})
         refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'application/json-patch+json'})
         neutral = {'frequency_penalty': 0.0, 'presence_penalty': 0, 'logit_bias': {}, 'best_of': 1, 'suffix': None,
