@@ -1339,6 +1339,7 @@ int main(int argc, char **argv) {
     RUN(the_seed_decides_everything);
     RUN(flips_have_the_rate_asked_for);
     RUN(flips_are_counted_by_rows);
+    RUN(invariant_replay_passes_have_a_flip_rate_of_their_own);
     RUN(candidates_count_for_the_pass_that_made_them);
     RUN(batch_invariant_passes_can_be_slowed);
     RUN(overlap_shortens_the_others_wait);
