@@ -348,7 +348,14 @@ def _log(function, keep):
 
 # Models and texts -----------------------------------------------------------------------------------------------------
 
-class Model:
+class _Single:
+    """Owns memory of the library, which two copies would release twice."""
+
+    def __reduce__(self):
+        raise TypeError(f"{type(self).__name__}: it owns memory of the library and cannot be copied or pickled")
+
+
+class Model(_Single):
     """A model: an HF folder, a llama2.c file, "synthetic:NAME" or "shape:NAME". It may serve any number of engines."""
 
     def __init__(self, path, tokenizer=None, on_device=False, no_mmap=False, log=None):
@@ -810,7 +817,7 @@ def _engine_free(events, close=lib.llm42_engine_close, free=lib.llm42_py_events_
     return both
 
 
-class Engine:
+class Engine(_Single):
     """An engine. Options: every field of llm42_engine_desc, of the structs in it, and of the backend's own desc.
 
     Words stand for enums (preset="best", compute="fp32"). planner: a function plan(view, plan) or an object; drafter:
@@ -1121,7 +1128,7 @@ top_ids[i] and top_logprobs[i] have the likeliest tokens at position i, best fir
 the text. The first row has -1 and NaN, since nothing stands before it. They are None if no top was asked for."""
 
 
-class Scorer:
+class Scorer(_Single):
     """Log-probabilities of texts, from passes of a backend, without an engine: the bits of build/score.
 
     schedule, rows: the order of sums and the rows of a pass. Other options: fields of llm42_numerics and of the
@@ -1271,7 +1278,7 @@ class Answer:
     sampling = property(lambda self: _as_dict(self._struct.sampling))
 
 
-class Transcript:
+class Transcript(_Single):
     """A transcript that generate --record or Engine(record=...) wrote: a list of Answers, and the fields of
     llm42_transcript. Reading checks its form and its digests."""
 

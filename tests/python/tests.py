@@ -2,6 +2,7 @@
 
 From the environment: B (the folder of the build), CC, STB, and a scratch folder OUT.
 """
+import copy
 import ctypes
 import gc
 import hashlib
@@ -225,6 +226,7 @@ def test_errors():
     raises(ValueError, "does not fit", llm42.Engine, m, max_running=np.int64(1 << 40))
     raises(ValueError, "does not fit", llm42.Engine, m, preset=(1 << 32) + 1)
     raises(TypeError, "float", llm42.Engine, m, preset=2.9)
+    raises(TypeError, "cannot be copied", copy.copy, m)
     raises(llm42.Error, "calibration", llm42.Engine, m, backend="sim")
     if not hasattr(llm42.lib, "llm42_backend_cuda"):
         raises(llm42.Error, "make shared CUDA=1", llm42.Engine, m, backend="cuda")
