@@ -129,8 +129,6 @@ static inline char *answer_json(const answer *a, const llm42_request *r, const c
     return line;
 }
 
-// Exits unless the context holds the prompt and so many tokens behind it, of which 0 means as many as there is room
-// for. The names are of what says the prompt and the number.
 // Tokens of a prompt and its answer together, at most: the context, or what the KV cache has room for if that is less
 // (--kv-tokens). Nothing reads the KV of the last token.
 static inline int answer_room(const llm42_engine_desc *config) {
@@ -138,6 +136,8 @@ static inline int answer_room(const llm42_engine_desc *config) {
     return pages < config->max_context ? (int)pages : config->max_context;
 }
 
+// Exits unless the context holds the prompt and so many tokens behind it, of which 0 means as many as there is room
+// for. The names are of what says the prompt and the number.
 static inline void answer_check_room(const char *prompt_name, int prompt, const char *name, int64_t tokens,
                                      int context) {
     if (prompt >= context)

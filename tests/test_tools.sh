@@ -202,6 +202,13 @@ ends 2 '^score: --text: the text is empty$' score --text ""
 ends 2 "^generate: --prompt is given twice: give one of 'A' and 'B'$" generate --prompt A --prompt B
 ends 2 "^score: --text is given twice" score --text A --text B
 ends 2 '^generate: -n: 100000: behind a prompt of 2 tokens the context of 2048 has room for 2046$' generate --ids 0,5 -n 100000
+ends 2 '^generate: -n: 32: behind a prompt of 2 tokens the context of 33 has room for 31$' \
+    generate --ids 0,5 -n 32 --kv-tokens 32
+# Six samples that do not fit into the KV cache together: the same answers.
+six=(--ids 0,5 --ids-out -n 31 --ignore-eos --samples 6 --temperature 1 --deterministic)
+"$B/generate" "${six[@]}" >"$out/six"
+check "six samples" [ "$(wc -l <"$out/six")" = 6 ]
+check "a small KV cache" cmp <("$B/generate" "${six[@]}" --kv-tokens 64) "$out/six"
 ends 2 'exclude each other' generate --prompt A --prompt-file "$out/once.txt"
 ends 2 'give one of --ids LIST' score --text A --file "$out/once.txt"
 ends 1 'gone.txt: cannot open' score --file "$out/gone.txt"

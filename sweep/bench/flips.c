@@ -1,8 +1,7 @@
 // flips.c: serves requests to count flips (candidates that a replay pass changes). It counts them by two numbers: the
 // rows of the FAST pass that made the candidate, and the rows of the replay pass, M. For INVARIANT replay passes, whose
 // order of sums does not depend on their rows, M is 0. Each M has an engine of its own, which serves the same requests
-// at several loads. A new request is submitted when one ends, so that no more run at a
-// time than the load says.
+// at several loads. A new request is submitted when one ends, so that no more run at a time than the load says.
 //
 // The engine's passes go through a watch, which stands in front of the backend. In one of the runs the watch measures
 // the host's work. On a GPU it compares the time from the end of one pass to the end of the next with the time that the

@@ -34,11 +34,13 @@ ratios=(--mode "dvr,nondeterministic,batch_invariant" --ratio "0.02,0.05,0.1,0.2
 # shellcheck disable=SC2034
 predicted=(--mode "dvr,nondeterministic,batch_invariant" --ratio "0.1,0.5,1" --window 32 --group 8 --qps "offline,8")
 
-# calibration_beside NAME: the one that was measured with the files in OUT, else the newest, in sweep/calibration. In OUT
-# an older one has the revision of its kernels in its name.
+# calibration_beside NAME FILE: the one that was measured with FILE, in its folder, where an older one has the revision
+# of its kernels in its name; else the newest, in sweep/calibration.
 calibration_beside() {
-    local file
-    for file in "$OUT/$1.tsv" "$OUT/$1"-kernels*.tsv; do
+    local beside kernels file
+    beside=$(dirname "$2")/$1
+    kernels=$(sed -n 's/^# cuda kernels: //p' "$2" 2>/dev/null | head -n 1)
+    for file in "$beside.tsv" "$beside-kernels$kernels.tsv"; do
         [ ! -r "$file" ] || { echo "$file"; return; }
     done
     echo "sweep/calibration/$1.tsv"

@@ -19,7 +19,7 @@ for model in 8b base42; do
     name=h200-llama-3.1-8b
     [ "$model" = 8b ] || name=h200-$model
     given=CALIBRATION_$model
-    calibration=${!given:-$(calibration_beside "$name")}
+    calibration=${!given:-$(calibration_beside "$name" "$OUT/grid_$model.tsv")}
     declare -n options=common_$model
     requests=$(awk -F '\t' '!/^#/ && $1 != "backend" { print $4; exit }' "$OUT/grid_$model.tsv")
     simulate=("$B/sweep" --backend sim --calibration "$calibration" --requests "$requests" "${options[@]}" --quiet)

@@ -6,7 +6,7 @@
 #     CALIBRATION=FILE bash sweep/h200/predict.sh
 source "$(dirname "$0")/common.sh"
 source sweep/experiments/predict.inc
-CALIBRATION=${CALIBRATION:-$(calibration_beside h200-llama-3.1-8b)}
+CALIBRATION=${CALIBRATION:-$(calibration_beside h200-llama-3.1-8b "$OUT/predict.tsv")}
 for file in "$OUT/predict.tsv" "$CALIBRATION"; do
     [ -r "$file" ] && continue
     echo "predict.sh: $file is missing: run sweep/h200/run.sh calibrate, then predict" >&2

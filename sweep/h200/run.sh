@@ -148,7 +148,8 @@ online)
     bench online_presets --suite online --seconds 200
     ;;
 calibrate)
-    # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: they take 160 s more.
+    # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: with six numbers of
+    # replay rows they took 160 s more, and now there are seven.
     name=h200-llama-3.1-8b
     [ "$RANKS" = 1 ] || name=h200x$RANKS-llama-3.1-8b
     [ "${LEAVES:-1}" = 1 ] || name+="-leaves$LEAVES"

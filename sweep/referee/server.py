@@ -56,7 +56,7 @@ class Server:
                 text += part
             raise Trouble('%s: an answer has more than %d MiB, or took more than %d s' %
                           (self.url, MOST_BYTES >> 20, self.timeout))
-        except (OSError, http.client.HTTPException, AttributeError, ValueError) as error:  # some of a socket hung up
+        except (OSError, http.client.HTTPException) as error:
             if leave and isinstance(error, socket.timeout):
                 return 0, ''
             if isinstance(error, socket.timeout) or time.monotonic() >= end:
