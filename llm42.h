@@ -579,7 +579,8 @@ typedef struct llm42_calibration {
     double draft_ms;                   // in which a drafter proposes one token for each request, all at once
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
     // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More context (y)
-    // never takes less time. The next x may take up to a quarter less time, but the largest x takes no less.
+    // never takes less time. The next x may take up to a quarter less time, but the largest x takes no less. Where
+    // a schedule has no table of windows, their rows take the time of rows of prompts.
     llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 
@@ -603,8 +604,8 @@ LLM42_API int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int pos
 LLM42_API double llm42_calibration_ranks_ms(const llm42_calibration *calibration, llm42_schedule schedule, double ms,
                                             double rows, int ranks, int layers);
 // Milliseconds that a pass of `rows` rows of one kind takes when they attend to `context` positions on average. Rows
-// that pad the pass attend to none. NAN for a schedule and kind without a table, and for numbers that are not finite or
-// are negative. There are tables of decode (fast, invariant), prompt (fast, fixed, invariant) and window (fixed).
+// that pad the pass attend to none. NAN for numbers that are negative or not finite, and where there is no table. There
+// are tables of decode (fast, invariant), prompt (fast, fixed, invariant) and window (fixed, sometimes invariant).
 LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm42_schedule schedule, llm42_kind kind,
                                       double rows, double context);
 // The share of the candidates of FAST passes of `fast_rows` rows that replay passes of `replay_rows` rows change.
@@ -5000,29 +5001,27 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
 }
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
-// with rows of that kind only. The mean of these times, weighted by the number of rows of each kind, is the device's
-// part, which ranks may share. The host's work is added to it.
+// with rows of that kind only (of prompts, where it has no table of windows). The mean of these times, weighted by the
+// number of rows of each kind, is the device's part, which ranks may share. The host's work is added to it.
 static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     const llm42__sim *sim = state;
     const llm42_calibration *c = sim->desc.calibration;
-    llm42_schedule schedule = mix->schedule;
-    double total = 0, slowdown = 1, ms = 0, host = mix->windows * c->host_ms[LLM42_KIND_WINDOW];
-    if (schedule == LLM42_SCHEDULE_INVARIANT && sim->desc.invariant_slowdown > 0) {
-        schedule = LLM42_SCHEDULE_FAST;
-        slowdown = sim->desc.invariant_slowdown;
-    }
+    const bool slowed = mix->schedule == LLM42_SCHEDULE_INVARIANT && sim->desc.invariant_slowdown > 0;
+    const llm42_schedule schedule = slowed ? LLM42_SCHEDULE_FAST : mix->schedule;
+    double total = 0, ms = 0, host = mix->windows * c->host_ms[LLM42_KIND_WINDOW];
     for (int k = 0; k < LLM42_KIND_COUNT; k++) total += mix->rows[k];
     // The device pads no pass to more rows than the engine's largest pass has.
     const double padded = LLM42__MAX(total, LLM42__MIN(llm42__padded_rows(c, schedule, total), sim->max_rows));
     for (int k = 0; k < LLM42_KIND_COUNT; k++) {
-        llm42_kind kind = schedule != LLM42_SCHEDULE_FIXED && k == LLM42_KIND_WINDOW ? LLM42_KIND_PROMPT
-                                                                                     : (llm42_kind)k;
         if (!mix->rows[k]) continue;
-        ms += mix->rows[k] / total * llm42__padded_ms(c, schedule, kind, total, padded, mix->context[k]);
+        double alone = llm42__padded_ms(c, schedule, (llm42_kind)k, total, padded, mix->context[k]);
+        if (k == LLM42_KIND_WINDOW && isnan(alone))
+            alone = llm42__padded_ms(c, schedule, LLM42_KIND_PROMPT, total, padded, mix->context[k]);
+        ms += mix->rows[k] / total * alone;
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
     if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
-    return 1e-3 * (slowdown * ms + host);
+    return 1e-3 * ((slowed ? sim->desc.invariant_slowdown : 1) * ms + host);
 }
 
 // The same of a pass. Rows that pad a FIXED pass count as rows that attend to nothing.

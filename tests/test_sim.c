@@ -408,6 +408,44 @@ TEST(calibrations_with_bad_tables_are_refused) {
     llm42_calibration_free(c);
 }
 
+// The text of a calibration with a seventh table, of INVARIANT windows, in which `old` (if not NULL) is replaced.
+static const char *with_windows(const char *text, const char *old, const char *by) {
+    char more[512], last[600];
+    table(more, sizeof more, "invariant\twindow", 5, 0.5, 0.003);
+    snprintf(last, sizeof last, "%s# end", old ? with(more, old, by) : more);
+    return with(text, "# end", last);
+}
+
+// A file may lack the table of INVARIANT windows, but one that is there must be whole.
+TEST(bad_tables_of_invariant_windows_are_refused) {
+    static const struct {
+        const char *old, *by, *why;
+    } wrong[] = {
+        {"window 6", "window 7", ":70: table 'invariant window' has 6 of its 7 rows"},
+        {"window 6", "window 5", ":69: table 'invariant window' has more than its 5 rows"},
+        {"window 6", "window", "table 'invariant window': rows: '': must be a whole number from 1"},
+        {"window 6", "windows 6", ":63: no table is called 'invariant windows'"},
+        {"# table: invariant window 6\n", "", ":63: expected 3 columns"},
+        {"# table: invariant window", "# table: invariant prompt", ":63: table 'invariant prompt' is there twice"},
+        {"window\t8\t100\t11.4", "prompt\t8\t100\t11.4", ":67: a row of table 'invariant prompt' that no line"},
+        {"window\t8\t100\t11.4", "window\t8\t100\t8", ":67: table 'invariant window' falls: 8 ms at 8 rows, 100"},
+        {"window\t64\t0\t37", "window\t64\t0\t8", ":68: table 'invariant window' falls: 8 ms at 64 rows, 0"},
+        {"window\t8\t100\t11.4", "window\t8\t0\t11.4", "table 'invariant window' is no full grid: each rows"},
+        {"window\t8\t100\t11.4", "window\t8\t100\t0", ":67: ms: '0': must be a positive number"},
+        {"window\t8\t100\t11.4", "window\t8.5\t100\t11.4", ":67: rows: '8.5': must be a whole number"},
+        {"window\t8\t100\t11.4", "window\t8\t100", ":67: expected 5 columns with tabs between"}};
+    char text[4096];
+    body(text, sizeof text, NULL);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        refused(head, with_windows(text, wrong[i].old, wrong[i].by), wrong[i].why);
+    const char *whole = with_windows(text, NULL, NULL);
+    char cut[4096];
+    snprintf(cut, sizeof cut, "%.*s", (int)(strstr(whole, "invariant\twindow\t64") - whole), whole);
+    refused(head, cut, "table 'invariant window' has 4 of its 6 rows, and the last line, '# end', is missing");
+    body(cut, sizeof cut, "invariant\tprompt");  // it does not stand in for a table that is required
+    refused(head, with_windows(cut, NULL, NULL), "table 'invariant prompt' is missing");
+}
+
 // A file that is cut behind any of its first `size` bytes is refused, with what is missing.
 static void refused_cut(const char *data, size_t size, int *taken) {
     llm42_calibration *c = NULL;
@@ -819,6 +857,77 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     CHECK_INT(backend->start(state, &pass, &error), LLM42_UNSUPPORTED);
     CHECK(isnan(llm42_calibration_ms(calibration, LLM42_SCHEDULE_FAST, LLM42_KIND_WINDOW, 1, 1)));
     backend->close(state);
+}
+
+// Milliseconds of an INVARIANT pass or a FAST one with two windows of 8 and 4 rows, one of a single row, which counts
+// as decoding, and a prompt of 3 rows.
+static double windows_ms(const llm42_calibration *c, llm42_schedule schedule, double slowdown) {
+    const llm42_backend *backend = llm42_backend_sim();
+    const llm42_sim_desc sim = {.calibration = c, .invariant_slowdown = slowdown, .no_flips = true};
+    const llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_running = 4, .backend_desc = &sim};
+    llm42_row row[16];
+    llm42_output out[16];
+    const llm42_seq seq[4] = {{.request = 1}, {.request = 2}, {.request = 3}, {.request = 4}};
+    for (int i = 0; i < 8; i++) row[i] = (llm42_row){0, 10 + i, 1, LLM42_ROW_SAMPLE};
+    for (int i = 0; i < 4; i++) row[8 + i] = (llm42_row){1, 20 + i, 1, LLM42_ROW_SAMPLE};
+    row[12] = (llm42_row){2, 30, 1, LLM42_ROW_SAMPLE};
+    for (int i = 0; i < 3; i++) row[13 + i] = (llm42_row){3, i, 1, i == 2 ? LLM42_ROW_SAMPLE : 0};
+    const llm42_pass pass = {.schedule = schedule, .rows = 16, .shape = 16, .row = row, .seq = seq, .out = out};
+    const llm42_mix mix = {
+        .schedule = schedule, .rows = {1, 3, 12}, .context = {31, 2, (8 * 14.5 + 4 * 22.5) / 12}, .windows = 2};
+    void *state = NULL;
+    CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
+    CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
+    const double ms = 1e3 * backend->now(state);
+    CHECK_NEAR(1e3 * backend->estimate(state, &mix), ms, 1e-9);
+    backend->close(state);
+    return ms;
+}
+
+// Milliseconds of the INVARIANT passes of one request: its prompt of 4 rows, and a replay pass of one window of 8 rows.
+static double served_ms(const llm42_calibration *c) {
+    const llm42_sim_desc sim = {.calibration = c, .no_flips = true};
+    llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 64};
+    desc.policy.replay = LLM42_REPLAY_INVARIANT, desc.policy.window = 8, desc.policy.group = 1;
+    llm42_engine *engine = NULL;
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
+    const int32_t prompt[4] = {1, 2, 3, 4};
+    const llm42_request_desc r = {
+        .prompt = prompt, .prompt_count = 4, .max_new_tokens = 9, .ignore_stop = true, .deterministic = true};
+    CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    const llm42_stats stats = llm42_engine_stats(engine);
+    CHECK(stats.replay_passes == 1 && stats.passes[LLM42_SCHEDULE_INVARIANT] == 2 && stats.candidates == 7);
+    llm42_engine_close(engine);
+    return 1e3 * stats.busy[LLM42_SCHEDULE_INVARIANT];
+}
+
+// Windows of INVARIANT replay passes have the times of their own table, or of that of prompts. Where INVARIANT passes
+// take so many times as long as FAST ones, the table does not count.
+TEST(invariant_windows_may_have_times_of_their_own) {
+    char text[4096];
+    body(text, sizeof text, NULL);
+    const double context = (8 * 14.5 + 4 * 22.5) / 12, decode = 8 + 16 * (0.2 + 31 * 0.001),
+                 prompt = 9 + 16 * (0.4 + 2 * 0.002);
+    double fast[2], slow[2];
+    for (int own = 0; own < 2; own++) {
+        const double base = own ? 5 : 9, row = own ? 0.5 : 0.4, key = own ? 0.003 : 0.002;
+        llm42_calibration *c = NULL;
+        const char *path = write_text(head, own ? with_windows(text, NULL, NULL) : text);
+        if (!CHECK_MSG(!llm42_calibration_load(&c, path, &error), "%s", error.text)) return;
+        CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_INVARIANT, LLM42_KIND_WINDOW, 8, 100)) == !own);
+        const double windows = base + 16 * (row + context * key);
+        CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_INVARIANT, 0), (decode + 3 * prompt + 12 * windows) / 16, 1e-9);
+        fast[own] = windows_ms(c, LLM42_SCHEDULE_FAST, 0), slow[own] = windows_ms(c, LLM42_SCHEDULE_INVARIANT, 2);
+        CHECK_NEAR(served_ms(c), 9 + 4 * (0.4 + 2.5 * 0.002) + base + 8 * (row + 8.5 * key), 1e-9);
+        llm42_calibration_free(c);
+    }
+    CHECK(fast[0] == fast[1] && slow[0] == slow[1]);
+    CHECK_NEAR(slow[0], 2 * fast[0], 1e-9);
+    CHECK_NEAR(
+        fast[0],
+        (4 + 16 * (0.1 + 31 * 0.001) + 3 * (6 + 16 * (0.2 + 2 * 0.002)) + 12 * (6 + 16 * (0.2 + context * 0.002))) / 16,
+        1e-9);
 }
 
 // What the host adds to a pass of this schedule, whose rows are all of these: milliseconds.
@@ -1329,10 +1438,12 @@ int main(int argc, char **argv) {
     RUN(passes_are_padded);
     RUN(calibrations_with_bad_whole_numbers_are_refused);
     RUN(calibrations_with_bad_tables_are_refused);
+    RUN(bad_tables_of_invariant_windows_are_refused);
     RUN(a_calibration_cut_short_is_refused);
     RUN(a_calibration_with_a_hole_is_refused);
     RUN(the_clock_is_the_sum_of_the_passes);
     RUN(a_mixed_pass_costs_the_mean_of_its_rows);
+    RUN(invariant_windows_may_have_times_of_their_own);
     RUN(the_host_works_for_passes_and_windows);
     RUN(passes_side_by_side_slow_each_other);
     RUN(every_policy_returns_the_true_tokens);

@@ -71,8 +71,8 @@ static const llm42__quantity llm42__columns[LLM42__TABLE_FORMS][3] = {
 
 static const struct {
     const char *name;  // as in the file; the rows of a table of pass times repeat it in their first two columns
-    int form;          // a calibration needs all tables but those of exchanges
-    size_t at;         // in llm42_calibration
+    int form;
+    size_t at;  // in llm42_calibration
 } llm42__tables[] = {
     {"fast decode", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_DECODE])},
     {"fast prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FAST][LLM42_KIND_PROMPT])},
@@ -80,10 +80,11 @@ static const struct {
     {"fixed prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_FIXED][LLM42_KIND_PROMPT])},
     {"invariant decode", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_DECODE])},
     {"invariant prompt", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_PROMPT])},
-    {"flips", LLM42__FLIPS, offsetof(llm42_calibration, flips)},
+    {"flips", LLM42__FLIPS, offsetof(llm42_calibration, flips)},  // up to here they are required
+    {"invariant window", LLM42__COSTS, offsetof(llm42_calibration, cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_WINDOW])},
     {"exchange", LLM42__EXCHANGES, offsetof(llm42_calibration, exchange)},
     {"invariant exchange", LLM42__EXCHANGES, offsetof(llm42_calibration, invariant_exchange)}};
-enum { LLM42__TABLES = sizeof llm42__tables / sizeof *llm42__tables };
+enum { LLM42__REQUIRED_TABLES = 7, LLM42__TABLES = sizeof llm42__tables / sizeof *llm42__tables };
 
 static llm42_table *llm42__table_of(llm42_calibration *c, int t) {
     return (llm42_table *)(void *)((char *)c + llm42__tables[t].at);
@@ -306,8 +307,8 @@ static llm42_result llm42__calibration_read(llm42__calibrating *c, char *text, c
         else if (*text) LLM42__TRY(llm42__calibration_row(c, text));
     }
     char lacks[96] = "";  // the table that has too few rows, or the first one that has not begun
-    for (int t = LLM42__TABLES; t-- > 0;)
-        if (llm42__tables[t].form != LLM42__EXCHANGES && t != c->table && !llm42__table_of(c->to, t)->xs)
+    for (int t = LLM42__REQUIRED_TABLES; t-- > 0;)
+        if (t != c->table && !llm42__table_of(c->to, t)->xs)
             snprintf(lacks, sizeof lacks, "table '%s' is missing", llm42__tables[t].name);
     if (c->rows < c->count)
         snprintf(lacks, sizeof lacks, "table '%s' has %d of its %d rows", llm42__tables[c->table].name, c->rows,

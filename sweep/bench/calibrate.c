@@ -13,14 +13,16 @@
 // may for long, and its clock falls within a second. So there each cell's passes run for a while before they are timed.
 //
 // A GPU computes a FIXED pass at its whole shape, and makes that ready when it opens. So FIXED passes of each number of
-// rows are measured on a backend opened for it.
+// rows are measured on a backend opened for it. INVARIANT windows are measured on a backend opened for no FIXED passes,
+// because only such a one makes the shapes of INVARIANT replay passes ready.
 #include "sweep/bench/bench.h"
 
 enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 17, CONTEXTS = 4 };
 enum { CUDA_DECODE_ROWS = 1024 };  // the most of a table, for passes in which prompts' rows come to those that decode
 // Seconds that the passes of a cell run on a GPU before they are timed, and while they are.
 static const double cuda_before = 0.2, cuda_timed = 0.1;
-enum { FAST_PROMPT = 1, FIXED_WINDOW = 2 };  // indices into cost_tables
+enum { FAST_PROMPT = 1, FIXED_WINDOW = 2, INVARIANT_WINDOW = 6 };  // indices into cost_tables
+enum { INVARIANT_REPLAY = -1 };  // stands for the number of fixed rows where a rig is for INVARIANT windows
 // Fine where passes are small, since the CPU backend works on tiles of four rows.
 static const int cpu_rows[ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12,   14,
                                    16, 20, 24, 32, 48, 64, 128, 256, 512, 1024, RIG_ROWS};
@@ -52,13 +54,13 @@ typedef struct cost_grid {
     double mean_ms[COST_TABLES][ROWS][CONTEXTS][MAX_REPEATS];  // of each round
 } cost_grid;
 
-// Milliseconds of one cell in one round, mean of some passes. Windows run under the shape of a whole replay pass, as
-// the engine runs them, on a GPU that of their rows; other passes are as large as their rows.
+// Milliseconds of one cell in one round, mean of some passes. FIXED windows run under the shape of a whole replay pass,
+// as the engine runs them, on a GPU that of their rows; other passes are as large as their rows.
 static double cell_ms(const bench *b, rig *r, int table, int rows, int context) {
     llm42_schedule schedule = cost_tables[table].schedule;
     llm42_kind kind = cost_tables[table].kind;
     int M = (int)(b->set.window * b->set.group), count = 0;
-    int shape = kind == LLM42_KIND_WINDOW && M > rows && !b->cuda ? M : rows;
+    int shape = table == FIXED_WINDOW && M > rows && !b->cuda ? M : rows;
     int length = kind == LLM42_KIND_DECODE ? 1 : kind == LLM42_KIND_WINDOW ? (int)b->set.window : rows;
     if (b->cuda) rig_deal_pages(r, context + length / 2 + 16 < r->context ? context + length / 2 + 16 : r->context);
     double start = wall_seconds(), sum = 0, before = b->cuda ? cuda_before : 0, timed = b->cuda ? cuda_timed : 0.01;
@@ -76,14 +78,16 @@ static double cell_ms(const bench *b, rig *r, int table, int rows, int context) 
     return 1e3 * sum / count;
 }
 
-// Is this cell for a rig that was opened for so many fixed rows?
+// Is this cell for a rig that was opened for so many fixed rows, or for INVARIANT windows?
 static bool cell_wanted(const bench *b, int table, int rows, int fixed_rows) {
-    return !b->cuda || fixed_rows == (cost_tables[table].schedule == LLM42_SCHEDULE_FIXED ? rows : 0);
+    const bool fixed = cost_tables[table].schedule == LLM42_SCHEDULE_FIXED;
+    return !b->cuda || fixed_rows == (fixed ? rows : table == INVARIANT_WINDOW ? INVARIANT_REPLAY : 0);
 }
 
 // --seconds: what is left of them must do for the flips. One round there is in any case.
 static bool grid_late(const bench *b, int fixed_rows) {
-    return b->set.seconds > 0 && wall_seconds() - b->begun > b->set.seconds * (fixed_rows ? 0.7 : 0.4);
+    const double share = fixed_rows > 0 ? 0.7 : fixed_rows == INVARIANT_REPLAY ? 0.5 : 0.4;
+    return b->set.seconds > 0 && wall_seconds() - b->begun > b->set.seconds * share;
 }
 
 // Times every cell once, as repeat `round`.
@@ -157,8 +161,9 @@ static void grid_measure(const bench *b, rig *r, cost_grid *g, int fixed_rows) {
     check_steady(b, &now);
     steady_add(&g->steady, &now);
     if (b->cuda)
-        printf("calibrate: passes of %d fixed rows (0: fast and invariant), %d rounds; %.0f s gone by\n", fixed_rows,
-               rounds, wall_seconds() - b->begun);
+        printf("calibrate: passes of %d fixed rows (0: fast and invariant, %d: invariant windows), %d rounds; %.0f s "
+               "gone by\n",
+               fixed_rows, INVARIANT_REPLAY, rounds, wall_seconds() - b->begun);
     fflush(stdout);
 }
 
@@ -334,7 +339,7 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
             "# Before a cell's passes are timed for %g s, they run for %g s, because a GPU is faster after a pause.\n",
             cuda_timed, cuda_before);
     fprintf(file,
-            "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, "
+            "# rows are decode: one of each sequence, all sampled; window: of windows of %d, all sampled, fixed ones "
             "under the\n",
             (int)s->window);
     if (b->cuda) fprintf(file, "#   shape of as large a replay pass");
@@ -362,7 +367,8 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
 static bool cuda_has(int table, int rows) {
     bool power = (rows & (rows - 1)) == 0;
     if (cost_tables[table].kind == LLM42_KIND_DECODE) return rows <= CUDA_DECODE_ROWS;
-    return cost_tables[table].schedule == LLM42_SCHEDULE_FIXED ? power && rows >= 16 : power || rows > 256;
+    const bool replay = cost_tables[table].schedule == LLM42_SCHEDULE_FIXED || table == INVARIANT_WINDOW;
+    return replay ? power && rows >= 16 : power || rows > 256;
 }
 
 // Sets the grid's size.
@@ -385,9 +391,11 @@ static void grid_size(const bench *b, cost_grid *g) {
             if (!b->cuda || cuda_has(t, row[r])) g->row[t][g->rows[t]++] = row[r];
 }
 
-// Opens a rig that has room for the grid's cells: on a GPU those of FIXED passes of so many rows, or (0) the others.
+// Opens a rig that has room for the grid's cells: on a GPU those of FIXED passes of so many rows, of INVARIANT windows
+// (INVARIANT_REPLAY), or (0) the others.
 static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
     const llm42_config *c = &b->model->config;
+    const bool replay = fixed_rows == INVARIANT_REPLAY;
     int context = g->context[g->contexts - 1], most = g->row[FAST_PROMPT][g->rows[FAST_PROMPT] - 1];
     context += context < most / 2 ? context : most / 2 + 16;  // the end of the longest piece, see rig_piece_rows
     if (context > c->context) context = c->context;
@@ -398,27 +406,29 @@ static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
              (rig_desc){.max_rows = most,
                         .context = context,
                         .scattered = true,
-                        .fixed_rows = fixed_rows,
+                        .fixed_rows = replay ? most : fixed_rows,
                         .running = fixed_rows ? 0 : CUDA_DECODE_ROWS,
                         .page_tables = tables < least         ? least
                                        : tables > most_tables ? most_tables
                                                               : (int)tables,
                         .fill_rows = b->cuda ? most : 0,
-                        .schedules = FAST_BIT | FIXED_BIT | (fixed_rows ? 0 : INVARIANT_BIT)});
+                        .schedules = FAST_BIT | (replay ? 0 : FIXED_BIT) | (fixed_rows > 0 ? 0 : INVARIANT_BIT)});
+}
+
+// Measures the cells of one rig.
+static void grid_part(bench *b, cost_grid *g, rig *r, int fixed_rows) {
+    grid_open(b, g, r, fixed_rows);
+    grid_measure(b, r, g, fixed_rows);
+    rig_close(r);
 }
 
 static void grid_fill(bench *b, cost_grid *g) {
     rig *r = allocate(sizeof *r);
     b->cuda_desc.no_check = true;  // the engine below checks
     grid_size(b, g);
-    grid_open(b, g, r, 0);
-    grid_measure(b, r, g, 0);
-    rig_close(r);
-    for (int i = 0; b->cuda && i < g->rows[FIXED_WINDOW]; i++) {
-        grid_open(b, g, r, g->row[FIXED_WINDOW][i]);
-        grid_measure(b, r, g, g->row[FIXED_WINDOW][i]);
-        rig_close(r);
-    }
+    grid_part(b, g, r, 0);
+    if (b->cuda) grid_part(b, g, r, INVARIANT_REPLAY);
+    for (int i = 0; b->cuda && i < g->rows[FIXED_WINDOW]; i++) grid_part(b, g, r, g->row[FIXED_WINDOW][i]);
     free(r);
 }
 

@@ -198,15 +198,16 @@ static inline const char *words_help(char *text, size_t size, const char *about,
     return text;
 }
 
-// The tables of a calibration, in the order in which they are written.
-enum { COST_TABLES = 6 };
+// The tables of pass times in a calibration, in the order in which they are written. Only the last one may be missing.
+enum { COST_TABLES = 7, REQUIRED_COST_TABLES = 6 };
 static const struct {
     llm42_schedule schedule;
     llm42_kind kind;
 } cost_tables[COST_TABLES] = {
     {LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE},      {LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT},
     {LLM42_SCHEDULE_FIXED, LLM42_KIND_WINDOW},     {LLM42_SCHEDULE_FIXED, LLM42_KIND_PROMPT},
-    {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_DECODE}, {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_PROMPT}};
+    {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_DECODE}, {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_PROMPT},
+    {LLM42_SCHEDULE_INVARIANT, LLM42_KIND_WINDOW}};
 
 // The parts of a calibration that are the same in all: its first line, the names of its columns, the line that begins
 // table t of so many rows, and its last line. A reader refuses a file that lacks any of them.
