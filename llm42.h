@@ -578,9 +578,8 @@ typedef struct llm42_calibration {
                                        // build/sweep adds it to each latency that counts from the arrival
     double draft_ms;                   // in which a drafter proposes one token for each request, all at once
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
-    // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More context (y)
-    // never takes less time. The next x may take up to a quarter less time, but the largest x takes no less. Where
-    // a schedule has no table of windows, their rows take the time of rows of prompts.
+    // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More y never takes
+    // less, and the next x at most a quarter less, but not the largest. Windows without a table count as prompts.
     llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 

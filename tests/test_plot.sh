@@ -353,7 +353,10 @@ draws "replicas set apart" sweep/results/paper/figD_apart.tsv --x replicas --y d
 
 # What is committed: measured on a GPU, and beside the published values of another one.
 draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct
-says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200; kernels of revision 6, not dated"
+says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200; kernels of revision 20, 2026-11-27"
+grep -v '^# date: ' sweep/results/h200/grid_8b.tsv >"$dir/undated.tsv"
+draws "a measured file without a date" "$dir/undated.tsv" --x window --y group --value recompute_pct
+says "measured: synthetic:llama-3.1-8b,margin=6.2 on NVIDIA H200; kernels of revision 20, not dated"
 draws "measured beside published" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct \
     --reference sweep/reference/fig12_recompute_pct.tsv --reference-name published
 says "published for another device: NVIDIA H100 PCIe 80 GB"

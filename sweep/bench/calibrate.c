@@ -17,7 +17,7 @@
 // because only such a one makes the shapes of INVARIANT replay passes ready.
 #include "sweep/bench/bench.h"
 
-enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 17, CONTEXTS = 4 };
+enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 20, CONTEXTS = 4 };
 enum { CUDA_DECODE_ROWS = 1024 };  // the most of a table, for passes in which prompts' rows come to those that decode
 // Seconds that the passes of a cell run on a GPU before they are timed, and while they are.
 static const double cuda_before = 0.2, cuda_timed = 0.1;
@@ -27,7 +27,9 @@ enum { INVARIANT_REPLAY = -1 };  // stands for the number of fixed rows where a 
 static const int cpu_rows[ROWS] = {1,  2,  3,  4,  5,  6,  7,   8,   10,  12,   14,
                                    16, 20, 24, 32, 48, 64, 128, 256, 512, 1024, RIG_ROWS};
 static const int cpu_contexts[CONTEXTS] = {16, 64, 256, 1024};
-static const int cuda_rows[CUDA_ROWS] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, RIG_ROWS};
+// Products are computed in tiles of up to 128 or 256 rows, so times do not grow evenly between these numbers.
+static const int cuda_rows[CUDA_ROWS] = {1,   2,   4,   8,   16,  24,  32,  48,  64,   96,
+                                         128, 192, 224, 256, 320, 384, 448, 512, 1024, RIG_ROWS};
 static const int cuda_contexts[CONTEXTS] = {64, 512, 2048, 8192};
 
 // >>cells --------------------------------------------------------------------------------------------------------
@@ -367,8 +369,8 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
 static bool cuda_has(int table, int rows) {
     bool power = (rows & (rows - 1)) == 0;
     if (cost_tables[table].kind == LLM42_KIND_DECODE) return rows <= CUDA_DECODE_ROWS;
-    const bool replay = cost_tables[table].schedule == LLM42_SCHEDULE_FIXED || table == INVARIANT_WINDOW;
-    return replay ? power && rows >= 16 : power || rows > 256;
+    if (cost_tables[table].schedule == LLM42_SCHEDULE_FIXED) return power && rows >= 16;
+    return table == INVARIANT_WINDOW ? rows > 1 : power || rows > 256;
 }
 
 // Sets the grid's size.

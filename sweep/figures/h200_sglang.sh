@@ -42,34 +42,39 @@ revisions() {  # revisions NAME...: which revision of the CUDA kernels the files
         sep='; '
     done
 }
-# SGLang's load repeated by our presets. Ordinary requests alone (share 0) are the base: the mean of their runs.
+# repeated FILE LENGTH: SGLang's load with prompts and outputs of LENGTH tokens, by our presets. Ordinary requests alone
+# (share 0) are the base: the mean of their runs.
 repeated() {
-    [ -r "$H200/sglang_cost.tsv" ] || return 0
-    rows "$H200/sglang_cost.tsv" preset ratio duration_s >"$work/cost"
-    rows $reference/sglang_cost.tsv workload normal_s deterministic_s | awk -F '\t' '
-        $1 == "1024/1024" { x = 100 * ($3 / $2 - 1); if (!n++ || x < least) least = x; if (x > most) most = x }
+    local file=$H200/$1.tsv tokens
+    [ -r "$file" ] || return 0
+    tokens=${2%???},${2: -3}
+    rows "$file" preset ratio duration_s >"$work/cost"
+    rows $reference/sglang_cost.tsv workload normal_s deterministic_s | awk -F '\t' -v load="$2/$2" '
+        $1 == load { x = 100 * ($3 / $2 - 1); if (!n++ || x < least) least = x; if (x > most) most = x }
         END { printf "%.0f to %.0f", least, most }' >"$work/published"
-    echo "Ours, $(model_name 8b), on one $(device_of "$H200/sglang_cost.tsv"): SGLang's load of 256 requests with 1,024"
-    echo "tokens in and 1,024 out (\`sglang_cost.tsv\`, revision $(revision_of sglang_cost), $(sed -n 's/^# date: //p' \
-        "$H200/sglang_cost.tsv"); one run each)."
+    echo "Ours, $(model_name 8b), on one $(device_of "$file"): SGLang's load of 256 requests with $tokens"
+    echo "tokens in and $tokens out (\`$1.tsv\`, revision $(revision_of "$1"), $(sed -n 's/^# date: //p' \
+        "$file"); one run each)."
     awk -F '\t' -v published="$(cat "$work/published")" '
         $2 == 0 { base += $3; n++; if (!least || $3 < least) least = $3; if ($3 > most) most = $3 }
         { preset[NR] = $1; share[NR] = $2 == "nan" ? 100 : 100 * $2; s[NR] = $3 }
         END {
             base /= n
-            print "Extra time is over the mean of the " (n == 2 ? "two" : n) " runs of ordinary requests alone.\n"
+            print "Extra time is over " (n == 1 ? "that" : "the mean of the " (n == 2 ? "two" : n) " runs") \
+                " of ordinary requests alone.\n"
             print "| preset | deterministic requests, % | time, s | extra time, % |\n| --- | --- | --- | --- |"
             for (i = 1; i <= NR; i++) {
                 extra = 100 * (s[i] / base - 1)
                 if (share[i] && extra > dearest) dearest = extra
                 printf "| `%s` | %d | %.2f | %s |\n", preset[i], share[i], s[i], share[i] ? sprintf("%.1f", extra) : ""
             }
-            printf "\nThe deterministic runs take at most %.1f%% longer, and the ordinary ones are %.1f%% apart. SGLang\n",
-                dearest, 100 * (most / least - 1)
-            print "publishes " published "% for this load, in the next table. That is another model in another engine: each"
-            print "extra time is over the same engine\047s ordinary mode."
+            printf "\nThe deterministic runs take at most %.1f%% longer", dearest
+            if (n > 1) printf ", and the ordinary ones are %.1f%% apart", 100 * (most / least - 1)
+            print ". SGLang"
+            print "publishes " published "% for this load, in the table of its numbers below. That is another model in"
+            print "another engine: each extra time is over the same engine\047s ordinary mode."
         }' "$work/cost"
-    sed -n 's/^# cut off .*: \(.* is missing\)$/\nThe run was cut off by its time limit: \1./p' "$H200/sglang_cost.tsv"
+    sed -n 's/^# cut off .*: \(.* is missing\)$/\nThe run was cut off by its time limit: \1./p' "$file"
     echo
 }
 {
@@ -77,7 +82,8 @@ repeated() {
     echo
     echo "## Cost"
     echo
-    repeated
+    repeated sglang_cost 1024
+    repeated sglang_cost_4096 4096
     echo "SGLang, Qwen3-8B, one H200, 256 requests: seconds as published, and the extra time of its deterministic mode"
     echo "(batch-invariant kernels, all requests)."
     echo

@@ -55,7 +55,7 @@ beside)
         --mode nondeterministic)
     rm -f "$OUT/beside.measured" "$OUT/beside.simulated"
     measure beside --model "$MODEL_8B" "${served[@]}" --trace "$OUT/beside.measured"
-    CALIBRATION=${CALIBRATION:-sweep/calibration/h200-llama-3.1-8b.tsv}
+    CALIBRATION=${CALIBRATION:-$(calibration_beside h200-llama-3.1-8b "$OUT/beside.tsv")}
     "$B/sweep" --backend sim --calibration "$CALIBRATION" "${served[@]}" --quiet --trace "$OUT/beside.simulated" \
         --out "$OUT/beside_simulated.tsv" >/dev/null
     {
