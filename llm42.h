@@ -571,15 +571,15 @@ typedef struct llm42_calibration {
     // Flip rates, mean over requests: the share of the candidates of FAST passes of x rows or more (up to the next x)
     // that replay passes of y rows or more change. The first x and y also hold for fewer rows.
     llm42_table flips;
-    double flip_shape;                 // shape of the gamma distribution over requests; smaller is more uneven
-    double host_ms[LLM42_KIND_COUNT];  // the host's work, added to the tables' times: for each pass with rows of kind
-                                       // decode or prompt, and for each window in a pass
-    double host_request_ms;            // time of a request outside the engine (tokenising, network). No pass takes it:
-                                       // build/sweep adds it to each latency that counts from the arrival
-    double draft_ms;                   // in which a drafter proposes one token for each request, all at once
+    double flip_shape;  // shape of the gamma distribution over requests; smaller is more uneven
+    double
+        host_ms[LLM42_KIND_COUNT];  // the host's work, added: for each pass that decodes, or has prompts; each window
+    double host_request_ms;         // of a request outside the engine: build/sweep adds it to latencies from arrival
+    double draft_ms;                // in which a drafter proposes one token for each request, all at once
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
+    double window_rows;  // of each window in the tables; 0: not known, windows without one are as prompts
     // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More y never takes
-    // less, and the next x at most a quarter less, but not the largest. Windows without a table count as prompts.
+    // less, and the next x at most a quarter less, but not the largest. Windows without a table take that of FIXED.
     llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 
@@ -4882,20 +4882,23 @@ static double llm42__padded_rows(const llm42_calibration *c, llm42_schedule sche
     return last + ceil((rows - last) / step) * step;
 }
 
+static const llm42_table *llm42__cost_table(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind) {
+    const bool known = (unsigned)schedule < LLM42_SCHEDULE_COUNT && (unsigned)kind < LLM42_KIND_COUNT;
+    return known && c->cost[schedule][kind].xs ? &c->cost[schedule][kind] : NULL;
+}
+
 // llm42_calibration_ms, if the device pads the pass to so many rows. All rows of a padded pass attend to as many
 // positions as those that are not padding.
-static double llm42__padded_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
-                               double padded, double context) {
-    const bool known = (unsigned)schedule < LLM42_SCHEDULE_COUNT && (unsigned)kind < LLM42_KIND_COUNT;
-    const llm42_table *t = known ? &c->cost[schedule][kind] : NULL;
-    if (!t || !t->xs || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
+static double llm42__padded_ms(const llm42_table *t, double rows, double padded, double context) {
+    if (!t || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
     const double ms = llm42__cost_ms(t, rows, context);
     return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
 }
 
 double llm42_calibration_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
-    return llm42__padded_ms(c, schedule, kind, rows, llm42__padded_rows(c, schedule, rows), context);
+    const double padded = llm42__padded_rows(c, schedule, rows);
+    return llm42__padded_ms(llm42__cost_table(c, schedule, kind), rows, padded, context);
 }
 
 // Microseconds of one exchange of so many rows among so many ranks. Linear between the rows of the table, and beyond
@@ -5000,8 +5003,8 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
 }
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
-// with rows of that kind only (of prompts, where it has no table of windows). The mean of these times, weighted by the
-// number of rows of each kind, is the device's part, which ranks may share. The host's work is added to it.
+// with rows of that kind only. The mean, weighted by rows, is the device's part, which ranks may share. The host's work
+// is added. Each window reads keys and values for itself, so attention takes as long as that of as many whole windows.
 static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     const llm42__sim *sim = state;
     const llm42_calibration *c = sim->desc.calibration;
@@ -5013,10 +5016,14 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     const double padded = LLM42__MAX(total, LLM42__MIN(llm42__padded_rows(c, schedule, total), sim->max_rows));
     for (int k = 0; k < LLM42_KIND_COUNT; k++) {
         if (!mix->rows[k]) continue;
-        double alone = llm42__padded_ms(c, schedule, (llm42_kind)k, total, padded, mix->context[k]);
-        if (k == LLM42_KIND_WINDOW && isnan(alone))
-            alone = llm42__padded_ms(c, schedule, LLM42_KIND_PROMPT, total, padded, mix->context[k]);
-        ms += mix->rows[k] / total * alone;
+        const double part = mix->rows[k] / total, x = mix->context[k], whole = mix->windows / part * c->window_rows;
+        const llm42_table *t = llm42__cost_table(c, schedule, (llm42_kind)k);
+        if (k == LLM42_KIND_WINDOW && !t)
+            t = whole > 0 ? &c->cost[LLM42_SCHEDULE_FIXED][k] : llm42__cost_table(c, schedule, LLM42_KIND_PROMPT);
+        ms += part * llm42__padded_ms(t, total, padded, x);
+        if (k == LLM42_KIND_WINDOW && whole > total)
+            ms += part * LLM42__MAX(0, llm42__cost_ms(t, whole, x) - llm42__cost_ms(t, whole, 0) -
+                                           llm42__cost_ms(t, total, x) + llm42__cost_ms(t, total, 0));
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
     if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
@@ -5065,12 +5072,10 @@ static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_er
     const llm42_calibration *c = sim->desc.calibration;
     // What the pass in flight has run alone by now.
     sim->flight = LLM42__MAX(sim->flight - (sim->now - sim->from), 0);
-    double left = pass->check ? 0 : llm42__sim_cost(sim, pass),
-           both = LLM42__MIN(left * c->overlap_fast, sim->flight * c->overlap_replay);
-    left = LLM42__MAX(left - both / c->overlap_fast, 0);
-    const bool ends = both >= sim->flight * c->overlap_replay;
-    sim->flight = ends ? 0 : LLM42__MAX(sim->flight - both / c->overlap_replay, 0);
-    sim->now += both + left;
+    const double alone = pass->check ? 0 : llm42__sim_cost(sim, pass), flight = sim->flight * c->overlap_replay,
+                 both = LLM42__MIN(alone * c->overlap_fast, flight);
+    sim->flight = both >= flight ? 0 : LLM42__MAX(sim->flight - both / c->overlap_replay, 0);
+    sim->now += both + LLM42__MAX(alone - both / c->overlap_fast, 0);
     sim->from = sim->now;
     llm42__sim_outputs(sim, pass);
     return LLM42_OK;
@@ -5095,12 +5100,10 @@ static void llm42__sim_wait_until(void *state, double seconds) {
 static llm42_result llm42__sim_poll(void *state, double until, llm42_error *error) {
     llm42__sim *sim = state;
     (void)error;
-    double end = sim->from + sim->flight;
-    if (sim->flight > 0 && end > until) {
-        llm42__sim_wait_until(sim, until);
-        return LLM42_IDLE;
-    }
-    llm42__sim_wait_until(sim, end);
+    const double end = sim->from + sim->flight;
+    const bool ends = sim->flight <= 0 || end <= until;
+    llm42__sim_wait_until(sim, ends ? end : until);
+    if (!ends) return LLM42_IDLE;
     sim->flight = 0;
     sim->in_flight = false;
     return LLM42_OK;
@@ -5112,11 +5115,9 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     *state = NULL;
     const llm42_sim_desc *given = d->backend_desc;
     if (!given)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.backend_desc: the simulator needs an llm42_sim_desc");
+        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.backend_desc: backend sim needs an llm42_sim_desc");
     if (!given->calibration)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_sim_desc.calibration: required: load one with llm42_calibration_load");
+        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.calibration: required: see llm42_calibration_load");
     llm42_sim_desc desc = *given;
     if (!desc.seed) desc.seed = 42;
     if (desc.flip_scale == 0) desc.flip_scale = 1;
@@ -5128,23 +5129,23 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
                           "llm42_sim_desc.invariant_slowdown: %g: must be 0 (as calibrated), or at most 1e6",
                           desc.invariant_slowdown);
     const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
-    const int max_running = LLM42__MAX(1, d->max_running);
     if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_SCHEDULE_FAST, 1, 1, ranks, 1)))
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no "
                           "exchanges of %d ranks: take %d, or add them",
                           ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
                           devices);
-    llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim + (size_t)max_running * sizeof *sim->request);
+    const int slots = LLM42__MAX(1, d->max_running);
+    llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim + (size_t)slots * sizeof *sim->request);
     if (!sim) return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
     sim->desc = desc;
-    sim->max_running = max_running;
+    sim->max_running = slots;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
     sim->replay_rows = d->schedules >> LLM42_SCHEDULE_FIXED & 1 ? d->fixed_rows : 0;
     sim->vocab = (uint32_t)d->model->config.vocab;
     sim->ranks = ranks;
     sim->layers = d->model->config.layers;
-    for (int i = 0; i < max_running; i++) sim->request[i].id = -1;
+    for (int i = 0; i < slots; i++) sim->request[i].id = -1;
     llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name,
                desc.calibration->device);
     *state = sim;

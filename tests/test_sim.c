@@ -314,8 +314,8 @@ TEST(misspelt_keys_are_refused) {
     for (size_t i = 0; i < sizeof without_unit / sizeof *without_unit; i++)
         misspelt(without_unit[i][0], without_unit[i][1]);
     static const char *const comments[] = {
-        "note", "overlap", "host",          "flips", "tables",      "exchange",        "parameters", "window", "ms",
-        "rows", "time",    "measured with", "KV",    "cuda leaves", "padding is free", "advice",     "x",      ""};
+        "note", "overlap", "host",          "flips", "tables",      "exchange",        "parameters", "windows", "ms",
+        "rows", "time",    "measured with", "KV",    "cuda leaves", "padding is free", "advice",     "x",       ""};
     for (size_t i = 0; i < sizeof comments / sizeof *comments; i++)
         CHECK_MSG(!*message_for(comments[i]), "%s: %s", comments[i], error.text);
 }
@@ -930,6 +930,34 @@ TEST(invariant_windows_may_have_times_of_their_own) {
         1e-9);
 }
 
+// Each window reads keys and values for itself: where windows have fewer rows than those of the table, attention takes
+// as long as that of as many whole windows. Schedules without a table of windows then take that of FIXED passes.
+TEST(windows_read_keys_and_values_each_for_itself) {
+    char text[4096], first[1024];
+    body(text, sizeof text, NULL);
+    const double context = (8 * 14.5 + 4 * 22.5) / 12, whole = 2 * 32 / (12.0 / 16);
+    for (int own = 0; own < 2; own++) {
+        llm42_calibration *c = NULL;
+        snprintf(first, sizeof first, "%s", with(head, "# devices: 1", "# devices: 1\n# window_rows: 32"));
+        const char *path = write_text(first, own ? with_windows(text, NULL, NULL) : text);
+        if (!CHECK_MSG(!llm42_calibration_load(&c, path, &error), "%s", error.text)) return;
+        CHECK(c->window_rows == 32);
+        const double decode = 8 + 16 * (0.2 + 31 * 0.001), prompt = 9 + 16 * (0.4 + 2 * 0.002),
+                     fixed = 10 + 16 * 0.2 + whole * context * 0.001,
+                     windows = own ? 5 + 16 * 0.5 + whole * context * 0.003 : fixed;
+        CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_INVARIANT, 0), (decode + 3 * prompt + 12 * windows) / 16, 1e-9);
+        const double fast = 4 + 16 * (0.1 + 31 * 0.001) + 3 * (6 + 16 * (0.2 + 2 * 0.002)) + 12 * fixed;
+        CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_FAST, 0), fast / 16, 1e-9);
+        CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_INVARIANT, 2), fast / 8, 1e-9);
+        // Windows as long as those of the table, or longer, take its times.
+        c->window_rows = 4;
+        CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_FAST, 0), (fast - 12 * (whole - 16) * context * 0.001) / 16, 1e-9);
+        llm42_calibration_free(c);
+    }
+    refused(with(head, "# devices: 1", "# devices: 1\n# window_rows: -1"), text, "window_rows: '-1': must be");
+    refused(with(head, "# devices: 1", "# devices: 1\n# window_row: 32"), text, "window_row");
+}
+
 // What the host adds to a pass of this schedule, whose rows are all of these: milliseconds.
 static double host_ms(llm42_schedule schedule, const llm42_row *row, int rows) {
     const llm42_backend *backend = llm42_backend_sim();
@@ -1383,7 +1411,7 @@ TEST(what_cannot_be_is_refused) {
         llm42_result result;
         const char *text;
     } cases[] = {
-        {{.backend = llm42_backend_sim()}, LLM42_INVALID, "llm42_engine_desc.backend_desc: the simulator needs"},
+        {{.backend = llm42_backend_sim()}, LLM42_INVALID, "llm42_engine_desc.backend_desc: backend sim needs"},
         {{.backend = llm42_backend_sim(), .backend_desc = &empty},
          LLM42_INVALID,
          "llm42_sim_desc.calibration: required"},
@@ -1444,6 +1472,7 @@ int main(int argc, char **argv) {
     RUN(the_clock_is_the_sum_of_the_passes);
     RUN(a_mixed_pass_costs_the_mean_of_its_rows);
     RUN(invariant_windows_may_have_times_of_their_own);
+    RUN(windows_read_keys_and_values_each_for_itself);
     RUN(the_host_works_for_passes_and_windows);
     RUN(passes_side_by_side_slow_each_other);
     RUN(every_policy_returns_the_true_tokens);

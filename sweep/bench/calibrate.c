@@ -287,6 +287,7 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     for (int k = 0; k < LLM42_KIND_COUNT; k++)
         fprintf(file, "# host_%s_ms: %.3g\n", llm42_kind_name((llm42_kind)k), f->host_ms[k]);
     fprintf(file, "# host_request_ms: 0\n");
+    if (b->cuda) fprintf(file, "# window_rows: %d\n", (int)s->window);
     fprintf(file, "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", o->fast, o->replay);
     if (!steady_enough(steady, name, sizeof name)) fprintf(file, "# forced: %s\n", name);
 }
@@ -439,6 +440,7 @@ static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
     llm42_calibration *c = allocate(sizeof *c);
     *c = (llm42_calibration){.name = "this", .devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
     c->padding_free = !b->cuda;
+    c->window_rows = b->cuda ? (double)b->set.window : 0;  // on a CPU attention takes time by rows, not by windows
     char sizes[1024], *next = sizes, *end;
     manifest_value(b, "pass rows", sizes, sizeof sizes);
     c->pass_rows = allocate(sizeof sizes * sizeof *c->pass_rows);

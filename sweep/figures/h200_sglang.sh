@@ -60,7 +60,7 @@ repeated() {
         { preset[NR] = $1; share[NR] = $2 == "nan" ? 100 : 100 * $2; s[NR] = $3 }
         END {
             base /= n
-            print "Extra time is over " (n == 1 ? "that" : "the mean of the " (n == 2 ? "two" : n) " runs") \
+            print "Extra time is over " (n == 1 ? "the run" : "the mean of the " (n == 2 ? "two" : n) " runs") \
                 " of ordinary requests alone.\n"
             print "| preset | deterministic requests, % | time, s | extra time, % |\n| --- | --- | --- | --- |"
             for (i = 1; i <= NR; i++) {

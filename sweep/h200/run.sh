@@ -9,6 +9,7 @@
 #     bash sweep/h200/run.sh workloads          ShareGPT lengths, all at once: each preset at several shares of requests
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
 #     bash sweep/h200/run.sh choice             what decided the parameters of preset dvr
+#     bash sweep/h200/run.sh group              preset dvr with replay passes of more windows, 1,024 requests
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves
@@ -142,6 +143,10 @@ choice)
     dvr=(--model "$MODEL_8B" --requests "${REQUESTS:-512}" --workload sharegpt --max-running 256 --qps offline
         --preset dvr --ratio 0.1,1)
     measure choice "${dvr[@]}" --prefill invariant,packed --verify eager,wait --window 16,32 --group 16,32
+    ;;
+group)
+    measure group --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 --qps offline \
+        --token-budget 2048 --preset dvr --group 32,64,128 --ratio 0,0.1,0.5,1
     ;;
 online)
     bench one_of_eleven_presets --suite one-of-eleven --seconds 100
