@@ -579,7 +579,7 @@ typedef struct llm42_calibration {
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
     double window_rows;  // of each window in the tables; 0: not known, windows without one are as prompts
     // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More y never takes
-    // less, and the next x at most a quarter less, but not the largest. Windows without a table take that of FIXED.
+    // less, and the next x at most a quarter less, but not the largest. Windows without a table take INVARIANT's.
     llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 
@@ -783,8 +783,7 @@ LLM42_API llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *pol
                                         llm42_error *error);
 // The word of a desc's policy; "default" where the field is 0, NULL where there is no such policy.
 LLM42_API const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy);
-// Sets .preset to DVR if it is 0, and what is 0 of policies, .window and .group as it says. llm42_engine_open does
-// this.
+// Sets .preset to DVR if it is 0, and what is 0 of policies, .window and .group as it says, as does llm42_engine_open.
 LLM42_API void llm42_preset_apply(llm42_engine_desc *desc);
 
 // >>api-request --------------------------------------------------------------------------------------------------
@@ -1958,8 +1957,7 @@ static int llm42__json_skip(const llm42__json *json, int i) {
     return i;
 }
 
-// The key after `key` in an object; its value is the token behind it. From the object itself: the first key. 0: there
-// is none.
+// The key after `key` in an object; its value is the token behind it. From the object itself: the first key. 0: none.
 static int llm42__json_next(const llm42__json *json, int object, int key) {
     int i = key == object ? object + 1 : llm42__json_skip(json, key + 1);
     return i + 1 < json->count && json->token[i + 1].start < json->token[object].end ? i : 0;
@@ -2920,8 +2918,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-// Sums of sixteen vectors at once. Each level of the tree folds two vectors into one. That takes one shuffle and one
-// blend, because a + b is b + a.
+// Sums of sixteen vectors at once. Each level of the tree folds two into one, by a shuffle and a blend: a + b is b + a.
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
     const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
@@ -3115,8 +3112,7 @@ static float llm42__sm90_cut(int64_t sum, int e) {
 // The products are exact. The exponent of a product is the sum of the exponents of its two factors. (So a product of
 // normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products, and
 // at least -133. `sum` and each product are cut toward zero to 25 binary places below 2^e, and then added exactly. The
-// result is cut toward zero to fp32. If it is zero then, it is +0. If it is too large for fp32, it is infinite. A NaN
-// has the bits 0x7fffffff.
+// result is cut toward zero to fp32. Zero is then +0, what is too large for fp32 is infinite, and a NaN is 0x7fffffff.
 static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
     int e = -133;
     int64_t total = 0;
@@ -4895,6 +4891,14 @@ static double llm42__padded_ms(const llm42_table *t, double rows, double padded,
     return padded > rows ? LLM42__MAX(ms, llm42__cost_ms(t, padded, context * rows / padded)) : ms;
 }
 
+// What context adds to the time of windows. It is no less than for fewer rows, although measured tables may say so.
+static double llm42__attention_ms(const llm42_table *t, double rows, double context) {
+    double ms = llm42__cost_ms(t, rows, context) - llm42__cost_ms(t, rows, 0);
+    for (int i = 0; i < t->xs && t->x[i] <= rows; i++)
+        ms = LLM42__MAX(ms, llm42__cost_at(t, i, context) - llm42__cost_at(t, i, 0));
+    return ms;
+}
+
 double llm42_calibration_ms(const llm42_calibration *c, llm42_schedule schedule, llm42_kind kind, double rows,
                             double context) {
     const double padded = llm42__padded_rows(c, schedule, rows);
@@ -4955,8 +4959,7 @@ typedef struct llm42__sim {
     llm42__sim_request request[];  // [max_running]
 } llm42__sim;
 
-// A draw from the gamma distribution with this shape and mean 1 (Marsaglia and Tsang, 2000). The uniform numbers are
-// hashes of the key.
+// A draw from the gamma distribution with this shape and mean 1 (Marsaglia and Tsang, 2000), from hashes of the key.
 static double llm42__sim_gamma(uint64_t key, double shape) {
     double boost = 1, mean = shape;
     if (shape < 1) {  // Gamma(a) = Gamma(a + 1) U^(1/a)
@@ -5016,14 +5019,16 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     const double padded = LLM42__MAX(total, LLM42__MIN(llm42__padded_rows(c, schedule, total), sim->max_rows));
     for (int k = 0; k < LLM42_KIND_COUNT; k++) {
         if (!mix->rows[k]) continue;
-        const double part = mix->rows[k] / total, x = mix->context[k], whole = mix->windows / part * c->window_rows;
+        const double part = mix->rows[k] / total, x = mix->context[k];
+        const double whole = k == LLM42_KIND_WINDOW ? mix->windows / part * c->window_rows : 0;
         const llm42_table *t = llm42__cost_table(c, schedule, (llm42_kind)k);
-        if (k == LLM42_KIND_WINDOW && !t)
-            t = whole > 0 ? &c->cost[LLM42_SCHEDULE_FIXED][k] : llm42__cost_table(c, schedule, LLM42_KIND_PROMPT);
-        ms += part * llm42__padded_ms(t, total, padded, x);
-        if (k == LLM42_KIND_WINDOW && whole > total)
-            ms += part * LLM42__MAX(0, llm42__cost_ms(t, whole, x) - llm42__cost_ms(t, whole, 0) -
-                                           llm42__cost_ms(t, total, x) + llm42__cost_ms(t, total, 0));
+        for (int from = LLM42_SCHEDULE_INVARIANT; !t && whole > 0 && from > LLM42_SCHEDULE_FAST; from--)
+            t = llm42__cost_table(c, (llm42_schedule)from, (llm42_kind)k);
+        if (k == LLM42_KIND_WINDOW && !t) t = llm42__cost_table(c, schedule, LLM42_KIND_PROMPT);
+        double alone = llm42__padded_ms(t, total, padded, x);
+        if (t && whole > total)
+            alone = LLM42__MAX(alone, llm42__padded_ms(t, total, padded, 0) + llm42__attention_ms(t, whole, x));
+        ms += part * alone;
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
     if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
@@ -5429,8 +5434,7 @@ static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
     r->prefix_pages = LLM42__MIN(r->prefix_pages, keep);
 }
 
-// Takes pages until they cover the first `positions` positions. False: not enough are free; the request keeps what it
-// got.
+// Takes pages until they cover the first `positions` positions. False: too few are free; the request keeps what it got.
 static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
     int32_t *table = llm42__page_table(e, r);
     while (r->pages * e->desc.kv.page_size < positions) {
@@ -5942,8 +5946,7 @@ static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
     }
 }
 
-// Starts a replay pass beside which fast passes go on. The two batches change places, so that the next pass can be
-// planned.
+// Starts a replay pass beside which fast passes go on. The two batches change places, to plan the next pass.
 static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     assert(!e->view.in_flight.rows);
     e->flight_pass = llm42__pass_of(e, &e->batch);
@@ -5969,8 +5972,7 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-// Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it has not
-// ended.
+// Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it goes on.
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
     llm42_result result = e->backend->poll(e->state, until, llm42__blank(e));
     if (result == LLM42_IDLE && until < (double)INFINITY) return result;
@@ -6030,8 +6032,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     }
 }
 
-// How many pages must stay free when a request is admitted: one for each running request, or the admission reserve if
-// that is more.
+// How many pages must stay free when a request is admitted: one for each that runs, or the admission reserve if more.
 static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
     int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
     double reserve = e->desc.kv.admission_reserve * (double)tokens / e->desc.kv.page_size;
@@ -6650,8 +6651,7 @@ static llm42_result llm42__take_drafts(llm42_engine *e, llm42__request *r, int c
     return LLM42_OK;
 }
 
-// Asks the drafter, once for each token of a request. One that fails, or does not keep to what was asked, is not asked
-// again.
+// Asks the drafter, once for each token of a request, but not again if it failed or did not keep to what was asked.
 static void llm42__ask_for_drafts(llm42_engine *e) {
     const llm42_drafter *d = e->desc.drafter;
     llm42_error *error = llm42__blank(e);

@@ -931,7 +931,8 @@ TEST(invariant_windows_may_have_times_of_their_own) {
 }
 
 // Each window reads keys and values for itself: where windows have fewer rows than those of the table, attention takes
-// as long as that of as many whole windows. Schedules without a table of windows then take that of FIXED passes.
+// as long as that of as many whole windows. Schedules without a table of windows take that of INVARIANT passes, or else
+// of FIXED ones.
 TEST(windows_read_keys_and_values_each_for_itself) {
     char text[4096], first[1024];
     body(text, sizeof text, NULL);
@@ -943,19 +944,53 @@ TEST(windows_read_keys_and_values_each_for_itself) {
         if (!CHECK_MSG(!llm42_calibration_load(&c, path, &error), "%s", error.text)) return;
         CHECK(c->window_rows == 32);
         const double decode = 8 + 16 * (0.2 + 31 * 0.001), prompt = 9 + 16 * (0.4 + 2 * 0.002),
-                     fixed = 10 + 16 * 0.2 + whole * context * 0.001,
-                     windows = own ? 5 + 16 * 0.5 + whole * context * 0.003 : fixed;
+                     key = own ? 0.003 : 0.001, windows = (own ? 5 + 16 * 0.5 : 10 + 16 * 0.2) + whole * context * key;
         CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_INVARIANT, 0), (decode + 3 * prompt + 12 * windows) / 16, 1e-9);
-        const double fast = 4 + 16 * (0.1 + 31 * 0.001) + 3 * (6 + 16 * (0.2 + 2 * 0.002)) + 12 * fixed;
+        const double fast = 4 + 16 * (0.1 + 31 * 0.001) + 3 * (6 + 16 * (0.2 + 2 * 0.002)) + 12 * windows;
         CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_FAST, 0), fast / 16, 1e-9);
         CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_INVARIANT, 2), fast / 8, 1e-9);
         // Windows as long as those of the table, or longer, take its times.
         c->window_rows = 4;
-        CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_FAST, 0), (fast - 12 * (whole - 16) * context * 0.001) / 16, 1e-9);
+        CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_FAST, 0), (fast - 12 * (whole - 16) * context * key) / 16, 1e-9);
         llm42_calibration_free(c);
     }
     refused(with(head, "# devices: 1", "# devices: 1\n# window_rows: -1"), text, "window_rows: '-1': must be");
     refused(with(head, "# devices: 1", "# devices: 1\n# window_row: 32"), text, "window_row");
+}
+
+// With random tables and numbers of rows to which passes are padded, more context never makes a pass of windows
+// shorter, nor do more windows with the same rows. A calibration that is no file may lack the table.
+TEST(short_windows_never_take_less) {
+    uint64_t random = 7;
+    for (int round = 0; round < 300; round++) {
+        double rows[3] = {4, 16, 64}, contexts[2] = {10, 100}, ms[6], sizes[2] = {40, 100};
+        for (int i = 0; i < 3; i++) {  // no less than with fewer rows, or with less context
+            const double low = test_random_int(&random, 1, 50), high = low + test_random_int(&random, 0, 20);
+            ms[2 * i] = fmax(low, i ? ms[2 * i - 2] : 0);
+            ms[2 * i + 1] = fmax(fmax(high, ms[2 * i]), i ? ms[2 * i - 1] : 0);
+        }
+        llm42_calibration c = {
+            .devices = 1, .flip_shape = 1, .window_rows = 32, .overlap_fast = 1, .overlap_replay = 1};
+        if (round % 2) c.pass_sizes = 2, c.pass_rows = sizes;
+        const llm42_sim_desc sim = {.calibration = &c};
+        const llm42_backend_desc desc = {.model = model, .max_rows = 200, .backend_desc = &sim};
+        void *state = NULL;
+        CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+        llm42_mix mix = {.schedule = LLM42_SCHEDULE_INVARIANT, .rows[LLM42_KIND_WINDOW] = 60, .windows = 1};
+        CHECK(isnan(llm42_backend_sim()->estimate(state, &mix)));
+        c.cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_WINDOW] = (llm42_table){3, 2, rows, contexts, ms};
+        double before[60] = {0};
+        for (int context = 0; context < 200; context += 7) {
+            mix.context[LLM42_KIND_WINDOW] = context;
+            double fewer = 0;
+            for (mix.windows = 1; mix.windows < 60; mix.windows++) {
+                const double seconds = llm42_backend_sim()->estimate(state, &mix);
+                CHECK(seconds >= fewer - 1e-12 && seconds >= before[mix.windows] - 1e-12);
+                fewer = before[mix.windows] = seconds;
+            }
+        }
+        llm42_backend_sim()->close(state);
+    }
 }
 
 // What the host adds to a pass of this schedule, whose rows are all of these: milliseconds.
@@ -1473,6 +1508,7 @@ int main(int argc, char **argv) {
     RUN(a_mixed_pass_costs_the_mean_of_its_rows);
     RUN(invariant_windows_may_have_times_of_their_own);
     RUN(windows_read_keys_and_values_each_for_itself);
+    RUN(short_windows_never_take_less);
     RUN(the_host_works_for_passes_and_windows);
     RUN(passes_side_by_side_slow_each_other);
     RUN(every_policy_returns_the_true_tokens);

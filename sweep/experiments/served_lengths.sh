@@ -11,14 +11,19 @@
 # Environment: sweep/figures/common.sh; SEEDS: of the arrivals and, where lengths are drawn, of these.
 source "$(dirname "$0")/../figures/common.sh"
 LENGTHS=${LENGTHS:-../shared/traces} seeds=${SEEDS:-1,2,3,4,5,6,7,8,9,10,11,12}
+declare -A served=([sharegpt]="4096 1257657" [arxiv]="4096 28930461")  # requests and prompt tokens
 if [ -z "$KEEP" ]; then
     for file in sharegpt arxiv; do
-        [ -r "$LENGTHS/${file}_lengths.tsv" ] || fail "LENGTHS: cannot read $LENGTHS/${file}_lengths.tsv"
+        # Of all lines the first columns add up to the prompt tokens that the paper's requests have.
+        tokens=$(awk '!/^#/ && $1 + 0 { n++; sum += $1 } END { print n + 0, sum + 0 }' "$LENGTHS/${file}_lengths.tsv") ||
+            fail "LENGTHS: cannot read $LENGTHS/${file}_lengths.tsv"
+        [ "$tokens" = "${served[$file]}" ] ||
+            fail "LENGTHS: $LENGTHS/${file}_lengths.tsv has (requests, prompt tokens) $tokens, and not ${served[$file]}"
     done
-    for load in "sharegpt drawn sharegpt-served 12,14,18" "arxiv drawn arxiv 1,1.6" \
-        "sharegpt served lengths:$LENGTHS/sharegpt_lengths.tsv 12,14,18" \
-        "arxiv served lengths:$LENGTHS/arxiv_lengths.tsv 1,1.6"; do
-        read -r name lengths workload rates <<<"$load"
+    for load in "sharegpt drawn 12,14,18 sharegpt-served" "arxiv drawn 1,1.6 arxiv" \
+        "sharegpt served 12,14,18 lengths:$LENGTHS/sharegpt_lengths.tsv" \
+        "arxiv served 1,1.6 lengths:$LENGTHS/arxiv_lengths.tsv"; do
+        read -r name lengths rates workload <<<"$load"
         first=${#parts[@]}
         set=(--workload "$workload" --requests 4096 --qps "$rates" --window 64 --group 8 --seed "$seeds")
         cells "${set[@]}" --mode nondeterministic,batch_invariant
@@ -40,7 +45,11 @@ if [ -z "$KEEP" ]; then
             print $1, $2 + 0, mode, $4, $5, $6, $7
         }' >"$work/published"
     {
-        awk '/^# (llm42|simulated|source|device)/ && !seen[$0]++' "${parts[@]}"
+        # The names of files may be anybody's, and so are left out.
+        awk '/^# (llm42|simulated|source|device|configuration)/ {
+                sub(/workload lengths:.*\//, "workload lengths:")
+                if (!seen[$0]++) print
+            }' "${parts[@]}"
         echo "# 4,096 requests, W = 64, G = 8, preset paper; drawn: lengths from distributions, served: those of the paper"
         echo "# ours: mean over seeds $seeds; seeds_below: how many of these are below the published value"
         printf 'workload\tqps\tmode\tquantity\tpublished\tlengths\tours\tleast\tmost\tseeds_below\tseeds\n'
@@ -67,6 +76,7 @@ if [ -z "$KEEP" ]; then
     } >"$work/served"
     mv "$work/served" "$raw"
 fi
+[ -r "$raw" ] || fail "KEEP=1, but $raw is missing: run without KEEP"
 # Errors by lengths, quantity and mode; inside: values between the least and the most of the seeds.
 rows "$raw" mode quantity published lengths ours seeds_below seeds | awk -F '\t' '
     function sorted(v, n,    i, k, t) {
@@ -91,7 +101,8 @@ rows "$raw" mode quantity published lengths ours seeds_below seeds | awk -F '\t'
     END {
         print "| quantity | mode | values | drawn: median error, % | worst | inside | served: median error, % | worst | inside |"
         print "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        sorted(order, keys)
         for (i = 1; i <= keys; i++)
             print "| " order[i] " | " n[order[i], "drawn"] " | " cells(order[i] SUBSEP "drawn") " | " \
                 cells(order[i] SUBSEP "served") " |"
-    }' | sort
+    }'

@@ -18,7 +18,8 @@
 #     bash sweep/h200/run.sh determinism-8b                      and build/tests/test_cuda
 #     bash sweep/h200/run.sh sglang                              SGLang's three subtests by 8B
 #     bash sweep/h200/run.sh sglang-cost                         256 requests of 1,024 tokens in and out, as SGLang's
-#                                                                measurement of its cost; LENGTHS=4096x4096: half an hour
+#                                                                measurement of its cost; LENGTHS=4096x4096
+#                                                                SECONDS_MAX=1500: as many tokens, half an hour
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
@@ -116,7 +117,7 @@ determinism-base42)
 sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
 sglang-cost)
     # At share 0 both presets serve ordinary requests alone, as mode NONDETERMINISTIC does: twice, for the spread.
-    measure "sglang_cost${LENGTHS:+_${LENGTHS%x*}}" --model "$MODEL_8B" --workload "fixed:${LENGTHS:-1024x1024}" \
+    measure "sglang_cost${LENGTHS:+_$LENGTHS}" --model "$MODEL_8B" --workload "fixed:${LENGTHS:-1024x1024}" \
         --requests "${REQUESTS:-256}" --max-running 256 --kv-tokens 786432 --token-budget 2048 --qps offline \
         --preset best,invariant,dvr --ratio 0,1
     ;;
