@@ -571,15 +571,15 @@ typedef struct llm42_calibration {
     // Flip rates, mean over requests: the share of the candidates of FAST passes of x rows or more (up to the next x)
     // that replay passes of y rows or more change. The first x and y also hold for fewer rows.
     llm42_table flips;
-    double flip_shape;  // shape of the gamma distribution over requests; smaller is more uneven
-    double
-        host_ms[LLM42_KIND_COUNT];  // the host's work, added: for each pass that decodes, or has prompts; each window
-    double host_request_ms;         // of a request outside the engine: build/sweep adds it to latencies from arrival
-    double draft_ms;                // in which a drafter proposes one token for each request, all at once
+    double flip_shape;                 // shape of the gamma distribution over requests; smaller is more uneven
+    double host_ms[LLM42_KIND_COUNT];  // the host's work for each pass that decodes or has prompts, and each window
+    double host_request_ms;            // of a request outside the engine: build/sweep adds it to latencies from arrival
+    double draft_ms;                   // in which a drafter proposes one token for each request, all at once
     double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
-    double window_rows;  // of each window in the tables; 0: not known, windows without one are as prompts
+    double window_rows;                   // rows of each window in the tables of windows; 0: not known
     // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More y never takes
-    // less, and the next x at most a quarter less, but not the largest. Windows without a table take INVARIANT's.
+    // less, and the next x at most a quarter less, but not the largest. A schedule without a table of windows takes
+    // that of INVARIANT passes, or else of FIXED ones, or without .window_rows that of its prompts.
     llm42_table cost[LLM42_SCHEDULE_COUNT][LLM42_KIND_COUNT];
 } llm42_calibration;
 
@@ -2918,7 +2918,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
-// Sums of sixteen vectors at once. Each level of the tree folds two into one, by a shuffle and a blend: a + b is b + a.
+// Sums of sixteen vectors at once. Each level folds two into one, by one shuffle and one blend, because a + b is b + a.
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
     const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
@@ -5946,7 +5946,7 @@ static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
     }
 }
 
-// Starts a replay pass beside which fast passes go on. The two batches change places, to plan the next pass.
+// Starts a replay pass beside which fast passes go on. The two batches change places, so that the next can be planned.
 static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
     assert(!e->view.in_flight.rows);
     e->flight_pass = llm42__pass_of(e, &e->batch);
@@ -5972,7 +5972,7 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-// Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it goes on.
+// Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it still runs.
 static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
     llm42_result result = e->backend->poll(e->state, until, llm42__blank(e));
     if (result == LLM42_IDLE && until < (double)INFINITY) return result;
@@ -6032,7 +6032,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     }
 }
 
-// How many pages must stay free when a request is admitted: one for each that runs, or the admission reserve if more.
+// How many pages must stay free at an admission: one for each running request, or the reserve if that is more.
 static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
     int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
     double reserve = e->desc.kv.admission_reserve * (double)tokens / e->desc.kv.page_size;

@@ -963,11 +963,10 @@ TEST(windows_read_keys_and_values_each_for_itself) {
 TEST(short_windows_never_take_less) {
     uint64_t random = 7;
     for (int round = 0; round < 300; round++) {
-        double rows[3] = {4, 16, 64}, contexts[2] = {10, 100}, ms[6], sizes[2] = {40, 100};
-        for (int i = 0; i < 3; i++) {  // no less than with fewer rows, or with less context
-            const double low = test_random_int(&random, 1, 50), high = low + test_random_int(&random, 0, 20);
-            ms[2 * i] = fmax(low, i ? ms[2 * i - 2] : 0);
-            ms[2 * i + 1] = fmax(fmax(high, ms[2 * i]), i ? ms[2 * i - 1] : 0);
+        double rows[4] = {4, 64, 256, 1024}, contexts[3] = {10, 50, 100}, ms[12], sizes[2] = {40, 100};
+        for (int i = 0; i < 12; i++) {  // no less than with fewer rows, or with less context
+            const double more = test_random_int(&random, 0, 20);
+            ms[i] = fmax(i % 3 ? ms[i - 1] + more : test_random_int(&random, 1, 50), i < 3 ? 0 : ms[i - 3]);
         }
         llm42_calibration c = {
             .devices = 1, .flip_shape = 1, .window_rows = 32, .overlap_fast = 1, .overlap_replay = 1};
@@ -978,12 +977,12 @@ TEST(short_windows_never_take_less) {
         CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
         llm42_mix mix = {.schedule = LLM42_SCHEDULE_INVARIANT, .rows[LLM42_KIND_WINDOW] = 60, .windows = 1};
         CHECK(isnan(llm42_backend_sim()->estimate(state, &mix)));
-        c.cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_WINDOW] = (llm42_table){3, 2, rows, contexts, ms};
-        double before[60] = {0};
+        c.cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_WINDOW] = (llm42_table){4, 3, rows, contexts, ms};
+        double before[40] = {0};
         for (int context = 0; context < 200; context += 7) {
             mix.context[LLM42_KIND_WINDOW] = context;
             double fewer = 0;
-            for (mix.windows = 1; mix.windows < 60; mix.windows++) {
+            for (mix.windows = 1; mix.windows < 40; mix.windows++) {
                 const double seconds = llm42_backend_sim()->estimate(state, &mix);
                 CHECK(seconds >= fewer - 1e-12 && seconds >= before[mix.windows] - 1e-12);
                 fewer = before[mix.windows] = seconds;

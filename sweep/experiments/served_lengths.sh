@@ -14,7 +14,7 @@ LENGTHS=${LENGTHS:-../shared/traces} seeds=${SEEDS:-1,2,3,4,5,6,7,8,9,10,11,12}
 declare -A served=([sharegpt]="4096 1257657" [arxiv]="4096 28930461")  # requests and prompt tokens
 if [ -z "$KEEP" ]; then
     for file in sharegpt arxiv; do
-        # Of all lines the first columns add up to the prompt tokens that the paper's requests have.
+        # Another file, or a part of one, would be taken for the paper's.
         tokens=$(awk '!/^#/ && $1 + 0 { n++; sum += $1 } END { print n + 0, sum + 0 }' "$LENGTHS/${file}_lengths.tsv") ||
             fail "LENGTHS: cannot read $LENGTHS/${file}_lengths.tsv"
         [ "$tokens" = "${served[$file]}" ] ||

@@ -19,7 +19,7 @@ GENCODE = $(foreach a,$(CUDA_ARCH:90=90a),-gencode=arch=compute_$(a)$(comma)code
 PROGRAM_GENCODE = $(GENCODE)
 # -fmad=false: products and sums are fused only where the source says so, or bits would be the compiler's choice.
 # -fPIC: the backend may become a part of a shared library.
-# -compress-all: else a program that links the backend has 10 MB for each architecture, and so it has 2.
+# -compress-all: without it a program that links the backend has 10 MB for each architecture, and with it 2.5.
 override NVCC_REQUIRED := -std=c++17 -fmad=false -Xcompiler -Wall$(comma)-Wextra$(comma)-fPIC -Xfatbin -compress-all \
     -I. -isystem $(STB)
 ifneq ($(filter -use_fast_math --use_fast_math -ftz=true --ftz=true -fmad=true --fmad=true,$(NVCCFLAGS)),)
