@@ -720,12 +720,12 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
 #define LLM42_PRESETS(X)                                                                                              \
     X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",                     \
       .policy = {.mode = LLM42_MODE_DVR, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_EAGER,              \
-                 .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 32}, \
+                 .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 128},\
       .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
     X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: for serving, also with drafts",  \
-      .policy = {.mode = LLM42_MODE_HYBRID, .verify = LLM42_VERIFY_WAIT, .window = 32})                               \
+      .policy = {.mode = LLM42_MODE_HYBRID, .verify = LLM42_VERIFY_WAIT, .window = 32, .group = 32})                  \
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",                  \
-      .policy = {.mode = LLM42_MODE_BATCH_INVARIANT})                                                                 \
+      .policy = {.mode = LLM42_MODE_BATCH_INVARIANT, .window = 16, .group = 32})                                      \
     X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                           \
       .policy = {.replay = LLM42_REPLAY_FIXED, .prefill = LLM42_PREFILL_ISOLATED,                                     \
                  .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},                                     \
@@ -760,7 +760,7 @@ typedef struct llm42_policy {
     llm42_verify verify;            // when replay passes run
     llm42_prefill prefill;          // of deterministic requests' prompts
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
-    int window;                     // W
+    int window;                     // W; with replay FIXED, defaults are PAPER's, here and of .group
     int group;                      // G; M = G x W
     // WAIT: a window that has been ready for this many passes is verified even if fewer than G are. Meanwhile its
     // request decodes at most this many candidates more. Default: W
@@ -1794,6 +1794,7 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
     if (!desc->field) desc->field = from->field;
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
+        if (desc->policy.replay == LLM42_REPLAY_FIXED) from = &presets[LLM42_PRESET_PAPER];
         if (!desc->policy.window) desc->policy.window = from->policy.window;
         if (!desc->policy.group) desc->policy.group = from->policy.group;
     }
@@ -6276,8 +6277,7 @@ static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
 
 // Deterministic prompts go first, unless they ride in ordinary passes. (Beside drafts they ride here: there may be no
 // ordinary pass for a while.) Ordinary ones fill only what would be padding.
-// Mode HYBRID takes more rows than M, because larger passes take less time for each row, but not where that prevents an
-// overlap.
+// Mode HYBRID takes more rows than M, because larger passes take less time for each row, unless that hinders overlap.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
     const bool fixed = v->replay == LLM42_SCHEDULE_FIXED;

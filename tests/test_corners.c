@@ -617,6 +617,7 @@ static llm42_engine_desc preset_of(llm42_preset preset) {
 }
 
 TEST(a_preset_fills_the_fields_that_are_zero) {
+    const llm42_engine_desc paper = preset_of(LLM42_PRESET_PAPER);
     for (int preset = LLM42_PRESET_DVR; preset <= LLM42_PRESET_INVARIANT; preset++) {
         llm42_engine_desc full = preset_of((llm42_preset)preset), other;
         choices want = choices_of(&full), got;
@@ -635,8 +636,12 @@ TEST(a_preset_fills_the_fields_that_are_zero) {
                 CHECK_INT(llm42_policy_set(&other, p->name, p->word[w], &error), LLM42_OK);
                 llm42_preset_apply(&other);
                 got = choices_of(&other);
-                CHECK_STR(got.word[i], p->word[w]);
-                CHECK_INT(differing(&got, &want), strcmp(p->word[w], want.word[i]) ? i : -1);
+                choices changed = want;
+                changed.word[i] = p->word[w];
+                // A FIXED replay pass has all of its W x G rows, so that its W and G are the paper's.
+                if (other.policy.replay == LLM42_REPLAY_FIXED)
+                    changed.window = paper.policy.window, changed.group = paper.policy.group;
+                CHECK_INT(differing(&got, &changed), -1);
             }
         }
         for (int i = 0; i < 2; i++) {
