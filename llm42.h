@@ -725,7 +725,7 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: for serving, also with drafts",  \
       .policy = {.mode = LLM42_MODE_HYBRID, .verify = LLM42_VERIFY_WAIT, .window = 32, .group = 32})                  \
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",                  \
-      .policy = {.mode = LLM42_MODE_BATCH_INVARIANT, .window = 16, .group = 32})                                      \
+      .policy = {.mode = LLM42_MODE_BATCH_INVARIANT, .group = 32})                                                    \
     X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                           \
       .policy = {.replay = LLM42_REPLAY_FIXED, .prefill = LLM42_PREFILL_ISOLATED,                                     \
                  .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},                                     \
@@ -760,8 +760,8 @@ typedef struct llm42_policy {
     llm42_verify verify;            // when replay passes run
     llm42_prefill prefill;          // of deterministic requests' prompts
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
-    int window;                     // W; with replay FIXED, defaults are PAPER's, here and of .group
-    int group;                      // G; M = G x W
+    int window;                     // W
+    int group;                      // G; M = G x W. Default with replay FIXED, where a pass has all M rows: at most 32
     // WAIT: a window that has been ready for this many passes is verified even if fewer than G are. Meanwhile its
     // request decodes at most this many candidates more. Default: W
     int deadline;
@@ -1794,9 +1794,9 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
     if (!desc->field) desc->field = from->field;
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-        if (desc->policy.replay == LLM42_REPLAY_FIXED) from = &presets[LLM42_PRESET_PAPER];
+        const bool fixed = desc->policy.replay == LLM42_REPLAY_FIXED;
         if (!desc->policy.window) desc->policy.window = from->policy.window;
-        if (!desc->policy.group) desc->policy.group = from->policy.group;
+        if (!desc->policy.group) desc->policy.group = fixed ? LLM42__MIN(from->policy.group, 32) : from->policy.group;
     }
 }
 

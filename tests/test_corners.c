@@ -617,7 +617,6 @@ static llm42_engine_desc preset_of(llm42_preset preset) {
 }
 
 TEST(a_preset_fills_the_fields_that_are_zero) {
-    const llm42_engine_desc paper = preset_of(LLM42_PRESET_PAPER);
     for (int preset = LLM42_PRESET_DVR; preset <= LLM42_PRESET_INVARIANT; preset++) {
         llm42_engine_desc full = preset_of((llm42_preset)preset), other;
         choices want = choices_of(&full), got;
@@ -638,9 +637,7 @@ TEST(a_preset_fills_the_fields_that_are_zero) {
                 got = choices_of(&other);
                 choices changed = want;
                 changed.word[i] = p->word[w];
-                // A FIXED replay pass has all of its W x G rows, so that its W and G are the paper's.
-                if (other.policy.replay == LLM42_REPLAY_FIXED)
-                    changed.window = paper.policy.window, changed.group = paper.policy.group;
+                if (other.policy.replay == LLM42_REPLAY_FIXED && changed.group > 32) changed.group = 32;
                 CHECK_INT(differing(&got, &changed), -1);
             }
         }

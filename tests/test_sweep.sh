@@ -330,6 +330,11 @@ check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned
 check "invariant passes as fast as fast ones: as without determinism" \
     [ "$(awk -F '\t' '$6 == "batch_invariant" && $19 == 1' "$dir/whole.tsv" | cut -f 21-33)" \
     = "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 21-33)" ]
+# A FIXED replay pass has all of its W x G rows, so that G is not 128 there unless it is given.
+check "G of preset dvr by verifier" \
+    [ "$("$sweep" "${sim[@]}" --preset dvr --verifier fixed,invariant --list | column /dev/stdin group | xargs)" = "32 128" ]
+check "G that is given" \
+    [ "$("$sweep" "${sim[@]}" --preset dvr --verifier fixed --group 100 --list | column /dev/stdin group)" = 100 ]
 "$sweep" "${sim[@]}" --verifier fixed --prefill packed,invariant --slowdown 0,1,3 >"$dir/prefill.tsv"
 check "with prefill invariant a slowdown means something" \
     [ "$(column "$dir/prefill.tsv" prefill | uniq -c | xargs)" = "1 packed 3 invariant" ]

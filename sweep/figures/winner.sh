@@ -23,11 +23,11 @@ lead=
     NR == FNR { if ($1 == 1) { column[$8] = $2; row[$9] = $3 }; next }
     { print 1, column[$1], row[$2], colour[$3] }' "$work/cells" - >"$work/marks"
 width=1340
-# A GPU serves 47 requests/s, of which 25 is about half.
-title=$(tell "Where INVARIANT passes cost 30%% or more, verification wins until GPUs are half full: %d of %d cells" '
+title=$(tell "Where INVARIANT passes cost 30%% or more, verification (blue, dark green) wins %d of the %d cells of up to \
+25 requests a second" '
     $1 >= 1.3 && $2 + 0 > 0 && $2 <= 25 { n++; won += $3 == "dvr" || ($3 == "hybrid" && $4 >= 0.5) }
     END { print won, n }' <(rows "$raw" cost load winner verified))
-reading="colour: which mechanism has the lowest P99 latency; number: by how many % that of the second best is longer"
+reading="colour: the mechanism with the lowest P99 latency; number: how much longer that of the second best is, %"
 notes=("hatched: the 95% interval of this lead over five seeds reaches 0"
     "circles: the winner that one H200 measured among DVR, HYBRID and all INVARIANT$lead (one seed)"
     "a fleet of 8 GPUs; P99 latency of all requests, ShareGPT; without determinism a GPU serves 47 requests/s")

@@ -55,7 +55,8 @@ beside)
         --mode nondeterministic)
     rm -f "$OUT/beside.measured" "$OUT/beside.simulated"
     measure beside --model "$MODEL_8B" "${served[@]}" --trace "$OUT/beside.measured"
-    CALIBRATION=${CALIBRATION:-$(calibration_beside h200-llama-3.1-8b "$OUT/beside.tsv")}
+    model=$([ "$BACKEND" = cuda ] && echo h200-llama-3.1-8b || echo cpu-tiny42)
+    CALIBRATION=${CALIBRATION:-$(calibration_beside "$model" "$OUT/beside.tsv")}
     "$B/sweep" --backend sim --calibration "$CALIBRATION" "${served[@]}" --quiet --trace "$OUT/beside.simulated" \
         --out "$OUT/beside_simulated.tsv" >/dev/null
     {

@@ -121,9 +121,9 @@ typedef struct cell {
 typedef struct grid {
     value values[AXES][MAX_VALUES];
     int count[AXES];
-    value of_preset[MAX_PRESETS][AXES];
-    bool hidden[AXES];  // axes that no cell and no result has: a fleet's where there is none
-    cell *cells;        // stb_ds array
+    value of_preset[MAX_PRESETS][2][AXES];  // [1]: if the cell's verifier is given as FIXED
+    bool hidden[AXES];                      // axes that no cell and no result has: a fleet's where there is none
+    cell *cells;                            // stb_ds array
 } grid;
 
 // >>axes ---------------------------------------------------------------------------------------------------------
@@ -238,24 +238,28 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
 static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
     const value *v = c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
     if (!v || v->word != AS_PRESET) return v;
-    return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][which];
+    const value *verifier = c->at[VERIFIER] < 0 ? NULL : &g->values[VERIFIER][c->at[VERIFIER]];
+    const bool fixed = verifier && verifier->word + 1 == LLM42_REPLAY_FIXED;
+    return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][fixed][which];
 }
 
 // The values of each preset, for the axes whose list is "preset".
 static inline void grid_presets(grid *g) {
     const char *const *presets = policy_words("preset");
-    for (int p = 0; presets[p]; p++) {
-        llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1)};
-        assert(p < MAX_PRESETS);
-        llm42_preset_apply(&desc);
-        for (int a = 0; a < AXES; a++) {
-            char text[16];
-            if (strcmp(axes[a].list, "preset")) continue;
-            snprintf(text, sizeof text, "%d", a == WINDOW ? desc.policy.window : desc.policy.group);
-            g->of_preset[p][a] = value_parse((axis_name)a, axes[a].name,
-                                             axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
+    for (int p = 0; presets[p]; p++)
+        for (int fixed = 0; fixed < 2; fixed++) {
+            llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1)};
+            assert(p < MAX_PRESETS);
+            if (fixed) desc.policy.replay = LLM42_REPLAY_FIXED;
+            llm42_preset_apply(&desc);
+            for (int a = 0; a < AXES; a++) {
+                char text[16];
+                if (strcmp(axes[a].list, "preset")) continue;
+                snprintf(text, sizeof text, "%d", a == WINDOW ? desc.policy.window : desc.policy.group);
+                g->of_preset[p][fixed][a] = value_parse((axis_name)a, axes[a].name,
+                                                        axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
+            }
         }
-    }
 }
 
 // Makes the cells of the lists. fleet: there are replicas and a router.
