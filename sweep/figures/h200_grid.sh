@@ -30,7 +30,7 @@ for model in 8b base42; do
     for value in recompute_pct output_tok_per_s; do
         suffix=_throughput
         [ $value = output_tok_per_s ] || suffix=_recomputed
-        title=$(awk -F '\t' -v value=$value '
+        title="$(model_name $model | cut -d ' ' -f 1): $(awk -F '\t' -v value=$value '
             function size(d) { return d < 0 ? -d : d }
             { off = $7 - $5; rate = $6 / $4 - 1; simulated += $6 == "nan" ? 0 : 1 }
             size(off) > points { points = size(off) }
@@ -44,7 +44,7 @@ for model in 8b base42; do
                 else printf "%s is %.1f times as fast as %s", high, most / least, low
                 if (simulated && value == "recompute_pct") printf "; the simulator is within %.1f points of that", points
                 else if (simulated) printf "; the simulator is within %.0f%% in all %d cells", 100 * worst + 0.5, n
-            }' "$work/both")
+            }' "$work/both")"
         plot_sweep "_$model$suffix" "$H200/grid_$model.tsv" --x window --y group --value $value --title "$title" \
             "${beside[@]}" "${why[@]}"
         why=()

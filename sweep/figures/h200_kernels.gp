@@ -13,8 +13,8 @@ number(m, s, x, c) = real(system(sprintf("awk -F '\t' 'BEGIN { v = -99 } $2 == \
     "{ v = $%d } END { print v }' '%s'", m, s, x, c, points)))
 name(text, x, y, colour) = sprintf("set label '%s' at %g, %g left front font '%s' tc rgb '%s'; ", text, x, y, font(16), colour)
 even(text) = 'set arrow 1 from graph 0, first 100 to graph 1, first 100 nohead lw 2 dt 2 lc rgb black; ' . \
-    name(text, 0.95, 94, black)
-tics = 'set xtics (1, 4, 16, 64, 256, "1,024" 1024, "4,096" 4096)'
+    name(text, 0.95, 93, black)
+tics = 'set xtics (1, 4, 16, 64, 256, "1k" 1024, "4k" 4096)'
 first = above + 65
 second = above + 685
 
@@ -29,7 +29,7 @@ set ytics 25
 eval even("cuBLASLt, not batch-invariant")
 eval name("INVARIANT", 40, number(m, "invariant", "64", 5) + 6, red)
 eval name("FAST", 620, number(m, "fast", "512", 5) + 5, blue)
-eval name("INVARIANT, one fixed tile", 4, number(m, "fixed_tile", "4", 5) + 11, orange)
+eval name("ours, one fixed tile", 4, number(m, "fixed_tile", "4", 5) + 11, orange)
 upto(x) = x <= real(most) ? x : NaN
 plot match(m, "fast") using (upto($4)):5 with linespoints pt 7 lw 4 lc rgb blue, \
     match(m, "invariant") using (upto($4)):5 with linespoints pt 5 lw 4 lc rgb red, \
@@ -40,7 +40,7 @@ eval area(810, 1370, first, first + 455)
 set title "the same product: kernels of others" offset 0, -0.5
 unset ylabel
 set xrange [0.8:40000]
-set xtics (1, 16, 256, "4,096" 4096, "peak" 20000)
+set xtics (1, 16, 256, "4k" 4096, "peak" 20000)
 eval even("cuBLAS of the same run")
 eval name("Triton, one fixed tile", 6, number(m, "peer triton_fixed_tile_128", "256", 6) + 16, "#2A86C0")
 eval name("Thinking Machines (Triton)", 40, number(m, "peer tml_triton", "16", 6) - 6, purple)
@@ -85,9 +85,9 @@ set ytics 25
 d = "pct_of_fast decode"
 u = "published deterministic_unoptimized"
 b = "published deterministic_improved_attention"
-eval even("FAST")
-eval name("INVARIANT", 8, 110, red)
-eval name("INVARIANT, one fixed tile", 3, 1e4 / number(d, "fixed_tile", "4", 5) - 12, orange)
+eval even("FAST, not batch-invariant")
+eval name("INVARIANT", 8, 112, red)
+eval name("ours, one fixed tile", 3, 1e4 / number(d, "fixed_tile", "4", 5) - 12, orange)
 eval name("Thinking Machines", 4, 1e4 / number(d, "peer tml_triton", "64", 5 + 1) + 12, purple)
 eval name("vLLM", 800, 1e4 / number("pct_of_fast run", b, "nan", 6) + 13, black)
 plot match(d, "invariant") using 4:(1e4 / $5) with linespoints pt 5 lw 4 lc rgb red, \

@@ -83,7 +83,7 @@ peak() {  # peak VARIANT: its TFLOP/s with 512 rows and more, least and most
 # ones cannot be compared.
 grep -q matmul_bf16_sustained "$table" && most=4096 upto= || most=512 upto=" up to 512 rows"
 width=1400
-title=$(tell "INVARIANT products have %.0f to %.0f%% of cuBLASLt's speed$upto, batch-invariant ones in Triton at most %.0f%%" '
+title=$(tell "Batch-invariant products: ours have %.0f to %.0f%% of cuBLASLt's speed$upto, those in Triton at most %.0f%%" '
     $2 == "pct_of_cublas down" && $3 == "invariant" && $4 <= '$most' { least = smaller(least, $5); most = larger(most, $5) }
     $2 == "pct_of_cublas down" && $3 ~ /^peer .*_triton|^peer triton/ { triton = larger(triton, $6) }
     END { print least, most, triton }')
