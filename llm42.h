@@ -761,7 +761,7 @@ typedef struct llm42_policy {
     llm42_prefill prefill;          // of deterministic requests' prompts
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
     int window;                     // W
-    int group;                      // G; M = G x W. Default with replay FIXED, where a pass has all M rows: at most 32
+    int group;                      // G; M = G x W. Default with overlap or replay FIXED: at most 32
     // WAIT: a window that has been ready for this many passes is verified even if fewer than G are. Meanwhile its
     // request decodes at most this many candidates more. Default: W
     int deadline;
@@ -1794,9 +1794,9 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
     if (!desc->field) desc->field = from->field;
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-        const bool fixed = desc->policy.replay == LLM42_REPLAY_FIXED;
+        const int most = desc->overlap || desc->policy.replay == LLM42_REPLAY_FIXED ? 32 : INT32_MAX;
         if (!desc->policy.window) desc->policy.window = from->policy.window;
-        if (!desc->policy.group) desc->policy.group = fixed ? LLM42__MIN(from->policy.group, 32) : from->policy.group;
+        if (!desc->policy.group) desc->policy.group = LLM42__MIN(from->policy.group, most);
     }
 }
 
@@ -3867,8 +3867,7 @@ static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const ll
 }
 
 // Chooses each row's experts: those of the largest router probability, the lowest index on a tie. The weights are
-// renormalised if the model asks for it. Order: that of the arithmetic for the softmax; the renormalising sum in order
-// of rank.
+// renormalised if the model asks for it. Order: that of the arithmetic in the softmax, that of ranks in renormalising.
 static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     const llm42_config *c = &cpu->model->config;
     for (int r = 0; r < rows; r++) {
@@ -4259,8 +4258,7 @@ const llm42_backend *llm42_backend_cpu(void) {
 // >>fp32 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic fp32: fused multiply-adds in fp32, whatever the type of the weights.
 // Calls: vectors, sampling, cpu.
-// Invariant: sums have the one order (section vectors), but those of matrix products and attention are cut into parts
-// first.
+// Invariant: sums have the one order (section vectors), but products and attention cut theirs into parts first.
 
 // One weight vector of 16 values at element i, at most `left` of them real.
 LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, int left) {
@@ -6276,13 +6274,14 @@ static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
 }
 
 // Deterministic prompts go first, unless they ride in ordinary passes. (Beside drafts they ride here: there may be no
-// ordinary pass for a while.) Ordinary ones fill only what would be padding.
-// Mode HYBRID takes more rows than M, because larger passes take less time for each row, unless that hinders overlap.
+// ordinary pass for a while.) Ordinary ones fill only what would be padding. Only the budget allows more rows than
+// 32 windows have. Mode HYBRID takes all of it, unless that hinders overlap: larger passes cost less a row.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
     const bool fixed = v->replay == LLM42_SCHEDULE_FIXED;
     bool ride = llm42__prompts_ride(v);
     int room = p->window * p->group;
+    if (!fixed) room = LLM42__MIN(room, LLM42__MAX(32 * p->window, v->desc->token_budget));
     if (p->mode == LLM42_MODE_HYBRID && !v->desc->overlap) room = LLM42__MAX(room, v->desc->token_budget);
     for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) {
         room -= plan->choice[i].rows;
@@ -6439,8 +6438,7 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     if (mix->schedule > LLM42_SCHEDULE_INVARIANT) return -1;
     double seconds = llm42__times_find(e, mix->schedule, several, rows, kv);
     if (seconds >= 0 || mix->schedule != LLM42_SCHEDULE_INVARIANT) return seconds;
-    // An INVARIANT pass of this kind has not run yet: a FAST one takes a similar time, another kind perhaps a longer
-    // one.
+    // An INVARIANT pass of this kind has not run yet: a FAST one takes about as long, another kind perhaps longer.
     seconds = llm42__times_find(e, LLM42_SCHEDULE_FAST, several, rows, kv);
     return seconds < 0 ? llm42__times_find(e, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
 }
@@ -6959,8 +6957,7 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__ba
 }
 
 // Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
-// unless it is final. If there is no token, the candidate is token 0: only the replay pass decides whether its logits
-// are finite.
+// unless it is final. If there is no token, it is token 0: only the replay pass decides whether its logits are finite.
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
     int at = r->info.prompt_count + r->info.committed + r->info.candidates;
     const bool failed = llm42__no_token(e, out);
@@ -7298,6 +7295,9 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42_engine_desc d = *desc;
     llm42__resolve(&d);
     LLM42__TRY(llm42__validate(&d, error));
+    // More windows than requests run only cost memory. But the result of FIXED passes depends on M.
+    if (d.policy.replay == LLM42_REPLAY_INVARIANT)
+        d.policy.group = LLM42__MIN(d.policy.group, LLM42__MAX(32, d.max_running));
     llm42_engine *e = llm42__alloc_zero(1, sizeof *e);
     if (!e) return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");
     e->desc = d;

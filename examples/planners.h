@@ -41,11 +41,12 @@ static inline double every_order(const llm42_view *v, const llm42_request *r) {
     return (double)(r->ready_since >= 0 ? r->ready_since : v->passes + v->window_ready - r->candidates);
 }
 
-// A replay pass holds G windows. With N requests to verify, each has a turn once in W passes if k = W x G / N.
+// A replay pass holds G windows. With N requests to verify, each has a turn once in W passes if k = W x G / N, or W
+// where N is less than G.
 static inline llm42_result every_plan(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     int requests = 0;
     for (int i = 0; i < v->running_count; i++) requests += v->running[i]->dvr;
-    const int k = v->desc->policy.window * v->desc->policy.group / (requests ? requests : 1);
+    const int group = v->desc->policy.group, k = v->desc->policy.window * group / (requests > group ? requests : group);
     (void)user, (void)error;
     return planner_pass(v, plan, v->passes % (k > 2 ? k : 2) == 0, every_order);
 }

@@ -681,6 +681,7 @@ TEST(an_engine_has_the_policies_of_its_preset) {
         if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) continue;
         llm42_engine_desc full = preset_of((llm42_preset)preset);
         choices want = choices_of(&full), got = choices_of(llm42_engine_config(engine));
+        want.group = want.group < 32 ? want.group : 32;  // as many requests run
         CHECK_INT(differing(&got, &want), -1);
         llm42_engine_close(engine);
     }
@@ -697,6 +698,34 @@ TEST(an_engine_has_the_policies_of_its_preset) {
     CHECK_INT(config->policy.group, preset_of(LLM42_PRESET_PAPER).policy.group);
     CHECK_INT(config->policy.replay, LLM42_REPLAY_FIXED);
     llm42_engine_close(engine);
+}
+
+// Of an INVARIANT replay pass no more windows than requests run, or 32, count towards M, so that no memory is taken for
+// more. M of a FIXED one is what its result depends on, so it stays as it is given.
+TEST(an_engine_has_no_more_windows_than_requests_run) {
+    static const struct {
+        int group, max_running;
+        llm42_replay replay;
+        int want;
+    } tries[] = {{0, 8, LLM42_REPLAY_DEFAULT, 32},     {0, 64, LLM42_REPLAY_DEFAULT, 64},
+                 {0, 256, LLM42_REPLAY_DEFAULT, 128},  {0, 256, LLM42_REPLAY_FIXED, 32},
+                 {300, 8, LLM42_REPLAY_INVARIANT, 32}, {300, 256, LLM42_REPLAY_DEFAULT, 256},
+                 {100, 8, LLM42_REPLAY_FIXED, 100},    {4, 8, LLM42_REPLAY_DEFAULT, 4}};
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        llm42_engine *engine;
+        llm42_engine_desc desc = {.model = model,
+                                  .max_context = 64,
+                                  .max_running = tries[i].max_running,
+                                  .policy.replay = tries[i].replay,
+                                  .policy.group = tries[i].group};
+        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) continue;
+        CHECK_INT(llm42_engine_config(engine)->policy.group, tries[i].want);
+        llm42_engine_close(engine);
+    }
+    // With overlap half of the requests decode while windows of the other half are verified.
+    llm42_engine_desc overlap = {.overlap = true};
+    llm42_preset_apply(&overlap);
+    CHECK_INT(overlap.policy.group, 32);
 }
 
 TEST(presets_that_are_refused) {
@@ -1230,6 +1259,7 @@ int main(int argc, char **argv) {
     RUN(a_preset_fills_the_fields_that_are_zero);
     RUN(the_presets_are_what_they_are_called);
     RUN(an_engine_has_the_policies_of_its_preset);
+    RUN(an_engine_has_no_more_windows_than_requests_run);
     RUN(presets_that_are_refused);
     RUN(invariant_prompts_ride_beside_decodes);
     RUN(invariant_prompts_may_be_cut_anywhere);

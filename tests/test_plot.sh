@@ -152,7 +152,7 @@ refuses 2 "its cells differ in verify (eager, wait) and prefill (invariant, isol
     "$dir/presets.tsv" "${by_ratio[@]}" --over mode,verifier
 by_columns=mode,verifier,verify,prefill,chunked,bonus,fill,window,group
 refuses 2 "the legend 'DVR, verifier invariant, verify eager, prefill invariant, chunked on, bonus on, fill largest, \
-W = 16, G = 32' has 108 letters, and 95 fit: fix a column of --over with --where" "$dir/presets.tsv" "${by_ratio[@]}" \
+W = 16, G = 128' has 109 letters, and 95 fit: fix a column of --over with --where" "$dir/presets.tsv" "${by_ratio[@]}" \
     --over $by_columns
 refuses 2 "has 97 letters, and 95 fit: fix a column of --over with --where, or give a shorter --reference-name" \
     "$four" --x window --y e2e_p99_s --over group --reference "$four" --reference-name "$(printf '%097d' 0)"

@@ -121,7 +121,7 @@ typedef struct cell {
 typedef struct grid {
     value values[AXES][MAX_VALUES];
     int count[AXES];
-    value of_preset[MAX_PRESETS][2][AXES];  // [1]: if the cell's verifier is given as FIXED
+    value of_preset[MAX_PRESETS][2][AXES];  // [1]: with overlap, or if the cell's verifier is given as FIXED
     bool hidden[AXES];                      // axes that no cell and no result has: a fleet's where there is none
     cell *cells;                            // stb_ds array
 } grid;
@@ -238,26 +238,25 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
 static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
     const value *v = c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
     if (!v || v->word != AS_PRESET) return v;
-    const value *verifier = c->at[VERIFIER] < 0 ? NULL : &g->values[VERIFIER][c->at[VERIFIER]];
-    const bool fixed = verifier && verifier->word + 1 == LLM42_REPLAY_FIXED;
-    return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][fixed][which];
+    const bool fixed = c->at[VERIFIER] >= 0 && g->values[VERIFIER][c->at[VERIFIER]].word + 1 == LLM42_REPLAY_FIXED,
+               overlap = c->at[OVERLAP] >= 0 && g->values[OVERLAP][c->at[OVERLAP]].word == 1;
+    return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][fixed || overlap][which];
 }
 
 // The values of each preset, for the axes whose list is "preset".
 static inline void grid_presets(grid *g) {
     const char *const *presets = policy_words("preset");
     for (int p = 0; presets[p]; p++)
-        for (int fixed = 0; fixed < 2; fixed++) {
-            llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1)};
+        for (int few = 0; few < 2; few++) {
+            llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1), .overlap = few};
             assert(p < MAX_PRESETS);
-            if (fixed) desc.policy.replay = LLM42_REPLAY_FIXED;
             llm42_preset_apply(&desc);
             for (int a = 0; a < AXES; a++) {
                 char text[16];
                 if (strcmp(axes[a].list, "preset")) continue;
                 snprintf(text, sizeof text, "%d", a == WINDOW ? desc.policy.window : desc.policy.group);
-                g->of_preset[p][fixed][a] = value_parse((axis_name)a, axes[a].name,
-                                                        axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
+                g->of_preset[p][few][a] = value_parse((axis_name)a, axes[a].name,
+                                                      axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
             }
         }
 }
