@@ -41,7 +41,7 @@ export function open(section, of_page) {
     share: slider('Deterministic', {min: 0, max: 100, step: 5, value: 30, show: (x) => `${x}%`}, changed),
     load: slider('Load', {min: 1, max: 30, value: 10, show: (x) => `${x} requests/s`}, changed),
     window: slider('W, tokens a window', {min: 2, max: 7, value: 4, show: power}, changed),
-    group: slider('G, windows a pass', {min: 0, max: 5, value: 5, show: power}, changed),
+    group: slider('G, windows a pass', {min: 0, max: 7, value: 7, show: power}, changed),
   };
   out = {
     verdict: element('p', {class: 'say', id: 'cost-verdict', 'aria-live': 'polite'}),
