@@ -761,7 +761,7 @@ typedef struct llm42_policy {
     llm42_prefill prefill;          // of deterministic requests' prompts
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
     int window;                     // W
-    int group;                      // G; M = G x W. Default with overlap or replay FIXED: at most 32
+    int group;  // G; M = G x W. With overlap or FIXED its default is at most 32; INVARIANT: at most max_running or 32
     // WAIT: a window that has been ready for this many passes is verified even if fewer than G are. Meanwhile its
     // request decodes at most this many candidates more. Default: W
     int deadline;

@@ -368,6 +368,20 @@ drafts_pay() {  # windows with drafts do not wait for their turn
             !/^#/ { speed[$at["draft"]] = $at["output_tok_per_s"] } END { exit !(speed["0.7"] > 0.9 * speed["none"]) }'
 }
 check "drafts under a planner of one's own" drafts_pay
+every_turns() {  # fewer than G deterministic requests have their turn once in W passes, as under the built-in planner
+    "$sweep" --calibration sweep/calibration/h200-llama-3.1-8b.tsv --preset dvr --planner default,every --ratio 0.25 \
+        --qps offline --max-running 16 --workload fixed:32x128 --requests 64 --quiet |
+        awk -F '\t' '$1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+            !/^#/ { p50[$at["planner"]] = $at["det_e2e_p50_s"] } END { exit !(p50["every"] < 1.5 * p50["default"]) }'
+}
+check "planner every: few requests do not wait for G" every_turns
+most_rows() {  # the rows of the largest pass, where prompts ride beside drafts: 32 windows of 16, or the token budget
+    "$sweep" --calibration sweep/calibration/h200-llama-3.1-8b.tsv --preset dvr --ratio 1 --qps 20 --max-running 128 \
+        --workload fixed:1500x64 --requests 60 --draft 0.7 --token-budget "$1" --trace "$dir/rows.tsv" --quiet >"$dir/rows"
+    awk -F '\t' '$2 == "pass" && $4 > most { most = $4 } END { print most }' "$dir/rows.tsv"
+}
+check "prompts beside drafts keep to 32 windows" [ "$(most_rows 128)" = 512 ]
+check "or to the token budget" [ "$(most_rows 1024)" = 1024 ]
 check "of a fleet" [ "$("$sweep" "${overload[@]}" --qps 9 --replicas 2 2>&1 >/dev/null)" = \
     "sweep: overloaded: served 2.88 of 9.03/s, latencies grow with --requests" ]
 check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]/arxiv/sharegpt}" --requests 60 2>&1 >/dev/null)" ]

@@ -1,6 +1,7 @@
 # Which mechanism wins: a heat map of the ratio of two throughputs, a diverging palette around 1, and the line where DVR
-# and batch-invariant passes are equally fast. Some cells have their number, and that with the largest. name: the series of that line; ratio: the
-# metric of the cells; own: the slowdown of the calibration's batch-invariant passes; range: of the colours, in log2.
+# and batch-invariant passes are equally fast. Some cells have their number, and so has that with the largest. name: the
+# series of that line; ratio: the metric of the cells; own: the slowdown of the calibration's batch-invariant passes;
+# range: of the colours, in log2.
 height = above + 640 + below
 eval start("", width, height)
 set multiplot

@@ -92,6 +92,7 @@ title="What drafts are worth, by the share of right ones"
 as fast as ordinary decoding without drafts, and $(worth 16) times with 16 requests at once"
 width=1180 reading="lines: simulated; hollow marks: measured on an H200 with an oracle; dashed: without drafts"
 source=$(source_of "$raw")
-notes=("at most seven drafts of a request in a pass; best has batch-invariant passes here; the title is measured; DVR of 64 requests was not"
+notes=("at most seven drafts of a request in a pass; best has batch-invariant passes here; the title is measured;\
+ DVR of 64 requests was not"
     "measured: Llama 3.1 8B (random weights) on one H200; $(made_of <(grep -h '^#' "${measured[@]}"))")
 plot
