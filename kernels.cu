@@ -46,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped: the next one is 21.
-enum { LLM42__KERNELS = 19 };
+enum { LLM42__KERNELS = 22 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -1510,9 +1510,9 @@ enum { LLM42__EXPERT_KINDS = sizeof llm42__expert_kinds / sizeof *llm42__expert_
 // padded numbers of rows and draws alone.
 
 // A task of attention for consecutive rows of a sequence (prompts, windows): `rows` rows from `row` on, and the keys
-// first <= t < end that they see.
+// first <= t < end that they see. seq: whose pages.
 typedef struct llm42__prefill_task {
-    int32_t row, rows, first, end;
+    int32_t row, rows, first, end, seq;
 } llm42__prefill_task;
 // A task of attention for a single row of a sequence (decode): `units` of the row's units, or as many as are left. The
 // first of them begins at key `begin`.
@@ -2328,8 +2328,20 @@ typedef struct llm42__attention {
     float *partial;                                 // [slots of units, K, queries of a kv head, DP + 2]
     unsigned *arrived;                              // [R, K], zero between passes
     int heads, kv_heads, head_dim, stride, window;  // window: 0, or positions that a row sees
+    int group;                                      // query heads of a kv head
+    uint32_t group_inverse;                         // 65536 / group + 1
     float scale;                                    // log2(e) / sqrt(d)
 } llm42__attention;
+
+// Where a lane's i-th piece lies when a warp copies a strip: llm42__key_place with what is known there.
+template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__copy_place(int first, int i) {
+    enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
+    const int lane = threadIdx.x % 32, piece = lane % PIECES, row = first + lane / PIECES;
+    if (DP < 64) return llm42__key_place<DP, KEYS>(row + i * AT_ONCE, piece);
+    return (uint32_t)(piece / 8 * (KEYS * 128) + row * 128) +
+           ((uint32_t)((piece % 8 ^ lane / PIECES) << 4) ^ (uint32_t)((i * AT_ONCE & 7) << 4)) +
+           (uint32_t)(i * AT_ONCE * 128);
+}
 
 // Starts copies of a strip of the cache to shared memory that holds KEYS keys, to its rows from `first` on (a multiple
 // of 8). place: where the lane's key lies in the cache, in pieces; LLM42__NOWHERE gives zeros. All lanes must call it.
@@ -2337,70 +2349,110 @@ typedef struct llm42__attention {
 template <int DP, int KEYS>
 __device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *cache, uint32_t place) {
     enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
-    const int lane = threadIdx.x % 32, piece = lane % PIECES, row = first + lane / PIECES;
+    const int lane = threadIdx.x % 32, piece = lane % PIECES;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
         const uint32_t from = __shfl_sync(0xffffffffu, place, i * AT_ONCE + lane / PIECES);
-        uint32_t at;
-        if (DP >= 64)  // llm42__key_place with what is known here
-            at = (uint32_t)(piece / 8 * (KEYS * 128) + row * 128) +
-                 ((uint32_t)((piece % 8 ^ lane / PIECES) << 4) ^ (uint32_t)((i * AT_ONCE & 7) << 4)) +
-                 (uint32_t)(i * AT_ONCE * 128);
-        else at = llm42__key_place<DP, KEYS>(row + i * AT_ONCE, piece);
-        llm42__copy16(to + at, cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8,
-                      from != LLM42__NOWHERE);
+        llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, i),
+                      cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8, from != LLM42__NOWHERE);
     }
 }
 
-// Loads sixteen queries as a tensor core operand. at(i): query i's q; NULL gives zeros.
-template <int DP, typename AT> __device__ __forceinline__ void llm42__load_queries(uint32_t (&q)[DP / 16][4], AT at) {
-    const int lane = threadIdx.x % 32;
-    const llm42__bf16 *first = at(lane / 4), *second = at(lane / 4 + 8);
+// The same for the keys t <= k < end of a sequence, where sixteen keys follow one another in a page. page: of the first
+// sixteen keys of the strip, and of the others. step: pieces from a key to the next.
+template <int DP, int KEYS>
+__device__ __forceinline__ void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache,
+                                                  const int (&page)[2], int shift, int t, int end, uint32_t step) {
+    enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
+    const int lane = threadIdx.x % 32, keys = end - t - lane / PIECES;
 #pragma unroll
-    for (int kk = 0; kk < DP / 16; kk++) {
-        int column = kk * 16 + lane % 4 * 2;
-        q[kk][0] = first ? *(const uint32_t *)(first + column) : 0;
-        q[kk][1] = second ? *(const uint32_t *)(second + column) : 0;
-        q[kk][2] = first ? *(const uint32_t *)(first + column + 8) : 0;
-        q[kk][3] = second ? *(const uint32_t *)(second + column + 8) : 0;
+    for (int half = 0; half < 2; half++) {
+        const int slot = (page[half] << shift) + (t + 16 * half & (1 << shift) - 1);
+        const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * step + lane % PIECES) * 8;
+#pragma unroll
+        for (int i = 0; i < PIECES / 2; i++)
+            llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, half * PIECES / 2 + i),
+                          at + (size_t)(i * AT_ONCE * 8 * step), half * 16 + i * AT_ONCE < keys);
     }
 }
 
-// Scores of a team's 64 queries (16 for each warp) with the keys of a unit.
-template <int DP>
-__device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const uint32_t (&q)[DP / 16][4],
+// A task's 64 queries: in shared memory for warpgroups, else as operands in registers.
+template <int DP, int TEAMS> struct llm42__queries {
+    static constexpr bool SHARED = LLM42__WARPGROUPS && DP >= 64;
+    uint32_t shared, own[SHARED ? 1 : DP / 16][4];
+    // at(i): query i's q; NULL gives zeros. Those in shared memory arrive as copies do.
+    template <typename AT> __device__ __forceinline__ void load(uint32_t to, AT at) {
+        enum { PIECES = DP / 8 };
+        const int thread = threadIdx.x % 128, lane = thread % 32;
+        shared = to;
+        if constexpr (SHARED) {
+#pragma unroll
+            for (int i = threadIdx.x; i < LLM42__PREFILL_QUERIES * PIECES; i += TEAMS * 128) {
+                const int query = i / PIECES, piece = i % PIECES;
+                const llm42__bf16 *const from = at(query);
+                llm42__copy16(to + llm42__key_place<DP, 64>(query, piece), from + (from ? piece * 8 : 0), from);
+            }
+        } else {
+            const llm42__bf16 *first = at(thread / 32 * 16 + lane / 4), *second = at(thread / 32 * 16 + lane / 4 + 8);
+#pragma unroll
+            for (int kk = 0; kk < DP / 16; kk++) {
+                int column = kk * 16 + lane % 4 * 2;
+                own[kk][0] = first ? *(const uint32_t *)(first + column) : 0;
+                own[kk][1] = second ? *(const uint32_t *)(second + column) : 0;
+                own[kk][2] = first ? *(const uint32_t *)(first + column + 8) : 0;
+                own[kk][3] = second ? *(const uint32_t *)(second + column + 8) : 0;
+            }
+        }
+    }
+};
+
+// Waits for a product of the warpgroup, and for all that it has started before but for the last LEFT ones.
+template <int DP, int LEFT, int EIGHTS> __device__ __forceinline__ void llm42__await(float (&product)[EIGHTS][4]) {
+#if LLM42__WARPGROUPS
+    if constexpr (DP >= 64) {
+        llm42__wgmma_wait<LEFT>();
+        llm42__settle(product);
+    }
+#endif
+}
+
+// Starts the scores of a team's 64 queries (16 for each warp) with the keys of a unit.
+template <int DP, int TEAMS>
+__device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const llm42__queries<DP, TEAMS> &q,
                                                   uint32_t k_at) {
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
-        enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN = 16 * 2 };  // bytes: of a panel; of 16 elements of a key
+        // bytes: of a panel of 64 elements of the queries, and of the keys; of 16 elements
+        enum { Q_PANEL = 64 * 128, PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN = 16 * 2 };
+        const uint64_t queries = llm42__smem_descriptor(q.shared, 16), keys = llm42__smem_descriptor(k_at, 16);
         llm42__wgmma_fence();
 #pragma unroll
         for (int kk = 0; kk < DP / 16; kk++)
-            llm42__wgmma<false>(
-                score, q[kk], llm42__smem_descriptor(k_at + (uint32_t)(kk / 4 * PANEL + kk % 4 * SIXTEEN), 16), kk > 0);
-        llm42__wgmma_commit_and_wait();
+            llm42__wgmma(score, queries + ((kk / 4 * Q_PANEL + kk % 4 * SIXTEEN) >> 4),
+                         keys + ((kk / 4 * PANEL + kk % 4 * SIXTEEN) >> 4), kk > 0);
+        llm42__wgmma_commit();
     } else
 #endif
     {
+        if constexpr (!llm42__queries<DP, TEAMS>::SHARED)
 #pragma unroll
-        for (int block = 0; block < 4; block++)
-            llm42__score<DP, LLM42__UNIT_KEYS>(&score[4 * block], q, k_at, 32 * block);
+            for (int block = 0; block < 4; block++)
+                llm42__score<DP, LLM42__UNIT_KEYS>(&score[4 * block], q.own, k_at, 32 * block);
     }
 }
 
-// Sums of weights x values of the unit.
+// Starts the sums of weights x values of a unit.
 template <int DP>
 __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4],
                                                        uint32_t v_at) {
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
         enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN_KEYS = 16 * 128 };  // bytes: of a panel; of 16 keys in a panel
+        const uint64_t values = llm42__smem_descriptor(v_at, PANEL);
         llm42__wgmma_fence();
 #pragma unroll
-        for (int kk = 0; kk < 8; kk++)
-            llm42__wgmma<true>(out, weight[kk], llm42__smem_descriptor(v_at + (uint32_t)(kk * SIXTEEN_KEYS), PANEL),
-                               kk > 0);
-        llm42__wgmma_commit_and_wait();
+        for (int kk = 0; kk < 8; kk++) llm42__wgmma<true>(out, weight[kk], values + (kk * SIXTEEN_KEYS >> 4), kk > 0);
+        llm42__wgmma_commit();
     } else
 #endif
     {
@@ -2411,38 +2463,47 @@ __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], 
     }
 }
 
-// The positions that a warp's sixteen queries from `first` on see. The rows of a task have ascending positions.
-__device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__prefill_task &task, const int32_t *position,
-                                                            int window, int group, int first) {
-    const int queries = task.rows * group;
-    auto lowest = [&](int high) { return window ? LLM42__MAX(0, high - window + 1) : 0; };
+// The row of a task that its query i belongs to: i / group.
+__device__ __forceinline__ int llm42__row_of_query(const llm42__attention &a, int i) {
+    return (int)((uint32_t)i * a.group_inverse >> 16);
+}
+
+// The positions that a warp's sixteen queries from `first` on see.
+__device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__attention &a, const llm42__prefill_task &task,
+                                                            int first) {
+    const int queries = task.rows * a.group, position = task.end - task.rows;  // of the first row
+    auto lowest = [&](int high) { return a.window ? LLM42__MAX(0, high - a.window + 1) : 0; };
     llm42__visible visible;
     visible.all_low = 0, visible.all_high = -1;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int i = first + threadIdx.x % 32 / 4 + r * 8;
-        visible.high[r] = i < queries ? position[task.row + i / group] : -1;
+        visible.high[r] = i < queries ? position + llm42__row_of_query(a, i) : -1;
         visible.low[r] = lowest(visible.high[r]);
     }
     if (first < queries) {
-        visible.all_low = lowest(position[task.row + LLM42__MIN(queries - 1, first + 15) / group]);
-        visible.all_high = position[task.row + first / group];
+        visible.all_low = lowest(position + llm42__row_of_query(a, LLM42__MIN(queries - 1, first + 15)));
+        visible.all_high = position + llm42__row_of_query(a, first);
     }
     return visible;
 }
 
-// Merges a unit's sums with those of the units before it. These are in shared memory: `merged` has the columns [DP /
-// 8][128 threads], `state` the top and total of each thread's two queries [4][128 threads].
+// The top and the total of each of a thread's two queries.
+typedef struct llm42__softmax {
+    float top[2], total[2];
+} llm42__softmax;
+
+// Merges a unit's sums with those of the units before it, whose columns are in shared memory: [DP / 8][128 threads].
 template <int DP>
-__device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], float (&top)[2], float (&total)[2],
-                                                    const float4 *merged, const float *state, float scale) {
+__device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], llm42__softmax &unit,
+                                                    const llm42__softmax &before, const float4 *merged, float scale) {
     float keep[2], take[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float so_far = state[(2 * r) * 128];
-        llm42__merge_factors(so_far, top[r], scale, keep[r], take[r]);
-        top[r] = so_far;
-        total[r] = fmaf(state[(2 * r + 1) * 128], keep[r], total[r] * take[r]);
+        float so_far = before.top[r];
+        llm42__merge_factors(so_far, unit.top[r], scale, keep[r], take[r]);
+        unit.top[r] = so_far;
+        unit.total[r] = fmaf(before.total[r], keep[r], unit.total[r] * take[r]);
     }
 #pragma unroll
     for (int n = 0; n < DP / 8; n++) {
@@ -2459,13 +2520,14 @@ template <int DP>
 __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task,
                                                      int first, const float (&out)[DP / 8][4],
                                                      const float (&total)[2]) {
-    const int lane = threadIdx.x % 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
+    const int lane = threadIdx.x % 32, kv_head = blockIdx.x;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const int i = first + lane / 4 + r * 8, columns = i < task.rows * group ? a.head_dim : 0;
+        const int i = first + lane / 4 + r * 8, row = llm42__row_of_query(a, i),
+                  columns = i < task.rows * a.group ? a.head_dim : 0;
         const float inverse = __fdiv_rn(1.0f, total[r]);
-        llm42__bf16 *to = a.out + (size_t)(task.row + i / group) * a.stride +
-                          (size_t)(kv_head * group + i % group) * a.head_dim + lane % 4 * 2;
+        llm42__bf16 *to = a.out + (size_t)(task.row + row) * a.stride +
+                          (size_t)(kv_head * a.group + i - row * a.group) * a.head_dim + lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < DP / 8; n++)
             if (n * 8 + lane % 4 * 2 < columns)  // d is even
@@ -2474,11 +2536,28 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
     }
 }
 
+// Shared memory of llm42__k_attend_prefill: keys and values of a unit for each team, then the merged sums, the queries
+// if they are there (llm42__queries), and tops and totals if there are two teams.
+template <int DP, int TEAMS> struct llm42__prefill_shape {
+    enum {
+        UNIT = LLM42__UNIT_KEYS * DP * 2,  // bytes of a unit's keys, or of its values
+        MERGED_AT = TEAMS * 2 * UNIT,
+        QUERIES_AT = MERGED_AT + LLM42__PREFILL_QUERIES * DP * 4,
+        STATE_AT = QUERIES_AT + (LLM42__WARPGROUPS && DP >= 64 ? LLM42__PREFILL_QUERIES * DP * 2 : 0)
+    };
+};
+
+static int llm42__prefill_bytes(int dp, int teams, bool warpgroups) {
+    const int units = teams * 2 * LLM42__UNIT_KEYS * dp * 2, sums = LLM42__PREFILL_QUERIES * dp * 4,
+              queries = warpgroups && dp >= 64 ? LLM42__PREFILL_QUERIES * dp * 2 : 0;
+    return units + sums + queries + (teams > 1 ? 128 * (int)sizeof(llm42__softmax) : 0);
+}
+
 // Attention of consecutive rows of a sequence (prompts, windows).
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
 // Work: a block takes one task at a time. A task has up to 64 queries: rows x query heads of the kv head blockIdx.x.
 // The block has TEAMS teams of four warps. Each team has all 64 queries, 16 for each warp. Teams take units in turn.
-// While a team works on a unit, its next unit is being copied.
+// While a team works on a unit, its next unit is being copied, and its next scores are computed while it merges.
 // Order: the one order. The merged sums are in shared memory, and teams merge their units in turn:
 //
 //   team 0   | scores, weights, values of unit 0 | merge 0 |   ... unit 2 ...   | merge 2 |
@@ -2490,73 +2569,105 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
 template <int DP, int TEAMS>
 __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    enum { KEYS = LLM42__UNIT_KEYS, PIECES = DP / 8, UNIT = KEYS * DP * 2, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
+    using shape = llm42__prefill_shape<DP, TEAMS>;
+    enum { KEYS = LLM42__UNIT_KEYS, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
     llm42__launch_next();
-    const int thread = threadIdx.x % 128, warp = thread / 32, group = a.heads / a.kv_heads, team = threadIdx.x / 128,
-              kv_head = blockIdx.x;
-    const uint32_t k_at = llm42__shared_address(shared) + (uint32_t)(team * 2 * UNIT), v_at = k_at + UNIT;
-    float4 *const merged = (float4 *)(shared + TEAMS * 2 * UNIT) + thread;  // [DP / 8][128]
-    float *const state = (float *)(shared + TEAMS * 2 * UNIT + DP / 8 * 128 * sizeof(float4)) + thread;  // [4][128]
+    const int thread = threadIdx.x % 128, warp = thread / 32, team = TEAMS > 1 ? threadIdx.x / 128 : 0,
+              kv_head = blockIdx.x, shift = meta.page_shift;
+    const uint32_t base = llm42__shared_address(shared), k_at = base + (uint32_t)(team * 2 * shape::UNIT),
+                   v_at = k_at + shape::UNIT;
+    float4 *const merged = (float4 *)(shared + shape::MERGED_AT) + thread;
+    llm42__softmax *const state = (llm42__softmax *)(shared + shape::STATE_AT) + thread;
     const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
-    const uint32_t step = (uint32_t)(a.kv_heads * PIECES);
+    const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
     llm42__wait_for_previous();
-    for (int task_at = blockIdx.y; task_at < meta.header->prefill_tasks; task_at += gridDim.y) {
-        const llm42__prefill_task task = meta.prefill[task_at];
-        const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
-        const int queries = task.rows * group, mask = (1 << meta.page_shift) - 1,
-                  units = (task.end - task.first + KEYS - 1) / KEYS;
-        // Each lane looks up the place of one key, one unit ahead. A warp copies the 32 keys that its lanes looked up.
-        auto look_up = [&](int unit) {
-            int t = task.first + unit * KEYS + thread;
-            if (t >= task.end) return LLM42__NOWHERE;
-            return (uint32_t)((pages[t >> meta.page_shift] << meta.page_shift) + (t & mask)) * step;
+    // All at once, so that no load waits for another one. There is room for as many tasks as rows, and blocks.
+    const int tasks = meta.header->prefill_tasks, page_stride = meta.header->page_stride;
+    llm42__prefill_task task = meta.prefill[blockIdx.y];
+    for (int task_at = blockIdx.y; task_at < tasks; task_at += gridDim.y) {
+        if (task_at >= (int)gridDim.y) task = meta.prefill[task_at];
+        const int32_t *pages = meta.pages + (size_t)task.seq * page_stride;
+        const int units = (task.end - task.first + KEYS - 1) / KEYS;
+        // A warp copies 32 keys of a unit. It looks up their pages one unit ahead.
+        int page[2], next_page[2];
+        auto look_up = [&](int unit, int(&page)[2]) {
+            const int t = task.first + unit * KEYS + warp * 32;
+#pragma unroll
+            for (int i = 0; i < 2; i++) page[i] = pages[LLM42__MIN(t + 16 * i, task.end - 1) >> shift];
         };
-        auto load = [&](const llm42__bf16 *cache, uint32_t to, uint32_t place, int unit) {
-            if (unit < units) llm42__copy_keys<DP, KEYS>(to, warp * 32, cache, place);
+        auto load = [&](const llm42__bf16 *cache, uint32_t to, int unit) {
+            const int t = task.first + unit * KEYS + warp * 32, own = t + threadIdx.x % 32;
+            if (unit < units && shift >= 4)
+                llm42__copy_pages<DP, KEYS>(to, warp * 32, cache, page, shift, t, task.end, step);
+            else if (unit < units)  // pages of fewer than sixteen keys
+                llm42__copy_keys<DP, KEYS>(
+                    to, warp * 32, cache,
+                    own >= task.end ? LLM42__NOWHERE
+                                    : (uint32_t)((pages[own >> shift] << shift) + (own & (1 << shift) - 1)) * step);
             llm42__copy_commit();
         };
-        __syncthreads();  // all threads have read the keys, values and sums of the last task
-        uint32_t place = look_up(team), next_place = look_up(team + TEAMS);
-        load(k_cache, k_at, place, team);
-        load(v_cache, v_at, place, team);
-        uint32_t q[DP / 16][4];
-        llm42__load_queries<DP>(q, [&](int i) -> const llm42__bf16 * {
-            i += warp * 16;
-            return i < queries ? a.q + ((size_t)(task.row + i / group) * a.heads + kv_head * group + i % group) * DP
-                               : nullptr;
-        });
-        const llm42__visible visible = llm42__visible_of(task, meta.position, a.window, group, warp * 16);
-        for (int unit = team; unit < units; unit += TEAMS) {
-            float score[16][4], out[DP / 8][4], top[2], total[2];
-            uint32_t weight[8][4];
-            llm42__copy_wait<1>();
+        auto arrived = [&] {  // for all four warps: what each thread has waited for
             llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's keys have arrived for all four warps
-            llm42__score_unit<DP>(score, q, k_at);
-            llm42__barrier(TEAM_BARRIER + team, 128);  // and all four warps have read them
-            place = next_place;
-            next_place = look_up(unit + 2 * TEAMS);
-            load(k_cache, k_at, place, unit + TEAMS);
-            llm42__softmax_unit(score, top, total, task.first + unit * KEYS, visible, a.scale);
+            llm42__barrier(TEAM_BARRIER + team, 128);
+        };
+        __syncthreads();  // all threads have read the keys, values and sums of the last task
+        look_up(team, page);
+        look_up(team + TEAMS, next_page);
+        llm42__queries<DP, TEAMS> q;
+        q.load(base + shape::QUERIES_AT, [&](int i) -> const llm42__bf16 * {
+            const int row = llm42__row_of_query(a, i);
+            if (row >= task.rows) return nullptr;
+            return a.q + ((size_t)(task.row + row) * a.heads + kv_head * a.group + i - row * a.group) * DP;
+        });
+        load(k_cache, k_at, team);
+        load(v_cache, v_at, team);
+        const llm42__visible visible = llm42__visible_of(a, task, warp * 16);
+        float score[16][4];
+        llm42__softmax before;
+        llm42__copy_wait<1>();
+        llm42__fence_async();
+        __syncthreads();  // the queries and the first keys have arrived
+        llm42__score_unit<DP>(score, q, k_at);
+        for (int unit = team; unit < units; unit += TEAMS) {
+            float out[DP / 8][4];
+            llm42__softmax own;
+            uint32_t weight[8][4];
+            llm42__await<DP, 0>(score);
+            llm42__barrier(TEAM_BARRIER + team, 128);  // all four warps have read the unit's keys
+            page[0] = next_page[0], page[1] = next_page[1];
+            load(k_cache, k_at, unit + TEAMS);
+            look_up(unit + 2 * TEAMS, next_page);
+            llm42__softmax_unit(score, own.top, own.total, task.first + unit * KEYS, visible, a.scale);
 #pragma unroll
             for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
-            llm42__copy_wait<1>();
-            llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);  // its values have arrived
+            // A condition that always holds: else the compiler waits for copies before it computes weights.
+            if (task.rows > 0) llm42__copy_wait<0>();
+            arrived();  // the unit's values, and the keys of the next one
             llm42__add_values_unit<DP>(out, weight, v_at);
-            llm42__barrier(TEAM_BARRIER + team, 128);  // and all four warps have read them
-            load(v_cache, v_at, place, unit + TEAMS);
-            if (TEAMS > 1 && unit > 0) llm42__barrier(TURN_BARRIER + team, 256);
-            if (unit > 0) llm42__merge_before<DP>(out, top, total, merged, state, a.scale);
+            if (unit + TEAMS < units) {
+                llm42__score_unit<DP>(score, q, k_at);
+                llm42__await<DP, 1>(out);
+            } else {
+                llm42__await<DP, 0>(out);
+            }
+            llm42__barrier(TEAM_BARRIER + team, 128);  // all four warps have read the values
+            load(v_cache, v_at, unit + TEAMS);
+            if (TEAMS > 1 && unit > 0) {
+                llm42__barrier(TURN_BARRIER + team, 256);
+                before = *state;
+            }
+            if (unit > 0) llm42__merge_before<DP>(out, own, before, merged, a.scale);
             if (unit + 1 == units) {
-                llm42__write_queries<DP>(a, task, warp * 16, out, total);
+                llm42__write_queries<DP>(a, task, warp * 16, out, own.total);
                 continue;
             }
-            state[0] = top[0], state[1 * 128] = total[0], state[2 * 128] = top[1], state[3 * 128] = total[1];
+            before = own;
+            if (TEAMS > 1) *state = own;
 #pragma unroll
             for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
             if (TEAMS > 1) llm42__arrive(TURN_BARRIER + (unit + 1) % TEAMS, 256);
         }
+        llm42__await<DP, 0>(score);  // of a team that has no unit
     }
 }
 

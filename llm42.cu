@@ -699,16 +699,17 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
     const unsigned heads = (unsigned)cu->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const int most = llm42__shared_room(&cu->device);
     if (key->prefill) {
-        const int team = 2 * LLM42__UNIT_KEYS * DP * 2, sums = (DP / 2 + 4) * 128 * 4;
+        const bool warpgroups = cu->device.major == 9;
         const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
         const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
         // Blocks of two teams if each can have a multiprocessor to itself, else two blocks of one team on each.
-        const int teams = tasks * heads <= processors && 2 * team + sums <= most ? 2 : 1;
+        const int teams = tasks * heads <= processors && llm42__prefill_bytes(DP, 2, warpgroups) <= most ? 2 : 1,
+                  bytes = llm42__prefill_bytes(DP, teams, warpgroups);
         auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
-        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, teams * team + sums));
+        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
-                                dim3((unsigned)teams * 128), (size_t)(teams * team + sums), ex->stream, a, meta));
+                                dim3((unsigned)teams * 128), (size_t)bytes, ex->stream, a, meta));
     }
     if (key->decode) {
         const llm42__decode_shape shape = llm42__decode_shape_of(cu, key->rows);
@@ -745,7 +746,7 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *
     a.partial = ex->partial;
     a.arrived = ex->arrived;
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
-    a.window = sliding ? c->sliding_window : 0;
+    a.group = cu->group, a.group_inverse = 65536 / (uint32_t)cu->group + 1, a.window = sliding ? c->sliding_window : 0;
     a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
     switch (cu->dp) {
     case 16: return llm42__enqueue_attention_as<16>(cu, ex, key, a, meta, at->decode_tasks, error);
@@ -1396,12 +1397,12 @@ static void llm42__sort_decode_tasks(std::vector<llm42__decode_task> *tasks) {
 
 // Tasks for the rows begin <= r < end, which are consecutive in a sequence. A task has at most 64 queries.
 static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__tasks *tasks, int window, const llm42_pass *pass,
-                                     int begin, int end) {
+                                     int begin, int end, int seq) {
     const int most = LLM42__PREFILL_QUERIES / cu->group;
     for (int r = begin; r < end; r += most) {
         int rows = std::min(most, end - r), position = pass->row[r].position;
         int first = window ? std::max(0, position - window + 1) / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS : 0;
-        tasks->prefill.push_back({r, rows, first, position + rows});
+        tasks->prefill.push_back({r, rows, first, position + rows, seq});
     }
 }
 
@@ -1438,7 +1439,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
             const int begin = p->run_begin[i], end = end_of(i);
             if (llm42__all_as_prompts(cu, p, pass) || end - begin > 1)
-                llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end);
+                llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end, (int)i);
             else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin);
         }
         if ((int)tasks->decode.size() > at_once) llm42__sort_decode_tasks(&tasks->decode);
