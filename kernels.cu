@@ -45,7 +45,7 @@
 typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
-// was a trial that was dropped: the next one is 21.
+// was a trial that was dropped.
 enum { LLM42__KERNELS = 22 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
@@ -2359,7 +2359,8 @@ __device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const l
 }
 
 // The same for the keys t <= k < end of a sequence, where sixteen keys follow one another in a page. page: of the first
-// sixteen keys of the strip, and of the others. step: pieces from a key to the next.
+// sixteen keys of the strip, and of the others. step: pieces from a key to the next. t is a multiple of sixteen, and a
+// page has sixteen keys or more.
 template <int DP, int KEYS>
 __device__ __forceinline__ void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache,
                                                   const int (&page)[2], int shift, int t, int end, uint32_t step) {
@@ -2406,7 +2407,8 @@ template <int DP, int TEAMS> struct llm42__queries {
     }
 };
 
-// Waits for a product of the warpgroup, and for all that it has started before but for the last LEFT ones.
+// Waits for all groups of products that the warpgroup has committed, but for the last LEFT. It waits for `product`,
+// too, which is not among these.
 template <int DP, int LEFT, int EIGHTS> __device__ __forceinline__ void llm42__await(float (&product)[EIGHTS][4]) {
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
