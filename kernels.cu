@@ -214,9 +214,6 @@ template <int COUNT> __device__ __forceinline__ void llm42__more_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 __device__ __forceinline__ void llm42__wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void llm42__wgmma_commit_and_wait() {
-    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
 __device__ __forceinline__ void llm42__wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int LEFT> __device__ __forceinline__ void llm42__wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
@@ -225,30 +222,29 @@ template <int LEFT> __device__ __forceinline__ void llm42__wgmma_wait() {
 #define LLM42__EIGHT_FOURS(d, n)                                                                                   \
     LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
         LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
-// c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. TURNED: b's rows lie along k.
-template <bool TURNED>
+// c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. a is in registers, and b lies in shared
+// memory along its columns.
 __device__ __forceinline__ void llm42__wgmma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
         "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
         "%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"
-        "%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
+        "%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
         : LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
-template <bool TURNED>
 __device__ __forceinline__ void llm42__wgmma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
         "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
-        "%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
+        "%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
         : LLM42__EIGHT_FOURS(c, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"((int)TURNED));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
-// The same with a[64 x 16] in shared memory, too. Both operands lie along k. R: c's registers; A, B, ADD: what follows
-// them.
+// The same with a[64 x 16] in shared memory, too. Here both operands lie along k. R: c's registers; A, B, ADD: what
+// follows them.
 #define LLM42__R4 "%0,%1,%2,%3"
 #define LLM42__R8 LLM42__R4 ",%4,%5,%6,%7"
 #define LLM42__R16 LLM42__R8 ",%8,%9,%10,%11,%12,%13,%14,%15"
@@ -2377,31 +2373,42 @@ __device__ __forceinline__ void llm42__copy_pages(uint32_t to, int first, const 
     }
 }
 
+// The row of a task that its query i belongs to: i / group.
+__device__ __forceinline__ int llm42__row_of_query(const llm42__attention &a, int i) {
+    return (int)((uint32_t)i * a.group_inverse >> 16);
+}
+
 // A task's 64 queries: in shared memory for warpgroups, else as operands in registers.
-template <int DP, int TEAMS> struct llm42__queries {
+template <int DP> struct llm42__queries {
     static constexpr bool SHARED = LLM42__WARPGROUPS && DP >= 64;
     uint32_t shared, own[SHARED ? 1 : DP / 16][4];
-    // at(i): query i's q; NULL gives zeros. Those in shared memory arrive as copies do.
-    template <typename AT> __device__ __forceinline__ void load(uint32_t to, AT at) {
-        enum { PIECES = DP / 8 };
-        const int thread = threadIdx.x % 128, lane = thread % 32;
+    // Loads them; those that the task does not have become zeros. They arrive in shared memory as copies do.
+    template <int THREADS>
+    __device__ __forceinline__ void load(uint32_t to, const llm42__attention &a, const llm42__prefill_task &task) {
+        auto there = [&](int i) { return llm42__row_of_query(a, i) < task.rows; };
+        auto at = [&](int i) {  // query i, or the pass's first if it is not there
+            const int row = llm42__row_of_query(a, i);
+            const size_t head = (size_t)(task.row + row) * a.heads + blockIdx.x * a.group + i - row * a.group;
+            return a.q + (there(i) ? head : 0) * DP;
+        };
         shared = to;
         if constexpr (SHARED) {
+            enum { PIECES = DP / 8 };
 #pragma unroll
-            for (int i = threadIdx.x; i < LLM42__PREFILL_QUERIES * PIECES; i += TEAMS * 128) {
+            for (int i = threadIdx.x; i < LLM42__PREFILL_QUERIES * PIECES; i += THREADS) {
                 const int query = i / PIECES, piece = i % PIECES;
-                const llm42__bf16 *const from = at(query);
-                llm42__copy16(to + llm42__key_place<DP, 64>(query, piece), from + (from ? piece * 8 : 0), from);
+                llm42__copy16(to + llm42__key_place<DP, LLM42__PREFILL_QUERIES>(query, piece), at(query) + piece * 8,
+                              there(query));
             }
         } else {
-            const llm42__bf16 *first = at(thread / 32 * 16 + lane / 4), *second = at(thread / 32 * 16 + lane / 4 + 8);
+            const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4, second = first + 8;
 #pragma unroll
             for (int kk = 0; kk < DP / 16; kk++) {
-                int column = kk * 16 + lane % 4 * 2;
-                own[kk][0] = first ? *(const uint32_t *)(first + column) : 0;
-                own[kk][1] = second ? *(const uint32_t *)(second + column) : 0;
-                own[kk][2] = first ? *(const uint32_t *)(first + column + 8) : 0;
-                own[kk][3] = second ? *(const uint32_t *)(second + column + 8) : 0;
+                const int column = kk * 16 + lane % 4 * 2;
+                own[kk][0] = there(first) ? *(const uint32_t *)(at(first) + column) : 0;
+                own[kk][1] = there(second) ? *(const uint32_t *)(at(second) + column) : 0;
+                own[kk][2] = there(first) ? *(const uint32_t *)(at(first) + column + 8) : 0;
+                own[kk][3] = there(second) ? *(const uint32_t *)(at(second) + column + 8) : 0;
             }
         }
     }
@@ -2419,9 +2426,8 @@ template <int DP, int LEFT, int EIGHTS> __device__ __forceinline__ void llm42__a
 }
 
 // Starts the scores of a team's 64 queries (16 for each warp) with the keys of a unit.
-template <int DP, int TEAMS>
-__device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const llm42__queries<DP, TEAMS> &q,
-                                                  uint32_t k_at) {
+template <int DP>
+__device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const llm42__queries<DP> &q, uint32_t k_at) {
 #if LLM42__WARPGROUPS
     if constexpr (DP >= 64) {
         // bytes: of a panel of 64 elements of the queries, and of the keys; of 16 elements
@@ -2436,10 +2442,9 @@ __device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const l
     } else
 #endif
     {
-        if constexpr (!llm42__queries<DP, TEAMS>::SHARED)
 #pragma unroll
-            for (int block = 0; block < 4; block++)
-                llm42__score<DP, LLM42__UNIT_KEYS>(&score[4 * block], q.own, k_at, 32 * block);
+        for (int block = 0; block < 4; block++)
+            llm42__score<DP, LLM42__UNIT_KEYS>(&score[4 * block], q.own, k_at, 32 * block);
     }
 }
 
@@ -2453,7 +2458,7 @@ __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], 
         const uint64_t values = llm42__smem_descriptor(v_at, PANEL);
         llm42__wgmma_fence();
 #pragma unroll
-        for (int kk = 0; kk < 8; kk++) llm42__wgmma<true>(out, weight[kk], values + (kk * SIXTEEN_KEYS >> 4), kk > 0);
+        for (int kk = 0; kk < 8; kk++) llm42__wgmma(out, weight[kk], values + (kk * SIXTEEN_KEYS >> 4), kk > 0);
         llm42__wgmma_commit();
     } else
 #endif
@@ -2463,11 +2468,6 @@ __device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], 
 #pragma unroll
         for (int kk = 0; kk < 8; kk++) llm42__add_values<DP, LLM42__UNIT_KEYS>(out, weight[kk], v_at, 16 * kk);
     }
-}
-
-// The row of a task that its query i belongs to: i / group.
-__device__ __forceinline__ int llm42__row_of_query(const llm42__attention &a, int i) {
-    return (int)((uint32_t)i * a.group_inverse >> 16);
 }
 
 // The positions that a warp's sixteen queries from `first` on see.
@@ -2538,22 +2538,19 @@ __device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, 
     }
 }
 
-// Shared memory of llm42__k_attend_prefill: keys and values of a unit for each team, then the merged sums, the queries
-// if they are there (llm42__queries), and tops and totals if there are two teams.
+// Shared memory of llm42__k_attend_prefill: keys and values of a unit for each team, then the merged sums, the merged
+// tops and totals if there are two teams, and the queries for warpgroups (llm42__queries).
 template <int DP, int TEAMS> struct llm42__prefill_shape {
     enum {
         UNIT = LLM42__UNIT_KEYS * DP * 2,  // bytes of a unit's keys, or of its values
         MERGED_AT = TEAMS * 2 * UNIT,
-        QUERIES_AT = MERGED_AT + LLM42__PREFILL_QUERIES * DP * 4,
-        STATE_AT = QUERIES_AT + (LLM42__WARPGROUPS && DP >= 64 ? LLM42__PREFILL_QUERIES * DP * 2 : 0)
+        STATE_AT = MERGED_AT + LLM42__PREFILL_QUERIES * DP * 4,
+        QUERIES_AT = STATE_AT + (TEAMS > 1 ? 128 * (int)sizeof(llm42__softmax) : 0)
     };
+    static int bytes(bool warpgroups) {
+        return QUERIES_AT + (warpgroups && DP >= 64 ? LLM42__PREFILL_QUERIES * DP * 2 : 0);
+    }
 };
-
-static int llm42__prefill_bytes(int dp, int teams, bool warpgroups) {
-    const int units = teams * 2 * LLM42__UNIT_KEYS * dp * 2, sums = LLM42__PREFILL_QUERIES * dp * 4,
-              queries = warpgroups && dp >= 64 ? LLM42__PREFILL_QUERIES * dp * 2 : 0;
-    return units + sums + queries + (teams > 1 ? 128 * (int)sizeof(llm42__softmax) : 0);
-}
 
 // Attention of consecutive rows of a sequence (prompts, windows).
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
@@ -2592,10 +2589,10 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
         const int units = (task.end - task.first + KEYS - 1) / KEYS;
         // A warp copies 32 keys of a unit. It looks up their pages one unit ahead.
         int page[2], next_page[2];
-        auto look_up = [&](int unit, int(&page)[2]) {
+        auto look_up = [&](int unit, int(&to)[2]) {
             const int t = task.first + unit * KEYS + warp * 32;
 #pragma unroll
-            for (int i = 0; i < 2; i++) page[i] = pages[LLM42__MIN(t + 16 * i, task.end - 1) >> shift];
+            for (int i = 0; i < 2; i++) to[i] = pages[LLM42__MIN(t + 16 * i, task.end - 1) >> shift];
         };
         auto load = [&](const llm42__bf16 *cache, uint32_t to, int unit) {
             const int t = task.first + unit * KEYS + warp * 32, own = t + threadIdx.x % 32;
@@ -2608,19 +2605,11 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
                                     : (uint32_t)((pages[own >> shift] << shift) + (own & (1 << shift) - 1)) * step);
             llm42__copy_commit();
         };
-        auto arrived = [&] {  // for all four warps: what each thread has waited for
-            llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);
-        };
         __syncthreads();  // all threads have read the keys, values and sums of the last task
         look_up(team, page);
         look_up(team + TEAMS, next_page);
-        llm42__queries<DP, TEAMS> q;
-        q.load(base + shape::QUERIES_AT, [&](int i) -> const llm42__bf16 * {
-            const int row = llm42__row_of_query(a, i);
-            if (row >= task.rows) return nullptr;
-            return a.q + ((size_t)(task.row + row) * a.heads + kv_head * a.group + i - row * a.group) * DP;
-        });
+        llm42__queries<DP> q;
+        q.template load<TEAMS * 128>(base + shape::QUERIES_AT, a, task);
         load(k_cache, k_at, team);
         load(v_cache, v_at, team);
         const llm42__visible visible = llm42__visible_of(a, task, warp * 16);
@@ -2644,7 +2633,8 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
             for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
             // A condition that always holds: else the compiler waits for copies before it computes weights.
             if (task.rows > 0) llm42__copy_wait<0>();
-            arrived();  // the unit's values, and the keys of the next one
+            llm42__fence_async();
+            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's values and the next one's keys have arrived
             llm42__add_values_unit<DP>(out, weight, v_at);
             if (unit + TEAMS < units) {
                 llm42__score_unit<DP>(score, q, k_at);
@@ -2663,8 +2653,8 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
                 llm42__write_queries<DP>(a, task, warp * 16, out, own.total);
                 continue;
             }
-            before = own;
             if (TEAMS > 1) *state = own;
+            else before = own;
 #pragma unroll
             for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
             if (TEAMS > 1) llm42__arrive(TURN_BARRIER + (unit + 1) % TEAMS, 256);
@@ -2922,7 +2912,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     using strips = llm42__strip_ring<DP, RING>;
     enum { KEYS = strips::KEYS, RECORD = DP + 2 };
     llm42__launch_next();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.heads / a.kv_heads, kv_head = blockIdx.x;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.group, kv_head = blockIdx.x;
     // [warps, group, RECORD], and twice [group, RECORD] for merged units
     float *const record = (float *)(shared + WARPS * RING * strips::STRIP);
     float *const merged = record + WARPS * group * RECORD;

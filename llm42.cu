@@ -703,8 +703,9 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
         const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
         const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
         // Blocks of two teams if each can have a multiprocessor to itself, else two blocks of one team on each.
-        const int teams = tasks * heads <= processors && llm42__prefill_bytes(DP, 2, warpgroups) <= most ? 2 : 1,
-                  bytes = llm42__prefill_bytes(DP, teams, warpgroups);
+        const int two = llm42__prefill_shape<DP, 2>::bytes(warpgroups),
+                  teams = tasks * heads <= processors && two <= most ? 2 : 1,
+                  bytes = teams == 2 ? two : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
         auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

@@ -892,9 +892,8 @@ inline unsigned llm42__seen(const unsigned *flag) {
 }
 // Products of warpgroups, clusters, mbarriers and the copy engine.
 #define LLM42__FOUR(d) "+m"(d[0]), "+m"(d[1]), "+m"(d[2]), "+m"(d[3])
-template <bool TURNED, int EIGHTS>
-void llm42__wgmma(float (&c)[EIGHTS][4], const uint32_t (&a)[4], uint64_t b, int add) {
-    emulator::start_product({c[0], EIGHTS * 4, a, 0, b, TURNED, add != 0});
+template <int EIGHTS> void llm42__wgmma(float (&c)[EIGHTS][4], const uint32_t (&a)[4], uint64_t b, int add) {
+    emulator::start_product({c[0], EIGHTS * 4, a, 0, b, true, add != 0});
 }
 template <int EIGHTS> void llm42__wgmma(float (&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {
     emulator::start_product({c[0], EIGHTS * 4, nullptr, a, b, false, add != 0});
@@ -902,7 +901,6 @@ template <int EIGHTS> void llm42__wgmma(float (&c)[EIGHTS][4], uint64_t a, uint6
 inline void llm42__wgmma_fence() {}
 inline void llm42__wgmma_commit() { emulator::commit_products(); }
 template <int LEFT> void llm42__wgmma_wait() { emulator::wait_for_products<LEFT>(); }
-inline void llm42__wgmma_commit_and_wait() { emulator::commit_products(), emulator::wait_for_products<0>(); }
 template <int> void llm42__fewer_registers() {}
 template <int> void llm42__more_registers() {}
 inline uint32_t llm42__block_in_cluster() { return emulator::rank_here(); }

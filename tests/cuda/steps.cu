@@ -591,9 +591,9 @@ static void check_small(const char *words, const inputs &in, const std::vector<u
 }
 
 // >>warpgroups ---------------------------------------------------------------------------------------------------
-// The forms of a warpgroup's product. Kernels for leaves have BOTH operands in shared memory, along k. Attention has a
-// in registers. In shared memory it has b: KEYS, which lie along k, or values, which lie along b's columns (TURNED).
-enum { BOTH, KEYS, TURNED };
+// The forms of a warpgroup's product. Kernels for leaves and scores of attention have BOTH operands in shared memory,
+// along k. Sums of weights x values have a in registers, and b in shared memory along its columns (TURNED).
+enum { BOTH, TURNED };
 
 // Takes STEPS steps: sum [tiles][64][8 EIGHTS] = c + a b^T, or without c if there are several. a [tiles][64][64 terms],
 // b [tiles][8 EIGHTS][64 terms], of which the first STEPS x 16 are used.
@@ -640,10 +640,10 @@ __global__ void __launch_bounds__(GROUP_THREADS)
         const uint64_t along = llm42__smem_descriptor(b_at + (uint32_t)(s * SIXTEEN), 16);
         if constexpr (FORM == BOTH)
             llm42__wgmma(value, llm42__smem_descriptor(a_at + (uint32_t)(s * SIXTEEN), 16), along, add);
-        else if constexpr (FORM == KEYS) llm42__wgmma<false>(value, rows[s], along, add);
-        else llm42__wgmma<true>(value, rows[s], llm42__smem_descriptor(b_at + (uint32_t)(s * TERMS * 128), PANEL), add);
+        else llm42__wgmma(value, rows[s], llm42__smem_descriptor(b_at + (uint32_t)(s * TERMS * 128), PANEL), add);
     }
-    llm42__wgmma_commit_and_wait();
+    llm42__wgmma_commit();
+    llm42__wgmma_wait<0>();
     llm42__settle(value);
 #pragma unroll
     for (int e = 0; e < EIGHTS; e++)
@@ -733,13 +733,12 @@ static void check_group(const group_form &form, int steps) {
 }
 
 static void check_groups(int steps) {
-    static const char both[] = "a and b in shared memory", keys[] = "a in registers",
-                      turned[] = "a in registers, b turned";
+    static const char both[] = "a and b in shared memory", turned[] = "a in registers, b turned";
     for (const group_form &form :
          {form_of<8, BOTH>(both), form_of<16, BOTH>(both), form_of<32, BOTH>(both), form_of<48, BOTH>(both),
           form_of<64, BOTH>(both), form_of<80, BOTH>(both), form_of<96, BOTH>(both), form_of<112, BOTH>(both),
-          form_of<128, BOTH>(both), form_of<160, BOTH>(both), form_of<192, BOTH>(both), form_of<128, KEYS>(keys),
-          form_of<64, TURNED>(turned), form_of<128, TURNED>(turned)})
+          form_of<128, BOTH>(both), form_of<160, BOTH>(both), form_of<192, BOTH>(both), form_of<64, TURNED>(turned),
+          form_of<128, TURNED>(turned)})
         check_group(form, steps);
 }
 
