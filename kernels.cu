@@ -46,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped.
-enum { LLM42__KERNELS = 22 };
+enum { LLM42__KERNELS = 23 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -105,6 +105,12 @@ __device__ __forceinline__ void llm42__mma(float c[4], const uint32_t a[4], uint
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 1 / x, with an error of at most one unit in the last place.
+__device__ __forceinline__ float llm42__near_inverse(float x) {
+    asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
 }
 
 // Turns a warp's 8x8 matrix of 16-bit values: rows become columns.
@@ -174,9 +180,30 @@ __device__ __forceinline__ uint32_t llm42__pack(float low, float high) {
     return *reinterpret_cast<uint32_t *>(&pair);
 }
 
-// silu(gate) x up from bf16 values. All kernels that need it use this one, so that they give the same bits.
-__device__ __forceinline__ float llm42__gated(float gate, float up) {
-    return llm42__silu(llm42__rounded(gate)) * llm42__rounded(up);
+// silu(gate) x up of COUNT pairs, from values rounded to bf16, with the bits of llm42__silu. All kernels that need it
+// use this one. The compiler's division branches for operands near the ends of the range, so that a thread's divisions
+// would run one after another. Here they run side by side and have one branch in all. Where |gate| < 64 a divisor is
+// below 2^93. If the gate is tiny the divisor is 2, and its half is exact.
+template <int COUNT>
+__device__ __forceinline__ void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
+    float g[COUNT], u[COUNT], largest = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 2) {
+        const uint32_t gates = llm42__pack(gate[i], gate[i + 1]), ups = llm42__pack(up[i], up[i + 1]);
+        g[i] = llm42__float(gates << 16), g[i + 1] = llm42__float(gates & 0xffff0000);
+        u[i] = llm42__float(ups << 16), u[i + 1] = llm42__float(ups & 0xffff0000);
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        largest = fmaxf(largest, fabsf(g[i]));
+        const float divisor = 1.0f + llm42__exp2(g[i] * -1.44269504f), near = llm42__near_inverse(divisor),
+                    inverse = fmaf(near, fmaf(-divisor, near, 1.0f), near), quotient = g[i] * inverse,
+                    excess = fmaf(divisor, quotient, -g[i]);  // a zero keeps its sign
+        out[i] = fmaf(-inverse, excess, quotient) * u[i];
+    }
+    if (largest < 64.0f) return;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) out[i] = llm42__silu(g[i]) * u[i];
 }
 
 // Byte offset of a piece in shared memory that has rows of 128 bytes. The pieces of a row are permuted, so that the
@@ -596,6 +623,8 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int t = 0; t < TILES; t++) {
+        float gated[2];
+        if (GATED) llm42__gate<2>({sum[t][0], sum[t][1]}, {sum[t][2], sum[t][3]}, gated);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const int row = row0 + t * 8 + lane % 4 * 2 + i;
@@ -603,7 +632,7 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
             sum[t][i] = sum[t][2 + i] = 0.0f;
             if (row >= row_end) continue;
             if (GATED) {
-                y[(size_t)row * (n / 2) + n0 / 2 + lane / 4] = (OUT)llm42__gated(first, second);
+                y[(size_t)row * (n / 2) + n0 / 2 + lane / 4] = (OUT)gated[i];
             } else {
                 OUT *to = llm42__row_of(y, owners, row, n) + n0 + lane / 4;
                 to[0] = (OUT)first;
@@ -1244,13 +1273,13 @@ template <int EIGHTS>
 __device__ __forceinline__ void llm42__write_gated(const float (&sum)[EIGHTS][4], llm42__bf16 *y, int n, int n0,
                                                    int row0, int rows, float4 *scratch) {
     const int lane = threadIdx.x % 32;
-    auto gated = [&](int e) {
-        return e == EIGHTS ? 0 : llm42__pack(llm42__gated(sum[e][0], sum[e][2]), llm42__gated(sum[e][1], sum[e][3]));
-    };
     __syncwarp();  // all lanes have read what was in the scratch
 #pragma unroll
     for (int e = 0; e < EIGHTS; e += 2) {
-        const uint32_t both[2] = {gated(e), gated(e + 1)};
+        const float(&a)[4] = sum[e], (&b)[4] = sum[LLM42__MIN(e + 1, EIGHTS - 1)];
+        float out[4];
+        llm42__gate<4>({a[0], a[1], b[0], b[1]}, {a[2], a[3], b[2], b[3]}, out);
+        const uint32_t both[2] = {llm42__pack(out[0], out[1]), llm42__pack(out[2], out[3])};
         llm42__store_matrices_turned(llm42__shared_address(scratch + e * 8 + lane % 16), both);
     }
     __syncwarp();
@@ -2098,21 +2127,26 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     for (int i = 0; i < 8; i++) turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
     p.load(qkv + (size_t)row * a.qkv_stride + (size_t)head * d, needed);
-    float sum = 0;
+    if (a.bias && needed)
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        if (a.bias && needed && p.there(i)) {
+        for (int i = 0; i < 8; i++) {
+            if (!p.there(i)) continue;
             p.x[i][0] = llm42__rounded(p.x[i][0] + a.bias[head * d + p.first(i)]);
             p.x[i][1] = llm42__rounded(p.x[i][1] + a.bias[head * d + p.second(i)]);
         }
-        sum = fmaf(p.x[i][0], p.x[i][0], sum);
-        sum = fmaf(p.x[i][1], p.x[i][1], sum);
-    }
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
+    float sum = 0, scale = 1;
+    if (a.q_norm || a.k_norm) {
 #pragma unroll
-    for (int i = LANES / 2; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
+        for (int i = 0; i < 8; i++) {
+            sum = fmaf(p.x[i][0], p.x[i][0], sum);
+            sum = fmaf(p.x[i][1], p.x[i][1], sum);
+        }
+#pragma unroll
+        for (int i = LANES / 2; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
+        scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
+    }
     if (!needed) return;
-    const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         if (norm && p.there(i)) {
@@ -2135,15 +2169,16 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
     llm42__wait_for_previous();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= count) return;
-    uint4 gate = ((const uint4 *)y)[2 * i], up = ((const uint4 *)y)[2 * i + 1], to;
-    const __nv_bfloat162 *g = (const __nv_bfloat162 *)&gate, *u = (const __nv_bfloat162 *)&up;
-    __nv_bfloat162 *o = (__nv_bfloat162 *)&to;
+    const uint4 from[] = {((const uint4 *)y)[2 * i], ((const uint4 *)y)[2 * i + 1]};
+    float gate_up[2][8], to[8];
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-        float2 a = __bfloat1622float2(g[j]), b = __bfloat1622float2(u[j]);
-        o[j] = __floats2bfloat162_rn(llm42__gated(a.x, b.x), llm42__gated(a.y, b.y));
+    for (int j = 0; j < 16; j++) {
+        const uint32_t two = ((const uint32_t *)from)[j / 2];
+        gate_up[j / 8][j % 8] = llm42__float(j % 2 ? two & 0xffff0000 : two << 16);
     }
-    ((uint4 *)out)[i] = to;
+    llm42__gate(gate_up[0], gate_up[1], to);
+    ((uint4 *)out)[i] = make_uint4(llm42__pack(to[0], to[1]), llm42__pack(to[2], to[3]), llm42__pack(to[4], to[5]),
+                                   llm42__pack(to[6], to[7]));
 }
 
 // >>kernel-attention ---------------------------------------------------------------------------------------------
@@ -3192,65 +3227,67 @@ __global__ void __launch_bounds__(1024)
 // >>kernel-mixture -----------------------------------------------------------------------------------------------
 // Owns: routing the rows of a mixture to their experts and back.
 
-// Shapes: router [R, stride] (E used) -> id, weight [R, used]: each row's experts, the largest first, the lowest index
-// on a tie. Work: a warp for each row. Order of the softmax: a lane's exponentials ascending, then lanes by butterfly.
-// Order of the renormalising sum: by rank.
-template <typename LOGIT>
+// Shapes: router [R, stride] (E used, up to 32 EACH) -> id, weight [R, used], used up to 64: each row's experts, the
+// largest first, the lowest index on a tie. Work: a warp for each row, a lane for every 32nd expert. Order of the
+// softmax: a lane's exponentials ascending, then lanes by butterfly. Order of the renormalising sum: by rank.
+template <int EACH, typename LOGIT>
 __global__ void __launch_bounds__(32)
     llm42__k_route(const LOGIT *router, int experts, int stride, int used, bool renorm, int32_t *id, float *weight) {
-    enum { MOST = 32 };  // experts of a lane: up to 1,024 in all
     llm42__launch_next();
     llm42__wait_for_previous();
     const int lane = threadIdx.x, row = blockIdx.x;
+    float logit[EACH], mine[2] = {};  // mine: the probabilities of the ranks lane and lane + 32
     unsigned taken = 0;
-    float largest = 0, total = 0, sum = 0;
-    for (int rank = -1; rank < used; rank++) {  // -1: the largest, for the softmax
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        if (lane + 32 * i < experts) logit[i] = (float)router[(size_t)row * stride + lane + 32 * i];
+        else logit[i] = 0, taken |= 1u << i;
+    auto largest_left = [&] {
         llm42__best best = {0, -1};
-        for (int i = 0; i < MOST && lane + 32 * i < experts; i++)
-            if (!(taken >> i & 1))
-                best = llm42__better(best,
-                                     llm42__best{(float)router[(size_t)row * stride + lane + 32 * i], lane + 32 * i});
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if (!(taken >> i & 1)) best = llm42__better(best, llm42__best{logit[i], lane + 32 * i});
 #pragma unroll
         for (int i = 16; i; i >>= 1)
             best = llm42__better(best, llm42__best{__shfl_xor_sync(0xffffffffu, best.score, i),
                                                    __shfl_xor_sync(0xffffffffu, best.id, i)});
-        if (rank < 0) {
-            largest = best.score;
-            for (int i = 0; i < MOST && lane + 32 * i < experts; i++)
-                total += llm42__exp((float)router[(size_t)row * stride + lane + 32 * i] - largest);
+        return best;
+    };
+    llm42__best best = largest_left();
+    const float largest = best.score;
+    float total = 0, sum = 0;
 #pragma unroll
-            for (int i = 16; i; i >>= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
-            continue;
-        }
-        int chosen = best.id < 0 ? rank : best.id;
-        if (chosen % 32 == lane) taken |= 1u << chosen / 32;
-        float p = __fdiv_rn(llm42__exp(best.score - largest), total);
+    for (int i = 0; i < EACH; i++)
+        if (lane + 32 * i < experts) total += llm42__exp(logit[i] - largest);
+#pragma unroll
+    for (int i = 16; i; i >>= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
+    for (int rank = 0; rank < used; rank++) {
+        const int chosen = best.id < 0 ? rank : best.id;
+        const float p = __fdiv_rn(llm42__exp(best.score - largest), total);
         sum += p;
-        if (lane == 0) {
-            id[row * used + rank] = chosen;
-            weight[row * used + rank] = p;
-        }
+        if (rank % 32 == lane) (rank < 32 ? mine[0] : mine[1]) = p, id[row * used + rank] = chosen;
+        if (chosen % 32 == lane) taken |= 1u << chosen / 32;
+        best = largest_left();
     }
-    if (lane == 0)
-        for (int rank = 0; rank < used; rank++)
-            weight[row * used + rank] = llm42__rounded(renorm ? __fdiv_rn(weight[row * used + rank], sum)
-                                                              : weight[row * used + rank]);
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        if (lane + 32 * i < used)
+            weight[row * used + lane + 32 * i] = llm42__rounded(renorm ? __fdiv_rn(mine[i], sum) : mine[i]);
 }
 
 // Sorts the entries (row, rank) by expert, in ascending order for each expert. offset [E + 1]: where an expert's
 // entries begin; source [entries]: the row of a place; place [entries]: the place of an entry. With x [R, k], k a
 // multiple of 64, rows are copied to their places, too: sorted [entries, k]. Work: a block for each expert, in which
 // each warp takes an equal run of entries. Warps first count, then place, then copy. Integers only.
-enum { LLM42__SORT_THREADS = 1024 };  // with 256 a prompt's rows of an expert took too long to copy
+enum { LLM42__SORT_THREADS = 1024 };  // at most; with 256 a prompt's rows of an expert took too long to copy
 __global__ void __launch_bounds__(LLM42__SORT_THREADS)
     llm42__k_sort(const int32_t *__restrict__ id, int entries, int used, int32_t *offset, int32_t *source,
                   int32_t *place, const llm42__bf16 *__restrict__ x, llm42__bf16 *__restrict__ sorted, int k) {
-    enum { WARPS = LLM42__SORT_THREADS / 32 };
-    __shared__ int lower_of[WARPS], own_of[WARPS];
+    __shared__ int lower_of[LLM42__SORT_THREADS / 32], own_of[LLM42__SORT_THREADS / 32];
     llm42__launch_next();
     llm42__wait_for_previous();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, e = blockIdx.x;
-    const int run = (entries + LLM42__SORT_THREADS - 1) / LLM42__SORT_THREADS * 32, begin = min(entries, warp * run),
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, e = blockIdx.x;
+    const int run = (entries + (int)blockDim.x - 1) / (int)blockDim.x * 32, begin = min(entries, warp * run),
               end = min(entries, begin + run);
     int lower = 0, own = 0;  // entries of experts before e, and of e
     for (int i = begin + lane; i < end; i += 32) lower += id[i] < e, own += id[i] == e;
@@ -3260,8 +3297,8 @@ __global__ void __launch_bounds__(LLM42__SORT_THREADS)
     if (lane == 0) lower_of[warp] = lower, own_of[warp] = own;
     __syncthreads();
     int at = 0, first = 0, behind = 0;  // where this warp's entries begin, and where e's begin and end
-    for (int w = 0; w < WARPS; w++) at += lower_of[w] + (w < warp ? own_of[w] : 0), behind += lower_of[w] + own_of[w];
-    for (int w = 0; w < WARPS; w++) first += lower_of[w];
+    for (int w = 0; w < warps; w++) at += lower_of[w] + (w < warp ? own_of[w] : 0), behind += lower_of[w] + own_of[w];
+    for (int w = 0; w < warps; w++) first += lower_of[w];
     if (threadIdx.x == 0) offset[e] = at;
     if (threadIdx.x == 0 && e == (int)gridDim.x - 1) offset[e + 1] = entries;
     for (int base = begin; base < end; base += 32) {
@@ -3277,7 +3314,7 @@ __global__ void __launch_bounds__(LLM42__SORT_THREADS)
     }
     if (!x) return;
     __syncthreads();
-    for (int to = first + warp; to < behind; to += WARPS) {
+    for (int to = first + warp; to < behind; to += warps) {
         const uint4 *from = (const uint4 *)(x + (size_t)source[to] * k);
 #pragma unroll 8  // loads do not wait for stores
         for (int piece = lane; piece < k / 8; piece += 32) ((uint4 *)(sorted + (size_t)to * k))[piece] = from[piece];

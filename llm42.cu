@@ -869,8 +869,9 @@ template <typename LOGIT>
 static llm42_result llm42__enqueue_route(llm42__cuda *cu, llm42__execution *ex, const LOGIT *router, int rows,
                                          llm42_error *error) {
     const llm42_config *c = &cu->config;
-    LLM42__CU(llm42__launch(llm42__k_route<LOGIT>, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts,
-                            cu->Ep, c->experts_used, c->experts_renorm, ex->route_id, ex->route_weight));
+    auto kernel = c->experts <= 128 ? llm42__k_route<4, LOGIT> : llm42__k_route<32, LOGIT>;
+    LLM42__CU(llm42__launch(kernel, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts, cu->Ep,
+                            c->experts_used, c->experts_renorm, ex->route_id, ex->route_weight));
     return LLM42_OK;
 }
 
@@ -915,8 +916,9 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
     LLM42__STAGE("route", LLM42__TRY(cu->desc.numerics.router_fp32
                                          ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
                                          : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
-                 LLM42__CU(llm42__launch(llm42__k_sort, dim3((unsigned)c->experts), dim3(LLM42__SORT_THREADS), 0,
-                                         ex->stream, ex->route_id, entries, used, ex->route_offset, ex->route_source,
+                 LLM42__CU(llm42__launch(llm42__k_sort, dim3((unsigned)c->experts),
+                                         dim3(entries <= 8 * c->experts ? 256 : LLM42__SORT_THREADS), 0, ex->stream,
+                                         ex->route_id, entries, used, ex->route_offset, ex->route_source,
                                          ex->route_place, sorted ? ex->h : nullptr, sorted, cu->Dp)));
     const bool cut = llm42__sums_leaves(cu, key->schedule, rows, 1);
     void *sum = llm42__sum_at(cu, ex, 1);

@@ -228,6 +228,10 @@ static const test_shape shapes[] = {
      512},
     {"qwen3_moe", 256, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
      "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": false, ", 512},
+    // A lane of k_route has more than four experts, and more ranks than one.
+    {"qwen3_moe", 256, 64, 1, 4, 2, 32, 64, 130, false, "BF16",
+     "\"moe_intermediate_size\": 64, \"num_experts\": 130, \"num_experts_per_tok\": 34, \"norm_topk_prob\": true, ",
+     96},
 };
 
 void part_arithmetic(void) {

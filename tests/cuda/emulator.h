@@ -852,6 +852,7 @@ inline void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
     emulator::load_matrices(r, address, true);
 }
 inline void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) { emulator::mma(c, a, b0, b1); }
+inline float llm42__near_inverse(float x) { return 1.0f / x; }
 inline uint32_t llm42__transposed(uint32_t x) { return emulator::turn_matrix(x); }
 inline void llm42__barrier(int id, int threads) { emulator::wait_at(&emulator::here->named[id], threads); }
 inline void llm42__arrive(int id, int threads) {

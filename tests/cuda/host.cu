@@ -1286,7 +1286,7 @@ static void check_stages(bool mixture) {
         want.push_back({"norm", {add}});
         if (mixture) {
             want.push_back({"router", {product}});
-            want.push_back({"route", {(const void *)llm42__k_route<bf16>, (const void *)llm42__k_sort}});
+            want.push_back({"route", {(const void *)llm42__k_route<4, bf16>, (const void *)llm42__k_sort}});
         }
         want.push_back({"gate_up", {mixture ? gated_experts : gated}});
         want.push_back({"down", {mixture ? experts : product}});

@@ -2,7 +2,8 @@
 // bit by bit: many shapes, noise, sums that nearly cancel, and rows of zeros, tiny and large numbers. Nothing may be
 // written behind the last row. Control: half as many leaves must give other bits. Then in the same way every build of
 // llm42__k_experts (products of a mixture) beside llm42__k_matmul with groups. Control: a row that moves to another
-// expert must give other bits.
+// expert must give other bits. Last the gate of each bf16 value beside the CPU's. Control: a quotient from which its
+// excess is not taken must give other bits.
 //
 // Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device of compute capability 9.0
 // both are 0. The Makefile also builds it for the emulator (cuda_leaves_emulated), with fewer and smaller shapes.
@@ -315,6 +316,40 @@ static void check_experts(const bench *b, const llm42__expert_kind *kind) {
            compared, same, controls, others);
 }
 
+// The gate of each bf16 value, in turn beside 1.0, which the fast way takes, and beside the same value.
+__global__ void gate_all(float *with_one, float *with_same, float *without_excess) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    const float g = llm42__float(i << 16);
+    float out[2];
+    llm42__gate<2>({1.0f, g}, {1.0f, 1.0f}, out);
+    with_one[i] = out[1];
+    llm42__gate<2>({g, g}, {1.0f, 1.0f}, out);
+    with_same[i] = out[0] == out[1] ? out[0] : NAN;
+    const float divisor = 1.0f + llm42__exp2(g * -1.44269504f), near = llm42__near_inverse(divisor);
+    without_excess[i] = g * fmaf(near, fmaf(-divisor, near, 1.0f), near);
+}
+
+static void check_gate() {
+    enum { VALUES = 1 << 16, WAYS = 3 };
+    std::vector<float> got((size_t)WAYS * VALUES);
+    float *at;
+    int differing[WAYS] = {};
+    if (!works(cudaMalloc(&at, sizeof(float) * got.size()), "memory")) return;
+    gate_all<<<VALUES / 256, 256>>>(at, at + VALUES, at + 2 * VALUES);
+    if (works(cudaMemcpy(got.data(), at, sizeof(float) * got.size(), cudaMemcpyDeviceToHost), "cudaMemcpy")) {
+        for (int way = 0; way < WAYS; way++)
+            for (uint32_t i = 0; i < VALUES; i++) {
+                const float want = llm42__silu(llm42__float(i << 16)), have = got[(size_t)way * VALUES + i];
+                differing[way] += want == want ? llm42__bits(have) != llm42__bits(want) : have == have;
+            }
+        check(differing[0] == 0 && differing[1] == 0, "the gate has the CPU's bits", "differing", differing[0]);
+        check(differing[2] > 1000, "control: without the excess other bits", "differing", differing[2]);
+        printf("gate: of %d values %d and %d differ from the CPU's, without the excess %d\n", (int)VALUES, differing[0],
+               differing[1], differing[2]);
+    }
+    cudaFree(at);
+}
+
 int main() {
     bench b = {};
     int major = 0;
@@ -336,5 +371,6 @@ int main() {
         if (failed && !CHAIN_TURNS) break;
         check_experts(&b, &kind);
     }
+    check_gate();
     return end();
 }
