@@ -493,6 +493,22 @@ for tokens in $tokens_few; do
         failed=$((failed + 1))
     fi
 done
+# Flips end with --seconds, too: then a run counts only the requests that it begins with. The file says so.
+compared() {
+    awk '/^# flips:/ { seen = 1 } seen && /^#   [0-9]/ { for (i = 5; i <= NF; i += 3) n += $i } END { print n + 0 }' "$1"
+}
+soon=(bench --model synthetic:tiny --quick --repeats 1 --threads 1 --flip-requests 24 --input-tokens 2 --output-tokens 8
+      --force)
+ends 0 "^wrote $out/all.tsv" "${soon[@]}" --calibrate "$out/all.tsv"
+ends 0 "^wrote $out/soon.tsv" "${soon[@]}" --calibrate "$out/soon.tsv" --seconds 0.01
+if [ $((3 * $(compared "$out/soon.tsv"))) -lt $((2 * $(compared "$out/all.tsv"))) ] &&
+    [ "$(compared "$out/soon.tsv")" -gt 0 ] &&
+    grep -q '^# flips: 24 requests or as many as the time allowed' "$out/soon.tsv"; then
+    passed=$((passed + 1))
+else
+    echo "test_tools: FAILED: flips by --seconds: $(compared "$out/soon.tsv") of $(compared "$out/all.tsv") candidates"
+    failed=$((failed + 1))
+fi
 # Ranks share the one CPU. (On GPUs the calibration is of as many devices as ranks are on.) The file names the leaves,
 # at least as many as ranks, and the arithmetic. It has all tables of pass times, the one that may be missing too.
 ends 0 "^wrote $out/ranks.tsv" bench --model synthetic:tiny --tensor-parallel 2 --leaves 1 --calibrate "$out/ranks.tsv" \

@@ -306,13 +306,15 @@ static void calibration_host(const bench *b, const flips *f, FILE *file) {
 
 // The counts that the table of flip rates was made from.
 static void calibration_seen(const bench *b, const flips *f, FILE *file) {
-    fprintf(file,
-            "# flips: %d requests, %s, prompts %s, the library's own policies but as the options say; with each M at\n"
-            "#   several loads (flips.c). Rows or columns of the table that differ by less than %g standard deviations "
-            "are\n"
-            "#   joined. A cell without candidates has the rate of the nearest one in its column. Flips / candidates:\n"
-            "#   fast_rows",
-            (int)f->requests, f->workload, b->set.prompts, FLIP_DIFFERENT);
+    fprintf(
+        file,
+        "# flips: %d requests%s, %s, prompts %s, the library's own policies but as the options say; with each M at\n"
+        "#   several loads (flips.c). Rows or columns of the table that differ by less than %g standard deviations "
+        "are\n"
+        "#   joined. A cell without candidates has the rate of the nearest one in its column. Flips / candidates:\n"
+        "#   fast_rows",
+        (int)f->requests, b->set.seconds > 0 ? " or as many as the time allowed" : "", f->workload, b->set.prompts,
+        FLIP_DIFFERENT);
     for (int r = 0; r < f->seen.replays; r++)
         if (f->seen.replay[r]) fprintf(file, "  M = %d", f->seen.replay[r]);
         else fprintf(file, "  INVARIANT");

@@ -180,9 +180,10 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
     return desc;
 }
 
-// Serves the plan's first `requests` requests on an engine that is open, `load` of them at a time.
+// Serves the plan's first `requests` requests on an engine that is open, `load` of them at a time. Behind `until` (wall
+// clock, 0: no limit) no further ones begin, but the first `load` are served in any case.
 static void flips_serve(llm42_engine *engine, const serve_plan *plan, const prompt_set *prompts, int64_t requests,
-                        flip_run *run) {
+                        double until, flip_run *run) {
     llm42_error error = {0};
     serving v = {
         .s = plan, .prompts = prompts, .engine = engine, .ratio = run->ratio, .start = llm42_engine_now(engine)};
@@ -192,6 +193,8 @@ static void flips_serve(llm42_engine *engine, const serve_plan *plan, const prom
     int64_t before = llm42_engine_stats(engine).finished, done = 0;
     run->counter.first = before + 1;
     for (int64_t step = 0; done < requests; step++) {
+        if (until > 0 && v.submitted >= run->load && v.submitted < requests && wall_seconds() > until)
+            requests = v.submitted;
         for (; v.submitted < requests && v.submitted < done + run->load;) args_check(submit_next(&v, &error), &error);
         args_check(llm42_engine_step(engine, &error), &error);
         done = llm42_engine_stats(engine).finished - before;
@@ -291,12 +294,14 @@ static void plan_close(flip_plan *p) {
     free(p->prompts.start);
 }
 
-// One run whose passes are timed. It is served again if other programs used the processor. (What flips is the same.)
+// One run whose passes are timed. It is served again if other programs used the processor and the time allows it. (What
+// flips is the same.)
 static void flips_timed(const bench *b, llm42_engine *engine, const flip_plan *p, llm42_calibration *cost,
-                        int64_t requests, flip_run *run, steadiness *steady) {
+                        int64_t requests, double until, flip_run *run, steadiness *steady) {
     const prompt_set *prompts = p->serve.random_prompts ? NULL : &p->prompts;
     double share = 0;
     for (int turn = 0; turn < (b->set.force ? 1 : 3) && !(share >= STEADY_SHARE); turn++) {
+        if (turn && until > 0 && wall_seconds() > until) break;
         memset(run->counter.cell, 0, (size_t)(requests * run->counter.bins) * sizeof *run->counter.cell);
         watch.end = watch.inside = watch.outside = 0;
         watch.passes = watch.left_out = 0;
@@ -304,20 +309,23 @@ static void flips_timed(const bench *b, llm42_engine *engine, const flip_plan *p
         memset(watch.right, 0, sizeof watch.right);
         share = wait_for_processor(b);
         watch_open(b, &p->serve, cost, run->M);
-        flips_serve(engine, &p->serve, prompts, requests, run);
+        flips_serve(engine, &p->serve, prompts, requests, until, run);
         watch_close();
         share = fmin(share, processor_share(b));
     }
     steady_share(steady, share);
 }
 
-// All loads with one M, into runs[loads].
-static void flips_replay(bench *b, const flip_plan *p, int r, llm42_calibration *cost, flip_run *runs,
+// All loads with one M, into runs[loads]. begun: when the first M began, for --seconds: each run has a part of the time
+// that is left from there on, as its requests are a part of all.
+static void flips_replay(bench *b, const flip_plan *p, int r, double begun, llm42_calibration *cost, flip_run *runs,
                          steadiness *steady) {
     llm42_error error = {0};
     llm42_engine *engine = NULL;
     flip_run *now = NULL;
+    double all = 0, served = 0;
     for (int l = 0; l < p->loads; l++) {
+        all += p->load[l].share;
         int64_t requests = (int64_t)ceil((double)p->serve.requests * p->load[l].share);
         runs[l] = (flip_run){.M = p->replay[r], .load = p->load[l].running, .ratio = p->load[l].ratio};
         counter_open(&runs[l].counter, b, &p->serve, requests);
@@ -328,8 +336,11 @@ static void flips_replay(bench *b, const flip_plan *p, int r, llm42_calibration 
     for (int l = 0; l < p->loads; l++) {
         now = &runs[l];
         int64_t requests = runs[l].counter.requests;
-        if (r == p->timed && l + 1 == p->loads) flips_timed(b, engine, p, cost, requests, now, steady);
-        else flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, requests, now);
+        served += p->load[l].share;
+        const double left = b->begun + b->set.seconds - begun, part = (r + served / all) / p->replays,
+                     until = b->set.seconds > 0 ? begun + fmax(0, left) * part : 0;
+        if (r == p->timed && l + 1 == p->loads) flips_timed(b, engine, p, cost, requests, until, now, steady);
+        else flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, requests, until, now);
     }
     llm42_engine_close(engine);
     if (b->cuda) printf("calibrate: flips with M = %d; %.0f s gone by\n", p->replay[r], wall_seconds() - b->begun);
@@ -345,7 +356,8 @@ void flips_measure(bench *b, llm42_calibration *cost, steadiness *steady, flips 
     for (int l = 0; l < p.loads; l++) f->load[l] = p.load[l].running;
     const char *slash = strrchr(p.serve.workload, '/');
     snprintf(f->workload, sizeof f->workload, "%.63s", slash ? slash + 1 : p.serve.workload);
-    for (int r = 0; r < p.replays; r++) flips_replay(b, &p, r, cost, runs[r], steady);
+    const double begun = wall_seconds();
+    for (int r = 0; r < p.replays; r++) flips_replay(b, &p, r, begun, cost, runs[r], steady);
     const flip_counter *first = &runs[0][0].counter;
     g->fasts = first->bins, g->replays = p.replays;
     memcpy(g->fast, first->edge, (size_t)g->fasts * sizeof *g->fast);
@@ -428,7 +440,7 @@ void run_margins(const bench *caller) {
     desc.event_user = &now;
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     watch.margins = m;
-    flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, m->requests, &run);
+    flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, m->requests, 0, &run);
     watch.margins = NULL;
     llm42_engine_close(engine);
     margins_print(b, p, m, &run.counter, file);

@@ -12,7 +12,7 @@ rows(m, mode) = int(system("grep -c '" . m . " " . mode . "' '" . points . "'"))
 there = system("awk -F '\t' '/^h200/ { sub(/ .*/, \"\", $3); if (!had[$3]++) print $3 }' '" . points . "'")
 # A preset's name is that of its series. Presets have no simulated marks.
 preset(m) = m eq "best" || m eq "dvr" || m eq "invariant"
-named(m) = preset(m) ? "8B, preset " . m : (m eq "8b" ? "8B" : m) . ", FIXED, EAGER, PACKED"
+named(m) = preset(m) ? "8B, preset " . m : (m eq "8b" ? "8B" : m) . ", fixed shape"
 colour(m) = m eq "best" ? orange : m eq "dvr" ? blue : m eq "invariant" ? red : m eq "8b" ? purple : green
 mark(m) = m eq "best" ? 9 : m eq "dvr" ? 7 : m eq "invariant" ? 11 : m eq "8b" ? 13 : 5
 beside(m) = at_invariant * (m eq "8b" ? 1.07 : m eq "base42" ? 0.93 : 1)  # three that would hide one another

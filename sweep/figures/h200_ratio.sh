@@ -1,10 +1,10 @@
 #!/bin/bash
 # Throughput by share of deterministic requests on one H200, relative to the nondeterministic mode, measured beside
-# simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verifier FIXED) and
-# workloads_best.tsv (presets; not simulated), or more. What preset dvr lacks there is in workloads_dvr.tsv (10%) and
-# dvr_shares.tsv (2 and 50%), of other GPUs. A file without its nondeterministic run is left out.
+# simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verifier FIXED),
+# presets.tsv and group.tsv (presets best, invariant and dvr; not simulated), or more. A file without its nondeterministic
+# run is left out.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
-needs="ratio_8b ratio_base42 workloads_best workloads_dvr dvr_shares"
+needs="ratio_8b ratio_base42 presets group"
 # shellcheck source=sweep/figures/h200.inc
 source "$(dirname "$0")/h200.inc"
 {
@@ -33,14 +33,12 @@ presets() {
 }
 
 device= few=
-for name in workloads_best workloads_dvr dvr_shares; do
+for name in presets group; do
     file=$H200/$name.tsv
     [ -r "$file" ] || continue
-    if [ $name = dvr_shares ]; then rows "$file" preset ratio output_tok_per_s | sort -s -k 2,2n
-    else rows "$file" suite case deterministic_ratio tokens_per_s | sed -n 's/^workloads\t[^:]*://p'
-    fi | sed "s/^/$name\t/"
+    rows "$file" preset ratio output_tok_per_s | sort -s -k 2,2n | sed "s/^/$name\t/"
 done | presets | sort -s -t "$(printf '\t')" -k 4n >>"$points"
-for name in workloads_best ratio_8b; do
+for name in presets ratio_8b; do
     [ ! -r "$H200/$name.tsv" ] || device=$(device_of "$H200/$name.tsv")
 done
 for model in 8b base42; do
@@ -67,16 +65,16 @@ if [ -r "$file" ]; then
         }' >"$work/late"
     { read -r late && read -r why; } <"$work/late" || true
 fi
-title=$(tell "Preset best keeps %.1f to %.1f%% of the nondeterministic throughput, preset dvr %.0f%% at 100%% deterministic" '
+title=$(tell "Preset best keeps %.1f to %.1f%% of the nondeterministic throughput, preset dvr %.1f%% at 100%% deterministic" '
     $3 == "best dvr" { least = smaller(least, $5); most = larger(most, $5) }
     $3 == "dvr dvr" && $4 == 100 { dvr = $5 }
     END { print least, most, dvr }')
-[ -r "$H200/workloads_best.tsv" ] || title="What determinism costs, by share of deterministic requests"
+[ -r "$H200/presets.tsv" ] || title="What determinism costs, by share of deterministic requests"
 reading="output tokens/s in % of the nondeterministic mode; filled: measured; hollow: simulated"
-notes=("ShareGPT lengths, 1,024 requests at once$([ -z "$few" ] || [ "$few" = 1024 ] || echo " (8B, EAGER: $few)"); FIXED: \
-W = 32, G = 8; presets are not simulated" "$late" "$why")
-[ ! -r "$H200/dvr_shares.tsv" ] ||
-    notes+=("preset dvr at 2 and 50%: % of preset dvr without deterministic requests, on another GPU")
+notes=("ShareGPT lengths, 1,024 requests at once$([ -z "$few" ] || [ "$few" = 1024 ] || echo " (8B, fixed shape: $few)")" \
+    "fixed shape: all replay passes have 8 windows of 32 rows (options FIXED, EAGER, PACKED)" "$late" "$why")
+[ ! -r "$H200/presets.tsv" ] ||
+    notes+=("presets: % of themselves without deterministic requests (invariant: of best); not simulated")
 made=()
 for name in $needs; do
     [ ! -r "$H200/$name.tsv" ] || made+=("$H200/$name.tsv")

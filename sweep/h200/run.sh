@@ -6,10 +6,11 @@
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
-#     bash sweep/h200/run.sh workloads          ShareGPT lengths, all at once: each preset at several shares of requests
+#     bash sweep/h200/run.sh presets            ShareGPT lengths, all at once: presets best and invariant, by share
+#     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
+#     bash sweep/h200/run.sh workloads          all presets in one program, with the ceilings beside them
 #     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
 #     bash sweep/h200/run.sh choice             what decided the parameters of preset dvr
-#     bash sweep/h200/run.sh group              preset dvr with replay passes of more windows, 1,024 requests
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves
@@ -59,7 +60,7 @@ law() {
     stamp "$1"
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes mixture workloads online sglang sglang-cost ratio-8b margins
+parts=(determinism-8b determinism-base42 scoring passes mixture presets group online sglang sglang-cost ratio-8b margins
     winner)
 files_of() {
     case $1 in
@@ -68,7 +69,8 @@ files_of() {
     scoring) echo scoring ;;
     passes) echo passes stages ;;
     mixture) echo passes_mixture stages_mixture ;;
-    workloads) echo workloads_presets ;;
+    presets) echo presets ;;
+    group) echo group ;;
     online) echo one_of_eleven_presets online_presets ;;
     sglang) echo sglang_8b ;;
     sglang-cost) echo sglang_cost ;;
@@ -145,17 +147,18 @@ choice)
         --preset dvr --ratio 0.1,1)
     measure choice "${dvr[@]}" --prefill invariant,packed --verify eager,wait --window 16,32 --group 16,32
     ;;
-group)
-    measure group --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 --qps offline \
-        --token-budget 2048 --preset dvr --group 32,64,128 --ratio 0,0.1,0.5,1
+presets | group)
+    load=(--model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 --kv-tokens 262144
+        --token-budget 2048 --qps offline)
+    if [ "$1" = presets ]; then measure presets "${load[@]}" --preset best,invariant --ratio 0,0.1,0.5,1
+    else measure group "${load[@]}" --preset dvr --group "${GROUP:-128}" --ratio 0,0.1,0.5,1; fi
     ;;
 online)
     bench one_of_eleven_presets --suite one-of-eleven --seconds 100
     bench online_presets --suite online --seconds 200
     ;;
 calibrate)
-    # Lengths, prompts and policies are those of the grids below. Flips do not stop at --seconds: with six numbers of
-    # replay rows they took 160 s more, and now there are seven.
+    # Lengths, prompts and policies are those of the grids below.
     name=h200-llama-3.1-8b
     [ "$RANKS" = 1 ] || name=h200x$RANKS-llama-3.1-8b
     [ "${LEAVES:-1}" = 1 ] || name+="-leaves$LEAVES"
