@@ -30,7 +30,7 @@
 //   product           k_matmul, k_leaves or cuBLASLt  enqueue_product            arithmetic, leaves.cu
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
-//   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, layers
+//   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, leaves.cu
 //   mixture           k_route, k_sort, k_combine      enqueue_route, _experts    arithmetic, layers
 //                     k_experts, or k_matmul          run_experts                arithmetic, leaves.cu
 //   draw              k_draw                          enqueue_head               small
@@ -180,12 +180,15 @@ __device__ __forceinline__ uint32_t llm42__pack(float low, float high) {
     return *reinterpret_cast<uint32_t *>(&pair);
 }
 
-// silu(gate) x up of COUNT pairs, from values rounded to bf16, with the bits of llm42__silu. All kernels that need it
-// use this one. The compiler's division branches for operands near the ends of the range, so that a thread's divisions
-// would run one after another. Here they run side by side and have one branch in all. Where |gate| < 64 a divisor is
-// below 2^93. If the gate is tiny the divisor is 2, and its half is exact.
+// Rounds COUNT pairs (an even number) to bf16 and gives silu(gate) x up, with the bits of llm42__silu. All kernels that
+// need it use this one. The compiler's division branches for operands near the ends of the range, so that a thread's
+// divisions would run one after another. Here they run side by side and have one branch in all, for |gate| from 64 on.
+// Below, a divisor is less than 2^93, and a tiny gate is halved, which is exact. That the quotients are rounded right
+// depends on what the device gives for a near inverse: cuda_leaves tries the gate of each bf16 value. (An error of one
+// unit would show in one of them, 2^-23, whose divisor is just below 2.) With NaN both ways give NaN.
 template <int COUNT>
 __device__ __forceinline__ void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
+    static_assert(COUNT % 2 == 0, "gates are rounded in pairs");
     float g[COUNT], u[COUNT], largest = 0;
 #pragma unroll
     for (int i = 0; i < COUNT; i += 2) {
@@ -1276,7 +1279,7 @@ __device__ __forceinline__ void llm42__write_gated(const float (&sum)[EIGHTS][4]
     __syncwarp();  // all lanes have read what was in the scratch
 #pragma unroll
     for (int e = 0; e < EIGHTS; e += 2) {
-        const float(&a)[4] = sum[e], (&b)[4] = sum[LLM42__MIN(e + 1, EIGHTS - 1)];
+        const float(&a)[4] = sum[e], (&b)[4] = sum[LLM42__MIN(e + 1, EIGHTS - 1)];  // the last one twice: not read
         float out[4];
         llm42__gate<4>({a[0], a[1], b[0], b[1]}, {a[2], a[3], b[2], b[3]}, out);
         const uint32_t both[2] = {llm42__pack(out[0], out[1]), llm42__pack(out[2], out[3])};
@@ -3265,7 +3268,8 @@ __global__ void __launch_bounds__(32)
         const int chosen = best.id < 0 ? rank : best.id;
         const float p = __fdiv_rn(llm42__exp(best.score - largest), total);
         sum += p;
-        if (rank % 32 == lane) (rank < 32 ? mine[0] : mine[1]) = p, id[row * used + rank] = chosen;
+        if (rank % 32 == lane) (rank < 32 ? mine[0] : mine[1]) = p;
+        if (lane == 0) id[row * used + rank] = chosen;  // with NaN logits lanes may disagree
         if (chosen % 32 == lane) taken |= 1u << chosen / 32;
         best = largest_left();
     }
