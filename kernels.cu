@@ -46,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped.
-enum { LLM42__KERNELS = 23 };
+enum { LLM42__KERNELS = 24 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -3271,7 +3271,7 @@ __global__ void __launch_bounds__(32)
         if (rank % 32 == lane) (rank < 32 ? mine[0] : mine[1]) = p;
         if (lane == 0) id[row * used + rank] = chosen;  // with NaN logits lanes may disagree
         if (chosen % 32 == lane) taken |= 1u << chosen / 32;
-        best = largest_left();
+        if (rank + 1 < used) best = largest_left();
     }
 #pragma unroll
     for (int i = 0; i < 2; i++)
@@ -3285,8 +3285,8 @@ __global__ void __launch_bounds__(32)
 // each warp takes an equal run of entries. Warps first count, then place, then copy. Integers only.
 enum { LLM42__SORT_THREADS = 1024 };  // at most; with 256 a prompt's rows of an expert took too long to copy
 __global__ void __launch_bounds__(LLM42__SORT_THREADS)
-    llm42__k_sort(const int32_t *__restrict__ id, int entries, int used, int32_t *offset, int32_t *source,
-                  int32_t *place, const llm42__bf16 *__restrict__ x, llm42__bf16 *__restrict__ sorted, int k) {
+    llm42__k_sort(const int32_t *id, int entries, int used, int32_t *offset, int32_t *source, int32_t *place,
+                  const llm42__bf16 *x, llm42__bf16 *sorted, int k) {
     __shared__ int lower_of[LLM42__SORT_THREADS / 32], own_of[LLM42__SORT_THREADS / 32];
     llm42__launch_next();
     llm42__wait_for_previous();

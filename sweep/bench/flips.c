@@ -138,8 +138,11 @@ static void watch_close(void) {
 typedef struct flip_run {
     int M, load;
     double ratio;  // share of requests that are deterministic
+    double until;  // wall clock behind which no further request begins; 0: no limit
     flip_counter counter;
 } flip_run;
+
+static bool run_late(const flip_run *run) { return run->until > 0 && wall_seconds() > run->until; }
 
 // Gets the events of an engine. user: points to the pointer to the run that is being served.
 static void on_event(void *user, const llm42_event *e) {
@@ -180,10 +183,10 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
     return desc;
 }
 
-// Serves the plan's first `requests` requests on an engine that is open, `load` of them at a time. Behind `until` (wall
-// clock, 0: no limit) no further ones begin, but the first `load` are served in any case.
+// Serves the plan's first `requests` requests on an engine that is open, `load` of them at a time. Where the time is
+// up, only those that have begun, but the first `load` in any case.
 static void flips_serve(llm42_engine *engine, const serve_plan *plan, const prompt_set *prompts, int64_t requests,
-                        double until, flip_run *run) {
+                        flip_run *run) {
     llm42_error error = {0};
     serving v = {
         .s = plan, .prompts = prompts, .engine = engine, .ratio = run->ratio, .start = llm42_engine_now(engine)};
@@ -193,8 +196,7 @@ static void flips_serve(llm42_engine *engine, const serve_plan *plan, const prom
     int64_t before = llm42_engine_stats(engine).finished, done = 0;
     run->counter.first = before + 1;
     for (int64_t step = 0; done < requests; step++) {
-        if (until > 0 && v.submitted >= run->load && v.submitted < requests && wall_seconds() > until)
-            requests = v.submitted;
+        if (run_late(run) && v.submitted >= run->load) requests = v.submitted;
         for (; v.submitted < requests && v.submitted < done + run->load;) args_check(submit_next(&v, &error), &error);
         args_check(llm42_engine_step(engine, &error), &error);
         done = llm42_engine_stats(engine).finished - before;
@@ -297,11 +299,11 @@ static void plan_close(flip_plan *p) {
 // One run whose passes are timed. It is served again if other programs used the processor and the time allows it. (What
 // flips is the same.)
 static void flips_timed(const bench *b, llm42_engine *engine, const flip_plan *p, llm42_calibration *cost,
-                        int64_t requests, double until, flip_run *run, steadiness *steady) {
+                        int64_t requests, flip_run *run, steadiness *steady) {
     const prompt_set *prompts = p->serve.random_prompts ? NULL : &p->prompts;
     double share = 0;
     for (int turn = 0; turn < (b->set.force ? 1 : 3) && !(share >= STEADY_SHARE); turn++) {
-        if (turn && until > 0 && wall_seconds() > until) break;
+        if (turn && run_late(run)) break;
         memset(run->counter.cell, 0, (size_t)(requests * run->counter.bins) * sizeof *run->counter.cell);
         watch.end = watch.inside = watch.outside = 0;
         watch.passes = watch.left_out = 0;
@@ -309,7 +311,7 @@ static void flips_timed(const bench *b, llm42_engine *engine, const flip_plan *p
         memset(watch.right, 0, sizeof watch.right);
         share = wait_for_processor(b);
         watch_open(b, &p->serve, cost, run->M);
-        flips_serve(engine, &p->serve, prompts, requests, until, run);
+        flips_serve(engine, &p->serve, prompts, requests, run);
         watch_close();
         share = fmin(share, processor_share(b));
     }
@@ -337,10 +339,10 @@ static void flips_replay(bench *b, const flip_plan *p, int r, double begun, llm4
         now = &runs[l];
         int64_t requests = runs[l].counter.requests;
         served += p->load[l].share;
-        const double left = b->begun + b->set.seconds - begun, part = (r + served / all) / p->replays,
-                     until = b->set.seconds > 0 ? begun + fmax(0, left) * part : 0;
-        if (r == p->timed && l + 1 == p->loads) flips_timed(b, engine, p, cost, requests, until, now, steady);
-        else flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, requests, until, now);
+        const double left = b->begun + b->set.seconds - begun, part = (r + served / all) / p->replays;
+        if (b->set.seconds > 0) now->until = begun + fmax(0, left) * part;
+        if (r == p->timed && l + 1 == p->loads) flips_timed(b, engine, p, cost, requests, now, steady);
+        else flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, requests, now);
     }
     llm42_engine_close(engine);
     if (b->cuda) printf("calibrate: flips with M = %d; %.0f s gone by\n", p->replay[r], wall_seconds() - b->begun);
@@ -440,7 +442,7 @@ void run_margins(const bench *caller) {
     desc.event_user = &now;
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     watch.margins = m;
-    flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, m->requests, 0, &run);
+    flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, m->requests, &run);
     watch.margins = NULL;
     llm42_engine_close(engine);
     margins_print(b, p, m, &run.counter, file);
