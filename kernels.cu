@@ -46,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped.
-enum { LLM42__KERNELS = 24 };
+enum { LLM42__KERNELS = 25 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -199,9 +199,8 @@ __device__ __forceinline__ void llm42__gate(const float (&gate)[COUNT], const fl
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
         largest = fmaxf(largest, fabsf(g[i]));
-        const float divisor = 1.0f + llm42__exp2(g[i] * -1.44269504f), near = llm42__near_inverse(divisor),
-                    inverse = fmaf(near, fmaf(-divisor, near, 1.0f), near), quotient = g[i] * inverse,
-                    excess = fmaf(divisor, quotient, -g[i]);  // a zero keeps its sign
+        const float divisor = 1.0f + llm42__exp2(g[i] * -1.44269504f), inverse = llm42__near_inverse(divisor),
+                    quotient = g[i] * inverse, excess = fmaf(divisor, quotient, -g[i]);  // a zero keeps its sign
         out[i] = fmaf(-inverse, excess, quotient) * u[i];
     }
     if (largest < 64.0f) return;
