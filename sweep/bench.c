@@ -205,7 +205,8 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("qps X", &s.qps, 1e-6, 1e6, "cuda, online: requests a second"),
         ARGS_INT("online-requests N", &s.online_requests, 1, 100000, "cuda, online: requests"),
         ARGS_INT("seeds N", &s.seeds, 1, 100, "cuda, one-of-eleven: runs that a mean is taken of"),
-        ARGS_REAL("seconds X", &s.seconds, 0, 1e9, "cuda: begin no measurement after so many; 0: no limit"),
+        ARGS_REAL("seconds X", &s.seconds, 0, 1e9,
+                  "cuda, calibrate: begin no measurement after so many, but calibrate each pass once; 0: no limit"),
         ARGS_END,
     };
     args_parse(argc, argv, "Speed of passes and whole workloads on the CPU or a GPU.", options);
