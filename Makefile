@@ -104,10 +104,8 @@ run-demo:
 	@echo; echo "examples/h200.txt was written on an NVIDIA H200. This computer computes its answers again:"
 	$(B)/audit examples/h200.txt --model examples/tiny42
 
-# One test more than cores, because some wait most of the time.
-TEST_JOBS = $(shell expr $(JOBS) + 1)
-RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" WHITE_BOX="$(WHITE_BOX)" \
-    JOBS=$(TEST_JOBS) bash tests/run.sh
+RUN_TESTS = CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B="$(B)" PROGRAMS="$(PROGRAMS)" WHITE_BOX="$(WHITE_BOX)" JOBS=$(JOBS) \
+    bash tests/run.sh
 # Only C tests have parts.
 WITH_PART = $(foreach t,$(1),$(if $(PART),"$(t) $(PART)",$(t)))
 NO_PARTS = PART=$(PART): needs TEST=NAME, one of $(notdir $(filter-out $(B)/tests/fuzz_%,$(TESTS)))
@@ -131,7 +129,7 @@ asan: setup banner  ## tests and programs under the address and undefined-behavi
 	@+$(SUBMAKE) B=$(B)/asan CUDA=0 $(ASAN_TESTS) programs TEST_CFLAGS="$(SANITIZE)" CFLAGS="$(SANITIZE)" \
 	    HEADER_CFLAGS=-O1
 	@UBSAN_OPTIONS=print_stacktrace=1 SANITIZE="$(SANITIZE)" CC="$(CC)" OMP="$(OMP)" STB="$(STB)" B=$(B)/asan \
-	    TEST_SLOW=1 JOBS=$(TEST_JOBS) bash tests/run.sh $(ASAN_TESTS) tests/test_sweep.sh tests/test_tools.sh \
+	    TEST_SLOW=1 JOBS=$(JOBS) bash tests/run.sh $(ASAN_TESTS) tests/test_sweep.sh tests/test_tools.sh \
 	    tests/test_diff.sh tests/test_batch.sh tests/test_serve.sh
 
 bench: setup banner  ## measure this machine's ceilings and the engine's speed

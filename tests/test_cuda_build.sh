@@ -138,8 +138,8 @@ then
         passed=$((passed + 1)) || fail "exchanges on the CPU"
     # cuda_steps finds out how the emulated tensor cores add. Controls: it also finds out that cores keep fewer bits or
     # have another least exponent, and that nobody waits for a warpgroup's products. It does not judge a device whose arithmetic is not known.
-    finds() {  # finds PATTERN ARGUMENT...: what comes behind that line is left out
-        "$out/tests/cuda_steps_emulated" --brief --steps 1024 "${@:2}" 2>&1 | grep -q "$1" &&
+    finds() {  # finds PATTERN ARGUMENT...: what would come behind that line is left out
+        "$out/tests/cuda_steps_emulated" --brief --steps 1024 "${@:2}" 2>&1 | tee "$out/log" | grep -q "$1" &&
             passed=$((passed + 1)) || fail "cuda_steps ${*:2}"
     }
     steps() {  # steps STATUS PATTERN ARGUMENT...
