@@ -46,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped.
-enum { LLM42__KERNELS = 25 };
+enum { LLM42__KERNELS = 26 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -320,9 +320,19 @@ __device__ __forceinline__ uint32_t llm42__address_in(uint32_t address, uint32_t
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
 }
+// The place in block `rank` of the cluster that p has in this block's shared memory.
+template <typename T> __device__ __forceinline__ const T *llm42__in_block(const T *p, uint32_t rank) {
+    uint64_t there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(rank));
+    return (const T *)there;
+}
 // Waits for all threads of a cluster.
 __device__ __forceinline__ void llm42__cluster_barrier() {
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+}
+// The same. What a thread has written before, all of them see behind it.
+__device__ __forceinline__ void llm42__cluster_meet() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. A phase ends with the last of
@@ -3052,19 +3062,59 @@ typedef struct llm42__best {
 __device__ __forceinline__ llm42__best llm42__better(llm42__best a, llm42__best b) {
     return b.id >= 0 && (a.id < 0 || b.score > a.score || (b.score == a.score && b.id < a.id)) ? b : a;
 }
-__device__ __forceinline__ llm42__best llm42__block_best(llm42__best mine, llm42__best *shared) {
-#pragma unroll
-    for (int i = 16; i; i >>= 1) {
-        llm42__best other = {__shfl_xor_sync(0xffffffffu, mine.score, i), __shfl_xor_sync(0xffffffffu, mine.id, i)};
-        mine = llm42__better(mine, other);
+
+// The 1,024 threads of a draw are those of one block or of a cluster of BLOCKS. Each block has this in its shared
+// memory and reads that of the others. A warp's number is counted through the cluster. All threads must call what
+// meets.
+template <int BLOCKS> struct llm42__drawers {
+    enum { THREADS = 1024 / BLOCKS, WARPS = THREADS / 32 };
+    llm42__best best[2][WARPS];
+    float sum[WARPS];
+    int ties[WARPS];
+    unsigned long long mass[WARPS], bins[256], found[2];
+
+    static __device__ __forceinline__ int block() {
+#if LLM42__WARPGROUPS
+        if (BLOCKS > 1) return (int)llm42__block_in_cluster();
+#endif
+        return 0;
     }
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
-    __syncthreads();
-    mine = shared[0];
-    for (int i = 1; i < (int)blockDim.x / 32; i++) mine = llm42__better(mine, shared[i]);
-    return mine;
-}
+    static __device__ __forceinline__ int thread() { return block() * THREADS + (int)threadIdx.x; }
+    static __device__ __forceinline__ void meet() {
+#if LLM42__WARPGROUPS
+        if constexpr (BLOCKS > 1) {
+            llm42__cluster_meet();
+            return;
+        }
+#endif
+        __syncthreads();
+    }
+    // What block `at` has where this one has mine[i].
+    template <typename T> static __device__ __forceinline__ T in(int at, const T *mine, int i) {
+#if LLM42__WARPGROUPS
+        if constexpr (BLOCKS > 1) return llm42__in_block(mine, (uint32_t)at)[i];
+#endif
+        return mine[i];
+    }
+    // What the warp with this lane's number has written to its place of mine.
+    template <typename T> static __device__ __forceinline__ T of_warp(const T *mine) {
+        const int warp = threadIdx.x % 32;
+        return in(warp / WARPS, mine, warp % WARPS);
+    }
+    // The best of a warp, then that of all: each warp writes to its place, all meet, and each thread gets the best.
+    static __device__ __forceinline__ llm42__best of_lanes(llm42__best mine) {
+#pragma unroll
+        for (int i = 16; i; i >>= 1)
+            mine = llm42__better(mine, llm42__best{__shfl_xor_sync(0xffffffffu, mine.score, i),
+                                                   __shfl_xor_sync(0xffffffffu, mine.id, i)});
+        return mine;
+    }
+    __device__ __forceinline__ void put(int which, llm42__best mine) {
+        mine = of_lanes(mine);
+        if (threadIdx.x % 32 == 0) best[which][threadIdx.x / 32] = mine;
+    }
+    __device__ __forceinline__ llm42__best get(int which) const { return of_lanes(of_warp(best[which])); }
+};
 
 // What top-k and top-p keep: all ids whose key is above `key`, and the first `ties` ids whose key is `key`.
 typedef struct llm42__kept {
@@ -3078,63 +3128,76 @@ __device__ __forceinline__ unsigned long long llm42__mass(float logit, float lar
 }
 
 // Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
-// number of ids. Only ids that `within` keeps count. *above: what the ids above the key hold. All threads get the same.
-template <typename LOGIT>
+// number of ids. Only ids whose key is floor_key or above count. *above: what the ids above the key hold. All threads
+// get the same.
+template <typename LOGIT, int BLOCKS>
 __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass, unsigned long long wanted,
-                                    uint32_t floor_key, float largest, float scale, unsigned long long *bins,
+                                    uint32_t floor_key, float largest, float scale, llm42__drawers<BLOCKS> &own,
                                     unsigned long long *above) {
+    enum { THREADS = llm42__drawers<BLOCKS>::THREADS };
     uint32_t prefix = 0;
     unsigned long long before = 0;
     for (int shift = 24; shift >= 0; shift -= 8) {
-        for (int i = threadIdx.x; i < 258; i += blockDim.x) bins[i] = 0;
+        for (int i = threadIdx.x; i < 256; i += THREADS) own.bins[i] = 0;
         __syncthreads();
-        for (int id = threadIdx.x; id < vocab; id += blockDim.x) {
+        for (int id = own.thread(); id < vocab; id += 1024) {
             float x = (float)logits[id];
             uint32_t key = llm42__sort_key(x);
             if (x != x || key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
-            atomicAdd(&bins[key >> shift & 255], by_mass ? llm42__mass(x, largest, scale) : 1ull);
+            atomicAdd(&own.bins[key >> shift & 255], by_mass ? llm42__mass(x, largest, scale) : 1ull);
         }
-        __syncthreads();
+        own.meet();
+        if (BLOCKS > 1) {  // each block gets the sums of all
+            unsigned long long sum[(256 + THREADS - 1) / THREADS] = {};
+            for (int i = threadIdx.x, k = 0; i < 256; i += THREADS, k++)
+                for (int b = 0; b < BLOCKS; b++) sum[k] += own.in(b, own.bins, i);
+            own.meet();  // all have read
+            for (int i = threadIdx.x, k = 0; i < 256; i += THREADS, k++) own.bins[i] = sum[k];
+            __syncthreads();
+        }
         if (threadIdx.x == 0) {
             int bin = 255;
             unsigned long long sum = before;
-            for (; bin > 0 && sum + bins[bin] < wanted; bin--) sum += bins[bin];
-            bins[256] = (unsigned long long)bin;
-            bins[257] = sum;
+            for (; bin > 0 && sum + own.bins[bin] < wanted; bin--) sum += own.bins[bin];
+            own.found[0] = (unsigned long long)bin;
+            own.found[1] = sum;
         }
         __syncthreads();
-        prefix |= (uint32_t)bins[256] << shift;
-        before = bins[257];
+        prefix |= (uint32_t)own.found[0] << shift;
+        before = own.found[1];
         __syncthreads();
     }
     *above = before;
     return prefix;
 }
 
-template <typename LOGIT>
+template <typename LOGIT, int BLOCKS>
 __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42__draw &d, float largest,
-                                     unsigned long long *bins) {
+                                     llm42__drawers<BLOCKS> &own) {
     const float scale = __fdiv_rn(1.0f, d.temperature);
     llm42__kept kept = {0, vocab};
     unsigned long long above;
     bool nucleus = d.top_p > 0 && d.top_p < 1;
     if (d.top_k > 0 && d.top_k < vocab) {
-        kept.key = llm42__find_key(logits, vocab, false, (unsigned long long)d.top_k, 0, largest, scale, bins, &above);
+        kept.key = llm42__find_key(logits, vocab, false, (unsigned long long)d.top_k, 0, largest, scale, own, &above);
         kept.ties = d.top_k - (int)above;
     }
     if (!nucleus) return kept;
     // The mass of what top-k has kept. Ids with the same key have the same weight.
-    if (threadIdx.x == 0) bins[0] = 0;
-    __syncthreads();
-    unsigned long long mine = 0;
-    for (int id = threadIdx.x; id < vocab; id += blockDim.x) {
+    unsigned long long total = 0;
+    for (int id = own.thread(); id < vocab; id += 1024) {
         float x = (float)logits[id];
-        if (llm42__sort_key(x) > kept.key) mine += llm42__mass(x, largest, scale);
+        if (llm42__sort_key(x) > kept.key) total += llm42__mass(x, largest, scale);
     }
-    atomicAdd(&bins[0], mine);
-    __syncthreads();
-    unsigned long long total = bins[0];
-    __syncthreads();
+    auto of_lanes = [](unsigned long long mine) {
+#pragma unroll
+        for (int i = 16; i; i >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, i);
+        return mine;
+    };
+    total = of_lanes(total);
+    if (threadIdx.x % 32 == 0) own.mass[threadIdx.x / 32] = total;
+    own.meet();
+    total = of_lanes(own.of_warp(own.mass));
     float tie = __uint_as_float(kept.key & 0x80000000u ? kept.key & 0x7fffffffu : ~kept.key);
     if (kept.key) total += (unsigned long long)kept.ties * llm42__mass(tie, largest, scale);
     // The share is rounded as in llm42_sample. But there the sum of weights is fp32, so it may end one id earlier or
@@ -3142,7 +3205,7 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     float share = __fmul_rn(d.top_p, (float)((double)total / 1099511627776.0));
     unsigned long long wanted = (unsigned long long)ceil((double)share * 1099511627776.0);
     if (wanted < 1) wanted = 1;
-    uint32_t key = llm42__find_key(logits, vocab, true, wanted, kept.key, largest, scale, bins, &above);
+    uint32_t key = llm42__find_key(logits, vocab, true, wanted, kept.key, largest, scale, own, &above);
     tie = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
     unsigned long long each = llm42__mass(tie, largest, scale);
     unsigned long long need = each ? (wanted - above + each - 1) / each : (unsigned long long)vocab;
@@ -3152,49 +3215,67 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     return kept;
 }
 
-// Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: a block of 1,024 threads for
-// each draw. Order of the sum of exponentials: a thread's ids ascending (8 consecutive ones, then 8 that are 8,192
-// higher, and so on), then llm42__block_sum. It depends on V alone. The largest logit does not depend on any order.
-template <typename LOGIT>
-__global__ void __launch_bounds__(1024)
+// Calls see(id, logit) for the logits of one of 1,024 threads: the eight from 8 x thread on, then the eight that are
+// 8,192 higher, and so on. Eight are loaded at once.
+template <typename LOGIT, typename SEE>
+__device__ __forceinline__ void llm42__each_logit(const LOGIT *logits, int vocab, int thread, SEE see) {
+    enum { WORDS = 8 * sizeof(LOGIT) / 16 };
+#pragma unroll 4  // loads do not wait for what is done with the eight before
+    for (int base = thread * 8; base < vocab; base += 8192) {
+        union {
+            uint4 word[WORDS];
+            LOGIT logit[8];
+        } eight;
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) eight.word[i] = ((const uint4 *)(logits + base))[i];  // a row is padded
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (base + j < vocab) see(base + j, (float)eight.logit[j]);
+    }
+}
+
+// Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: 1,024 threads for each draw, a
+// block or a cluster of BLOCKS (llm42__drawers). Order of the sum of exponentials: a thread's ids ascending (8
+// consecutive ones, then 8 that are 8,192 higher, and so on), lanes by butterfly, then warps ascending. It depends on V
+// alone. The largest logit does not depend on any order.
+template <typename LOGIT, int BLOCKS>
+__global__ void __launch_bounds__(1024 / BLOCKS)
     llm42__k_draw(const LOGIT *all_logits, int vocab, int stride, llm42_output *out, llm42__meta meta, int first) {
-    __shared__ float shared_sum[32];
-    __shared__ llm42__best shared_best[32];
-    __shared__ unsigned long long bins[258];
-    __shared__ int tie_counts[33];
+    extern __shared__ __align__(1024) unsigned char shared[];
+    llm42__drawers<BLOCKS> &own = *(llm42__drawers<BLOCKS> *)shared;
     llm42__launch_next();
     llm42__wait_for_previous();
-    if (first + (int)blockIdx.x >= meta.header->draws) return;
-    const llm42__draw d = meta.draw[first + blockIdx.x];
-    const LOGIT *logits = all_logits + (size_t)blockIdx.x * stride;
-    const int thread = threadIdx.x;
+    const int at = blockIdx.x / BLOCKS, thread = own.thread(), lane = thread % 32;
+    if (first + at >= meta.header->draws) return;
+    const llm42__draw d = meta.draw[first + at];
+    const LOGIT *logits = all_logits + (size_t)at * stride;
     llm42__best best = {0, -1};
-    for (int base = thread * 8; base < vocab; base += 8192)
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            int id = base + j;
-            float x = id < vocab ? (float)logits[id] : -INFINITY;
-            if (id < vocab && x == x) best = llm42__better(best, llm42__best{x, id});
-        }
-    best = llm42__block_best(best, shared_best);
+    llm42__each_logit(logits, vocab, thread, [&](int id, float x) {
+        if (x == x) best = llm42__better(best, llm42__best{x, id});
+    });
+    own.put(0, best);
+    own.meet();
+    best = own.get(0);
     if (best.id < 0) best = llm42__best{__uint_as_float(0x7fffffffu), 0};
     const float largest = best.score;
     float sum = 0;
-    for (int base = thread * 8; base < vocab; base += 8192)
+    llm42__each_logit(logits, vocab, thread, [&](int, float x) { sum += llm42__exp(__fsub_rn(x, largest)); });
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-            if (base + j < vocab) sum += llm42__exp(__fsub_rn((float)logits[base + j], largest));
-    sum = llm42__block_sum(sum, shared_sum);
-    int token = best.id;
+    for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    if (lane == 0) own.sum[threadIdx.x / 32] = sum;
+    llm42__best top = {0, -1};
     if (d.temperature > 0) {
         const uint64_t key = llm42__hash(d.seed ^ llm42__hash((uint64_t)d.position));
         const float scale = __fdiv_rn(1.0f, d.temperature);
-        bool filtered = d.top_k > 0 || (d.top_p > 0 && d.top_p < 1);
-        llm42__kept kept = {0, vocab};
-        int tie = 0, part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__MIN(begin + part, vocab);
-        if (filtered) {
-            kept = llm42__filter(logits, vocab, d, largest, bins);
-            int mine = 0, lane = thread % 32;  // ids whose key equals the last one kept, numbered by id
+        auto draw = [&](int id, float x) {
+            if (d.min_p > 0 && id != best.id && llm42__exp(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p) return;
+            float score = fmaf(x, scale, llm42__gumbel(key, id));
+            if (score == score) top = llm42__better(top, llm42__best{score, id});
+        };
+        if (d.top_k > 0 || (d.top_p > 0 && d.top_p < 1)) {
+            const llm42__kept kept = llm42__filter(logits, vocab, d, largest, own);
+            const int part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__MIN(begin + part, vocab);
+            int mine = 0;  // ids whose key equals the last one kept, numbered by id
             for (int id = begin; id < end; id++) mine += llm42__sort_key((float)logits[id]) == kept.key;
             int upto = mine;
 #pragma unroll
@@ -3202,28 +3283,35 @@ __global__ void __launch_bounds__(1024)
                 int other = __shfl_up_sync(0xffffffffu, upto, i);
                 if (lane >= i) upto += other;
             }
-            if (lane == 31) tie_counts[thread / 32] = upto;
-            __syncthreads();
-            for (int i = 0; i < thread / 32; i++) tie += tie_counts[i];
-            tie += upto - mine;
-        }
-        llm42__best top = {0, -1};
-        for (int id = begin; id < end; id++) {
-            float x = (float)logits[id];
-            if (x != x) continue;
-            if (filtered) {
-                uint32_t at = llm42__sort_key(x);
-                if (at < kept.key || (at == kept.key && tie++ >= kept.ties)) continue;
+            if (lane == 31) own.ties[threadIdx.x / 32] = upto;
+            own.meet();
+            int before = lane < thread / 32 ? own.of_warp(own.ties) : 0;
+#pragma unroll
+            for (int i = 16; i; i >>= 1) before += __shfl_xor_sync(0xffffffffu, before, i);
+            int tie = before + upto - mine;
+            for (int id = begin; id < end; id++) {
+                const float x = (float)logits[id];
+                const uint32_t at = llm42__sort_key(x);
+                if (x == x && (at > kept.key || (at == kept.key && tie++ < kept.ties))) draw(id, x);
             }
-            if (d.min_p > 0 && id != best.id && llm42__exp(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p) continue;
-            float score = fmaf(x, scale, llm42__gumbel(key, id));
-            if (score == score) top = llm42__better(top, llm42__best{score, id});
+        } else {
+            llm42__each_logit(logits, vocab, thread, [&](int id, float x) {
+                if (x == x) draw(id, x);
+            });
         }
-        top = llm42__block_best(top, shared_best);
-        if (top.id >= 0) token = top.id;
     }
-    if (thread == 0)
-        out[d.row] = llm42_output{token, __fsub_rn(__fsub_rn((float)logits[token], largest), llm42__log_f32(sum))};
+    own.put(1, top);
+    own.meet();
+    if (thread < 32) {
+        const float of_warp = own.of_warp(own.sum);
+        sum = 0;
+        for (int warp = 0; warp < 32; warp++) sum += __shfl_sync(0xffffffffu, of_warp, warp);
+        top = own.get(1);
+        const int token = top.id >= 0 ? top.id : best.id;
+        if (thread == 0)
+            out[d.row] = llm42_output{token, __fsub_rn(__fsub_rn((float)logits[token], largest), llm42__log_f32(sum))};
+    }
+    if (BLOCKS > 1) own.meet();  // a block that has ended cannot be read
 }
 
 // >>kernel-mixture -----------------------------------------------------------------------------------------------

@@ -1086,6 +1086,19 @@ static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const ll
     return LLM42_OK;
 }
 
+// With few rows a draw has a cluster, where there are clusters, so that more multiprocessors work.
+template <typename LOGIT>
+static cudaError_t llm42__run_draw(const llm42__cuda *cu, const LOGIT *logits, llm42_output *out, int rows,
+                                   llm42__meta meta, int first, cudaStream_t stream) {
+    auto run = [&](auto kernel, int blocks, size_t shared) {
+        return llm42__launch_clusters(blocks, kernel, dim3((unsigned)(rows * blocks)), dim3(1024u / (unsigned)blocks),
+                                      shared, stream, logits, cu->config.vocab, cu->Vp, out, meta, first);
+    };
+    if (cu->device.major == 9 && rows < cu->device.multiProcessorCount)
+        return run(llm42__k_draw<LOGIT, 8>, 8, sizeof(llm42__drawers<8>));
+    return run(llm42__k_draw<LOGIT, 1>, 1, sizeof(llm42__drawers<1>));
+}
+
 // The LM head and the draws first <= i < first + rows; rows is padded. cu: rank 0, which draws.
 static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedule schedule, int first, int rows,
                                         llm42__meta meta, llm42_error *error) {
@@ -1106,15 +1119,9 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedu
         LLM42__CU(llm42__launch(llm42__k_gather, dim3(4 * (unsigned)cu->device.multiProcessorCount), dim3(256), 0,
                                 ex->stream, parts, rows, cu->Vr, (int)llm42__out_bytes(cu, LLM42__HEAD), ex->logits));
     }
-    const int V = cu->config.vocab;
-    if (cu->desc.numerics.logits_fp32)
-        LLM42__STAGE("draw",
-                     LLM42__CU(llm42__launch(llm42__k_draw<float>, dim3((unsigned)rows), dim3(1024), 0, ex->stream,
-                                             (const float *)ex->logits, V, cu->Vp, ex->out, meta, first)));
-    else
-        LLM42__STAGE(
-            "draw", LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0, ex->stream,
-                                            (const llm42__bf16 *)ex->logits, V, cu->Vp, ex->out, meta, first)));
+    auto draw = [&](auto *logits) { return llm42__run_draw(cu, logits, ex->out, rows, meta, first, ex->stream); };
+    LLM42__STAGE("draw", LLM42__CU(cu->desc.numerics.logits_fp32 ? draw((const float *)ex->logits)
+                                                                 : draw((const llm42__bf16 *)ex->logits)));
     return LLM42_OK;
 }
 

@@ -355,8 +355,7 @@ static llm42_result run_draws(const bench *b, draw_data *d, int rows, int shift,
     LLM42__CU(cudaMemcpyAsync(d->draw, d->host.data(), d->host.size() * sizeof d->host[0], cudaMemcpyHostToDevice,
                               b->ex->stream));
     LLM42__CU(cudaStreamSynchronize(b->ex->stream));
-    LLM42__CU(llm42__launch(llm42__k_draw<llm42__bf16>, dim3((unsigned)rows), dim3(1024), 0, b->ex->stream,
-                            (const llm42__bf16 *)d->moved, cu->model->config.vocab, cu->Vp, d->out, meta, 0));
+    LLM42__CU(llm42__run_draw(cu, (const llm42__bf16 *)d->moved, d->out, rows, meta, 0, b->ex->stream));
     return LLM42_OK;
 }
 

@@ -221,8 +221,8 @@ inline void live_fiber() {
     }
 }
 
-inline void wait_at(gate *g, int expected) {
-    if (barrier_fault && expected != 32) return;
+inline void wait_at(gate *g, int expected, bool skipped = barrier_fault) {
+    if (skipped) return;
     const unsigned turn = g->turn;
     g->arrived++;
     release(g, expected);
@@ -235,7 +235,7 @@ template <typename LANE, typename F> void together(LANE *own, F compute) {
     warp *w = &here->warps[self->index / 32];
     w->lane[self->index % 32] = own;
     if (w->meet.arrived == 31) compute((LANE **)w->lane);
-    wait_at(&w->meet, 32);
+    wait_at(&w->meet, 32, false);
 }
 
 inline void arrive(const late_copy &copy) {
@@ -906,9 +906,14 @@ template <int> void llm42__fewer_registers() {}
 template <int> void llm42__more_registers() {}
 inline uint32_t llm42__block_in_cluster() { return emulator::rank_here(); }
 inline uint32_t llm42__address_in(uint32_t address, uint32_t rank) { return emulator::address_in(address, rank); }
-inline void llm42__cluster_barrier() {
-    if (!emulator::cluster_fault) emulator::wait_at(&emulator::around->all, emulator::around->live);
+template <typename T> const T *llm42__in_block(const T *p, uint32_t rank) {
+    const uint32_t at = (uint32_t)((const unsigned char *)p - emulator::here->shared);
+    return (const T *)emulator::shared_at(emulator::address_in(at, rank), sizeof(T));
 }
+inline void llm42__cluster_barrier() {
+    if (!emulator::cluster_fault) emulator::wait_at(&emulator::around->all, emulator::around->live, false);
+}
+inline void llm42__cluster_meet() { llm42__cluster_barrier(); }
 inline void llm42__mbarrier_open(uint32_t barrier, int arrivals) { emulator::open_mbarrier(barrier, arrivals); }
 inline void llm42__mbarriers_opened() {}
 inline void llm42__mbarrier_expect(uint32_t barrier, uint32_t bytes) { emulator::count(barrier, 1, (int)bytes); }

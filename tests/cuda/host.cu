@@ -1294,7 +1294,7 @@ static void check_stages(bool mixture) {
     }
     want.push_back({"norm", {draws}});
     want.push_back({"head", {product}});
-    want.push_back({"draw", {(const void *)llm42__k_draw<bf16>}});
+    want.push_back({"draw", {(const void *)llm42__k_draw<bf16, 1>}});
 
     llm42_model model;
     llm42_layer layers[2] = {};
