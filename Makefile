@@ -296,5 +296,6 @@ help:  ## this list
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
 	@echo "             TEST_EMULATED=\"$(TEST_EMULATED)\" (options of build/tests/cuda_emulated)"
 	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"
+	@echo "             ATTENTION_LADDER=\"$(ATTENTION_LADDER)\" (options of build/tests/attention_ladder)"
 
 -include $(wildcard $(addprefix $(B)/o/,*/*.d */*/*.d */*/*/*.d))

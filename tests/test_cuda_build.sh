@@ -67,7 +67,8 @@ if ! why=$("${make[@]}" nvcc 2>&1); then
     skipped=1
 elif
     # All that is used below is built at once, so that no core waits. What fails fails again, with its name, below.
-    names=(test_cuda matmul_ladder cuda_{host,inside,leaves,steps,lost,emulated,leaves_emulated,steps_emulated})
+    names=(test_cuda matmul_ladder attention_ladder{,_emulated}
+        cuda_{host,inside,leaves,steps,lost,emulated,leaves_emulated,steps_emulated})
     "${make[@]}" -k CUDA=1 B="$out" "$out"/{generate,bench,determinism,kernels} "${names[@]/#/$out/tests/}" \
         >"$out/log" 2>&1
     builds "make cuda" cuda B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"
@@ -89,6 +90,7 @@ then
             if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4
         refuses '^matmul_ladder: --k: 100 is not' "$out/tests/matmul_ladder" --k 100
+        refuses "^attention_ladder: --rows: .x. is not" "$out/tests/attention_ladder" --rows 8,x
         if builds "make kernels" kernels B="$out"; then
             refuses '[Nn]o CUDA device' "$out/kernels"
             refuses '[Nn]o CUDA device' "$out/kernels" --part exchange
@@ -129,6 +131,17 @@ then
         "$out/tests/cuda_leaves_emulated" >"$out/log" 2>&1 && passed=$((passed + 1)) || fail "warpgroups on the CPU"
         if EMULATOR_FAULT=mbarrier "$out/tests/cuda_leaves_emulated" >"$out/log" 2>&1 || ! grep -q ' 0 have' "$out/log"; then
             fail "the emulator's fault mbarrier is found"
+        else
+            passed=$((passed + 1))
+        fi
+    fi
+    # The steps of attention whose order is one have the same bits. Control: not if copies have not arrived.
+    if builds "attention_ladder, emulated" B="$out" "$out/tests/attention_ladder_emulated"; then
+        "$out/tests/attention_ladder_emulated" --rows 1 --context 1024 >"$out/log" 2>&1 && passed=$((passed + 1)) ||
+            fail "attention_ladder on the CPU"
+        if EMULATOR_FAULT=wait "$out/tests/attention_ladder_emulated" --rows 1 --context 1024 >"$out/log" 2>&1 ||
+            ! grep -q 'steps 6 and 8 have one order and differ' "$out/log"; then
+            fail "attention_ladder finds copies that have not arrived"
         else
             passed=$((passed + 1))
         fi

@@ -4,6 +4,7 @@ EMULATED_CFLAGS ?= -O3
 TEST_EMULATED ?= --part arithmetic --devices 2
 SANITIZE_CUDA ?= --part small
 LADDER ?=
+ATTENTION_LADDER ?=
 NCCL ?= 0
 
 # What `make cuda` has built once stays built in. CUDA_ARCH is kept with it.
@@ -44,18 +45,19 @@ cuda: nvcc need banner  ## build the CUDA backend with nvcc, and every program w
 
 test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
-	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(filter-out %/cuda_host,$(NVCC_PROGRAMS)) $(B)/tests/matmul_ladder
+	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(filter-out %/cuda_host,$(NVCC_PROGRAMS)) $(LADDERS)
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
 	    "$(B)/tests/cuda_inside failing" $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" \
-	    "$(B)/tests/matmul_ladder $(LADDER)"
+	    "$(B)/tests/matmul_ladder $(LADDER)" "$(B)/tests/attention_ladder $(ATTENTION_LADDER)"
 
 test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, thread by thread; takes minutes
 	@+$(SUBMAKE) $(B)/tests/cuda_emulated
 	@bash tests/run.sh "$(B)/tests/cuda_emulated $(TEST_EMULATED)"
 
-ladder: nvcc need banner  ## one matrix product on the GPU, from a naive kernel to ours: times, errors and bits
-	@+$(SUBMAKE) $(B)/tests/matmul_ladder
+ladder: nvcc need banner  ## a matrix product, and attention, from a naive kernel to ours: times, errors and bits
+	@+$(SUBMAKE) $(LADDERS)
 	$(B)/tests/matmul_ladder $(LADDER)
+	$(B)/tests/attention_ladder $(ATTENTION_LADDER)
 
 sanitize-cuda: nvcc need banner  ## compute-sanitizer's memcheck, synccheck and racecheck over some GPU tests
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
@@ -87,17 +89,18 @@ $(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/llm42.o $(B)/llm42_cuda.o
 # kernel of it runs, so none is assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(PROGRAM_GENCODE)
 $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) -gencode=arch=compute_80$(comma)code=compute_80
+LADDERS := $(B)/tests/matmul_ladder $(B)/tests/attention_ladder
 NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_lost)
 $(addprefix $(B)/tests/cuda_,host inside): llm42.cu
 $(B)/tests/cuda_inside: tests/cuda/failing.h
 $(B)/tests/cuda_lost: $(CUDA_OBJECT)
 $(B)/tests/cuda_steps $(B)/tests/cuda_steps_emulated: $(B)/o/tests/cuda/steps/library.o
-$(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(B)/tests/matmul_ladder: $(B)/llm42.o
+$(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(LADDERS): $(B)/llm42.o
 NVCC_LINK = $(SAY)mkdir -p $(@D) && $(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) $(filter tests/cuda/%.cu %.o,$^) \
     $(NVCC_LIBS) -o $@
 $(NVCC_PROGRAMS): $(B)/tests/cuda_%: tests/cuda/%.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	$(NVCC_LINK)
-$(B)/tests/matmul_ladder: tests/cuda/matmul_ladder.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
+$(LADDERS): $(B)/tests/%: tests/cuda/%.cu tests/cuda/ladder.h kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	$(NVCC_LINK)
 
 # kernels includes llm42.cu. (With --split-compile ptxas would serialise wgmma in the kernels for leaves.)
@@ -108,9 +111,9 @@ $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) l
 $(B)/kernels: $(B)/kernels_measure.o $(B)/o/sweep/kernels/main.o $(B)/llm42.o
 	$(SAY)$(NVCC) $^ $(NVCC_LIBS) -o $@
 
-# The CUDA backend on a CPU (emulator.h), with test_cuda, and cuda_steps and cuda_leaves with the emulator. A launch by
+# The CUDA backend on a CPU (emulator.h), with test_cuda; cuda_steps, cuda_leaves and attention_ladder, too. A launch by
 # <<<>>> becomes a call, and a kernel's shared memory a pointer.
-$(B)/emulated/%.cu: %.cu tests/cuda/cuda.mk
+$(B)/emulated/%: % tests/cuda/cuda.mk
 	@mkdir -p $(@D)
 	sed -e 's/\([a-z0-9_<>]*\)<<<\(.*\)>>>(/emulator::run(emulator::shape(\2), \1, /' \
 	    -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = emulator::here->shared;/' $< > $@
@@ -122,7 +125,11 @@ $(B)/emulated/backend.o: tests/cuda/emulated.cc $(B)/emulated/llm42.cu $(EMULATE
 	$(EMULATE) -c $< -o $@
 $(B)/tests/cuda_emulated: $(TEST_CUDA_OBJECTS) $(B)/emulated/backend.o $(B)/llm42.o
 	$(SAY)mkdir -p $(@D) && $(CXX) $(OMP) -rdynamic $^ -o $@ $(EMULATED_LIBS)
-$(B)/tests/cuda_steps_emulated: $(B)/emulated/tests/cuda/steps.cu $(EMULATED)
-	$(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
-$(B)/tests/cuda_leaves_emulated: $(B)/emulated/tests/cuda/leaves.cu $(EMULATED) $(B)/llm42.o
-	$(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
+EMULATED_LINK = $(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
+$(addprefix $(B)/tests/cuda_,steps_emulated leaves_emulated): $(B)/tests/cuda_%_emulated: \
+    $(B)/emulated/tests/cuda/%.cu $(EMULATED)
+	$(EMULATED_LINK)
+$(B)/tests/attention_ladder_emulated: $(B)/emulated/tests/cuda/attention_ladder.cu $(B)/emulated/tests/cuda/ladder.h \
+    $(EMULATED)
+	$(EMULATED_LINK)
+$(B)/tests/cuda_leaves_emulated $(B)/tests/attention_ladder_emulated: $(B)/llm42.o

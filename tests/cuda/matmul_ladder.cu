@@ -22,13 +22,9 @@
 #include "kernels.cu"
 
 #include <cublasLt.h>
-#include <algorithm>
-#include <cstdarg>
-#include <cstdio>
-#include <string>
-#include <vector>
 
-typedef llm42__bf16 bf16;
+#define LADDER "matmul_ladder"
+#include "ladder.h"
 
 // >>steps --------------------------------------------------------------------------------------------------------
 
@@ -223,42 +219,11 @@ __global__ void __launch_bounds__(256) step_join(const float *parts, bf16 *y, si
 
 // >>host ---------------------------------------------------------------------------------------------------------
 enum { THREAD = 1, WARP, TILE, PIECES, MMA, RING, LIBRARY, SPLIT, CUBLAS, STEPS = CUBLAS };
-enum { LAUNCHES = 4, TIMES = 21, SAMPLED = 256 };
+enum { SAMPLED = 256 };
 // Outputs are off by 0.2% for having been rounded to bf16, and with 65,536 terms by 1.5% in the sequential order. With
 // 16 terms left out they would be off by hundreds of percent.
 static const double ERROR_TOLERANCE = 0.05;
 
-static int passed, failed;
-
-static void check(bool ok, int rows, const char *what) {
-    passed += ok;
-    failed += !ok;
-    if (!ok) printf("matmul_ladder: FAILED: %d rows: %s\n", rows, what);
-}
-
-static int end(void) {
-    printf("matmul_ladder: %d passed, %d failed\n", passed, failed);
-    return failed ? 1 : 0;
-}
-
-// One line, and the end: status 2 for what the user typed, 1 for what went wrong later.
-static void fail(int status, const char *format, ...) {
-    va_list values;
-    va_start(values, format);
-    fflush(stdout);
-    fprintf(stderr, "matmul_ladder: ");
-    vfprintf(stderr, format, values);
-    fprintf(stderr, "\n");
-    va_end(values);
-    exit(status);
-}
-
-#define CU(call) must(#call, (call))
-static void must(const char *call, cudaError_t status) {
-    if (status == cudaErrorNoKernelImageForDevice)
-        fail(1, "built for other GPUs than this one: make ladder CUDA_ARCH=NN with its compute capability");
-    if (status != cudaSuccess) fail(1, "%.*s: %s", (int)strcspn(call, "("), call, cudaGetErrorString(status));
-}
 static void must(const char *call, cublasStatus_t status) {
     if (status != CUBLAS_STATUS_SUCCESS)
         fail(1, "%.*s: %s", (int)strcspn(call, "("), call, cublasLtGetStatusString(status));
@@ -353,24 +318,6 @@ static void launch(ladder *l, int step) {
     CU(cudaGetLastError());
 }
 
-// Milliseconds of a launch, each with another copy of w: the median of 21 means of four. All launches are queued before
-// the device is waited for, so it never idles. The first few are not counted.
-template <typename F> static double median_ms(F launch_once) {
-    cudaEvent_t event[TIMES + 2];
-    std::vector<float> ms(TIMES + 1);
-    for (cudaEvent_t &e : event) CU(cudaEventCreate(&e));
-    for (int i = 0; i < TIMES + 2; i++) {
-        for (int j = 0; i && j < LAUNCHES; j++) launch_once();
-        CU(cudaEventRecord(event[i]));
-    }
-    CU(cudaDeviceSynchronize());
-    for (int i = 0; i <= TIMES; i++) CU(cudaEventElapsedTime(&ms[(size_t)i], event[i], event[i + 1]));
-    for (cudaEvent_t &e : event) CU(cudaEventDestroy(e));
-    ms.erase(ms.begin());
-    std::sort(ms.begin(), ms.end());
-    return (double)ms[TIMES / 2] / LAUNCHES;
-}
-
 // Of the builds of llm42__k_matmul that an engine would try for so many rows, the fastest. All give the same bits.
 static void choose_tile(ladder *l) {
     double best = INFINITY;
@@ -424,19 +371,11 @@ static void choose_cublas(ladder *l) {
     c->parts = parts;
 }
 
-static std::vector<float> to_host(const bf16 *from, size_t count) {
-    std::vector<bf16> raw(count);
-    std::vector<float> values(count);
-    CU(cudaMemcpy(raw.data(), from, count * sizeof(bf16), cudaMemcpyDeviceToHost));
-    for (size_t i = 0; i < count; i++) values[i] = __bfloat162float(raw[i]);
-    return values;
-}
-
 static void open_ladder(ladder *l, const options *o) {
     const size_t most = (size_t)*std::max_element(o->rows.begin(), o->rows.end()), n = (size_t)o->n, k = (size_t)o->k,
-                 least = (size_t)1 << 30;
+                 least = LEAST_BYTES;
     l->n = o->n, l->k = o->k;
-    l->copies = (int)std::max((least + 2 * n * k - 1) / (2 * n * k), (size_t)LAUNCHES);  // far more than caches hold
+    l->copies = (int)std::max((least + 2 * n * k - 1) / (2 * n * k), (size_t)LAUNCHES);
     const size_t bytes = (size_t)l->copies * n * k * 2;
     CU(cudaMalloc((void **)&l->x, most * k * sizeof(bf16)));
     CU(cudaMalloc((void **)&l->w, bytes));
@@ -449,11 +388,7 @@ static void open_ladder(ladder *l, const options *o) {
         llm42__k_fill_cancelling<<<1024, 256>>>(l->w + (size_t)i * n * k, n, l->k, 43, false);
         CU(cudaGetLastError());
     }
-    const double ms = median_ms([&] {
-        llm42__k_read<<<(unsigned)l->device.multiProcessorCount * 4, 512>>>((const uint4 *)l->w, bytes / 16, l->word);
-        CU(cudaGetLastError());
-    });
-    l->read_gb_per_s = (double)bytes / ms * 1e-6;
+    l->read_gb_per_s = reading_speed(&l->device, l->w, bytes, l->word);
     open_cublas(l);
     l->host_x = to_host(l->x, most * k);
     for (int i = 0; i < SAMPLED; i++) {
@@ -491,17 +426,6 @@ static double error_of(const ladder *l, int step) {
     return sqrt(off / size);
 }
 
-// Do two steps give the same bits in every output?
-static bool same_bits(const ladder *l, int a, int b) {
-    unsigned differ = 0;
-    CU(cudaMemset(l->word, 0, sizeof differ));
-    llm42__k_differ<<<264, 512>>>((const uint16_t *)l->y[a], (const uint16_t *)l->y[b], l->rows, (size_t)l->n, 0,
-                                  l->word);
-    CU(cudaGetLastError());
-    CU(cudaMemcpy(&differ, l->word, sizeof differ, cudaMemcpyDeviceToHost));
-    return differ == 0;
-}
-
 static void describe(const ladder *l, int step, std::string *what, std::string *order) {
     static const char *const texts[STEPS + 1][2] = {
         {"", ""},
@@ -522,17 +446,14 @@ static void describe(const ladder *l, int step, std::string *what, std::string *
 
 // All steps for one number of rows: a line each, and what must hold.
 static void climb(ladder *l, FILE *tsv) {
-    char letter[STEPS + 1], unused = 'A', text[64];
+    char letter[STEPS + 1], text[64];
     choose_tile(l);
     choose_cublas(l);
     for (int step = 1; step <= STEPS; step++) {
         CU(cudaMemset(l->y[step], 0xff, (size_t)l->rows * (size_t)l->n * sizeof(bf16)));  // not numbers
         const double ms = median_ms([&] { launch(l, step); }), error = error_of(l, step),
                      gb_per_s = 2e-6 * (double)l->n * (double)l->k / ms, share = gb_per_s / l->read_gb_per_s;
-        letter[step] = 0;
-        for (int other = 1; other < step && !letter[step]; other++)
-            if (same_bits(l, step, other)) letter[step] = letter[other];
-        if (!letter[step]) letter[step] = unused++;
+        letter[step] = letter_of(l->y, letter, step, l->rows, (size_t)l->n, l->word);
         std::string what, order;
         describe(l, step, &what, &order);
         printf("%4d  %d  %-34s %-34s %9.4f %8.1f %10.1f%% %8.2f%%  %c\n", l->rows, step, what.c_str(), order.c_str(),
@@ -551,84 +472,32 @@ static void climb(ladder *l, FILE *tsv) {
     check(letter[SPLIT] != letter[MMA], l->rows, "the control: steps 5 and 8 have two orders and the same bits");
 }
 
-// >>options ------------------------------------------------------------------------------------------------------
-static int number(const char *name, const char *text, char **rest, int low, int high, int multiple) {
-    const long value = strtol(text, rest, 10);
-    if (*rest == text) fail(2, "%s: '%s' is not a whole number", name, text);
-    if (value < low || value > high || value % multiple)
-        fail(2, "%s: %ld is not a multiple of %d from %d to %d", name, value, multiple, low, high);
-    return (int)value;
-}
-
-static options parse(int argc, char **argv) {
-    options o;
-    for (int i = 1; i < argc; i++) {
-        const std::string name = argv[i];
-        char *rest = nullptr;
-        if (name == "--help") {
-            printf("Times one matrix product in nine steps, and compares their bits.\nusage: %s [options]\n"
-                   "  --rows R,R,...  numbers of rows, 1 to 256 (default 1,8,64)\n"
-                   "  --n N           outputs of a row, a multiple of 64 from 256 (default 4096)\n"
-                   "  --k K           terms of an output, a multiple of 256 from 2048 (default 14336)\n"
-                   "  --tsv FILE      the table goes there too\n",
-                   argv[0]);
-            exit(0);
-        }
-        if (name != "--rows" && name != "--n" && name != "--k" && name != "--tsv")
-            fail(2, "unknown option '%s': --help lists them", argv[i]);
-        const char *value = ++i < argc ? argv[i] : nullptr;
-        if (!value) fail(2, "%s: no value: --help says which", name.c_str());
-        if (name == "--tsv") o.tsv = value;
-        if (name == "--n") o.n = number("--n", value, &rest, 256, 1 << 17, 64);
-        if (name == "--k") o.k = number("--k", value, &rest, 2048, 1 << 16, 256);
-        if (name == "--rows") {
-            o.rows.clear();
-            o.rows.push_back(number("--rows", value, &rest, 1, 256, 1));
-            while (*rest == ',') {
-                const char *text = rest + 1;
-                o.rows.push_back(number("--rows", text, &rest, 1, 256, 1));
-            }
-        }
-        if (rest && *rest) fail(2, "%s: '%s' is not a whole number", name.c_str(), value);
-    }
-    return o;
-}
-
 int main(int argc, char **argv) {
-    const options o = parse(argc, argv);
+    options o;
     ladder l = {};
-    int count = 0, driver = 0, runtime = 0;
-    cudaError_t status = cudaGetDeviceCount(&count);
-    if (status != cudaSuccess || count < 1) {
-        if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) status = cudaErrorNoDevice;  // no driver at all
-        printf("matmul_ladder: skipped: no CUDA device: %s\n",
-               status != cudaSuccess ? cudaGetErrorString(status) : "none found");
-        return end();
-    }
-    FILE *tsv = o.tsv ? fopen(o.tsv, "w") : nullptr;
-    if (o.tsv && !tsv) fail(1, "--tsv: cannot write %s: %s", o.tsv, strerror(errno));
-    CU(cudaGetDeviceProperties(&l.device, 0));
-    CU(cudaDriverGetVersion(&driver));
-    CU(cudaRuntimeGetVersion(&runtime));
+    parse(
+        argc, argv, "Times one matrix product in nine steps, and compares their bits.",
+        {{"--rows", "--rows R,R,...  numbers of rows, 1 to 256 (default 1,8,64)", 1, 256, 1, nullptr, &o.rows, nullptr},
+         {"--n", "--n N           outputs of a row, a multiple of 64 from 256 (default 4096)", 256, 1 << 17, 64, &o.n,
+          nullptr, nullptr},
+         {"--k", "--k K           terms of an output, a multiple of 256 from 2048 (default 14336)", 2048, 1 << 16, 256,
+          &o.k, nullptr, nullptr},
+         {"--tsv", "--tsv FILE      the table goes there too", 0, 0, 0, nullptr, nullptr, &o.tsv}});
+    l.device = open_device();
+    FILE *tsv = open_tsv(o.tsv);
     open_ladder(&l, &o);
-    char head[512];
-    snprintf(
-        head, sizeof head,
-        "# llm42 " LLM42_VERSION
-        " matmul_ladder\n# device: %s\n# driver: CUDA %d.%d\n# runtime: CUDA %d.%d\n# cublasLt: %zu\n# kernels: %d\n"
-        "# n: %d\n# k: %d\n# copies of w: %d\n# reading: %.1f GB/s\n",
-        l.device.name, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, cublasLtGetVersion(),
-        (int)LLM42__KERNELS, l.n, l.k, l.copies, l.read_gb_per_s);
-    printf("%s%4s  %s  %-34s %-34s %9s %8s %11s %9s  %s\n", head, "rows", "#", "step", "order of sums", "ms", "GB/s",
+    char what[256];
+    snprintf(what, sizeof what, "# cuda cublasLt: %zu\n# n: %d\n# k: %d\n# copies of w: %d\n# reading: %.1f GB/s\n",
+             cublasLtGetVersion(), l.n, l.k, l.copies, l.read_gb_per_s);
+    print_head(tsv, &l.device, what);
+    printf("%4s  %s  %-34s %-34s %9s %8s %11s %9s  %s\n", "rows", "#", "step", "order of sums", "ms", "GB/s",
            "of reading", "error", "bits");
-    if (tsv) fprintf(tsv, "%srows\tstep\twhat\torder\tms\tweights_gb_per_s\treading_share\terror_share\tbits\n", head);
+    if (tsv) fprintf(tsv, "rows\tstep\twhat\torder\tms\tweights_gb_per_s\treading_share\terror_share\tbits\n");
     for (int rows : o.rows) {
         l.rows = rows;
         climb(&l, tsv);
     }
     close_ladder(&l);
-    bool written = !tsv || !ferror(tsv);
-    if (tsv) written &= fclose(tsv) == 0;
-    if (!written) fail(1, "--tsv: cannot write %s: %s", o.tsv, strerror(errno));
+    close_tsv(tsv, o.tsv);
     return end();
 }

@@ -1,0 +1,564 @@
+// attention_ladder: attention of single rows (decode) in nine steps, from three naive kernels to the project's own.
+// Each step adds one idea. The table shows that speed depends on how work is laid out, and that bits depend on the
+// order of sums alone: on where a row's keys are cut, and not on who sums them.
+//
+//     make ladder
+//     build/tests/attention_ladder --rows 1,8,64 --context 4096 --tsv FILE
+//
+// Each of R rows belongs to another sequence and sees T keys. q [R, H, 128], k and v [R x T, K, 128] -> y [R, H x 128],
+// all bf16, with H = 32 query heads for K = 8 KV heads, as in Llama 3.1 8B. Reading keys and values from memory limits
+// the speed. The columns:
+//   ms          time of a step's launches, a median; each reads another copy of the keys and values
+//   GB/s        bytes of keys and values, divided by that time
+//   of reading  the same, as a share of the GB/s of a kernel that only reads, measured in the same run
+//   error       root mean square of y - y64, divided by that of y64, over sampled heads; y64 is summed in float64
+//   bits        steps with the same letter give the same bits, in every output
+// The keys of a sequence's second half are those of its first half, and its values those of the first half with the
+// other sign (llm42__k_fill_cancelling). So sums nearly cancel, and another order of sums shows.
+//
+// Exit status 1 if a step is wrong, if steps of one order differ in bits (step 7 is tried with several numbers of
+// blocks for a row), or if step 9, the control, has the bits of step 7: its units are longer, so it must differ. The
+// last line is "attention_ladder: N passed, N failed"; without a device both are 0.
+#ifdef LLM42_EMULATED
+#include "emulated_runtime.h"
+#endif
+#define LLM42_BASE
+#include "llm42.h"
+
+#include "kernels.cu"
+
+#define LADDER "attention_ladder"
+#include "ladder.h"
+
+enum { HEADS = 32, KV_HEADS = 8, GROUP = HEADS / KV_HEADS, DIM = 128, UNIT = LLM42__UNIT_KEYS, RECORD = DIM + 2 };
+enum { KEY = KV_HEADS * DIM };  // elements from a key of a KV head to the next one
+
+// What a step reads and writes. The keys of row r are those from r x context on.
+struct work {
+    const bf16 *q, *k, *v;
+    bf16 *y;
+    float *scores;   // [R, H, context]
+    float *records;  // [R x units, KV_HEADS, GROUP, RECORD]: of a unit's sums, as the library has them
+    int rows, context;
+    float scale;  // log2(e) / sqrt(DIM)
+};
+
+// >>steps --------------------------------------------------------------------------------------------------------
+
+// A lane has four columns of a head: those from 4 x lane on.
+__device__ __forceinline__ float4 four(const bf16 *of_head) {
+    const uint2 raw = ((const uint2 *)of_head)[threadIdx.x % 32];
+    const float2 low = __bfloat1622float2(*(const __nv_bfloat162 *)&raw.x),
+                 high = __bfloat1622float2(*(const __nv_bfloat162 *)&raw.y);
+    return float4{low.x, low.y, high.x, high.y};
+}
+__device__ __forceinline__ float sum_of_lanes(float x) {
+#pragma unroll
+    for (int i = 16; i; i >>= 1) x += __shfl_xor_sync(0xffffffffu, x, i);
+    return x;
+}
+__device__ __forceinline__ float most_of_lanes(float x) {
+#pragma unroll
+    for (int i = 16; i; i >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
+    return x;
+}
+// q k of a key. All lanes get it. Order: a lane's four columns ascending, then lanes by butterfly.
+__device__ __forceinline__ float dot(float4 q, float4 k) {
+    return sum_of_lanes(fmaf(q.w, k.w, fmaf(q.z, k.z, fmaf(q.y, k.y, __fmul_rn(q.x, k.x)))));
+}
+__device__ __forceinline__ void add_value(float (&x)[4], float weight, float4 v) {
+    x[0] = fmaf(weight, v.x, x[0]), x[1] = fmaf(weight, v.y, x[1]);
+    x[2] = fmaf(weight, v.z, x[2]), x[3] = fmaf(weight, v.w, x[3]);
+}
+// The warp's number in the grid, and the keys or values of a KV head of a row.
+__device__ __forceinline__ int warp_of_grid() { return (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32; }
+__device__ __forceinline__ const bf16 *keys_of(const bf16 *cache, const work &w, int row, int kv_head) {
+    return cache + (size_t)row * w.context * KEY + kv_head * DIM;
+}
+
+// Step 1, first of three kernels: a thread computes the score of one key for one query.
+// Shapes: q [R, H, 128], k [R x T, K, 128] -> scores [R, H, T].
+// Order: columns ascending.
+__global__ void __launch_bounds__(256) step_scores(work w) {
+    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    const int t = (int)(i % w.context), head = (int)(i / w.context % HEADS), row = (int)(i / w.context / HEADS);
+    if (row >= w.rows) return;
+    const bf16 *q = w.q + ((size_t)row * HEADS + head) * DIM, *k = keys_of(w.k, w, row, head / GROUP) + (size_t)t * KEY;
+    float sum = 0;
+    for (int c = 0; c < DIM; c++) sum = fmaf((float)q[c], (float)k[c], sum);
+    w.scores[i] = sum;
+}
+
+// Step 1, second kernel: a warp turns the scores of a query into weights, whose total is one.
+// Shapes: scores [R, H, T], in place.
+// Order: the total: every 32nd key in a lane, ascending; then lanes by butterfly.
+__global__ void __launch_bounds__(256) step_weights(work w) {
+    const int lane = threadIdx.x % 32;
+    float *score = w.scores + (size_t)warp_of_grid() * w.context, top = -INFINITY, total = 0;
+    if (warp_of_grid() >= w.rows * HEADS) return;
+    for (int t = lane; t < w.context; t += 32) top = fmaxf(top, score[t]);
+    top = most_of_lanes(top) * w.scale;
+    for (int t = lane; t < w.context; t += 32) total += score[t] = llm42__exp2(fmaf(score[t], w.scale, -top));
+    total = sum_of_lanes(total);
+    for (int t = lane; t < w.context; t += 32) score[t] = __fdiv_rn(score[t], total);
+}
+
+// Step 1, third kernel: a thread sums one column of the values for one query.
+// Shapes: scores [R, H, T], v [R x T, K, 128] -> y [R, H x 128].
+// Order: keys ascending, one fused multiply-add after the other.
+__global__ void __launch_bounds__(DIM) step_values(work w) {
+    const int head = blockIdx.x % HEADS, row = blockIdx.x / HEADS;
+    const float *weight = w.scores + (size_t)blockIdx.x * w.context;
+    const bf16 *v = keys_of(w.v, w, row, head / GROUP) + threadIdx.x;
+    float sum = 0;
+    for (int t = 0; t < w.context; t++) sum = fmaf(weight[t], (float)v[(size_t)t * KEY], sum);
+    w.y[(size_t)blockIdx.x * DIM + threadIdx.x] = __float2bfloat16_rn(sum);
+}
+
+// Step 2: one kernel, and no scores in memory (online softmax): what was summed is scaled when a larger score comes.
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> y [R, H x 128].
+// Work: a warp takes one query, a lane four columns.
+// Order: keys ascending, one after the other.
+__global__ void __launch_bounds__(128) step_online(work w) {
+    const int query = warp_of_grid(), row = query / HEADS, kv_head = query % HEADS / GROUP;
+    if (row >= w.rows) return;
+    const bf16 *k = keys_of(w.k, w, row, kv_head), *v = keys_of(w.v, w, row, kv_head);
+    const float4 q = four(w.q + (size_t)query * DIM);
+    llm42__merged m = {-INFINITY, 0, {}};
+    for (int t = 0; t < w.context; t++) {
+        const float score = dot(q, four(k + (size_t)t * KEY));
+        float keep, take;
+        llm42__merge_factors(m.top, score, w.scale, keep, take);
+        m.total = fmaf(m.total, keep, take);
+        for (float &x : m.x) x *= keep;
+        add_value(m.x, take, four(v + (size_t)t * KEY));
+    }
+    llm42__write_merged(m, w.y + (size_t)query * DIM, threadIdx.x % 32 * 4, DIM);
+}
+
+// The sums of a unit of keys from t0 on, for QUERIES queries of a KV head. A warp calls it, and a lane gets four
+// columns.
+// Order: weights by the unit's largest score; their total: four keys of a lane ascending, then lanes by butterfly;
+// values with keys ascending. It depends on the unit's keys alone.
+template <int QUERIES>
+__device__ __forceinline__ void sum_unit(llm42__merged (&m)[QUERIES], const bf16 *q, const bf16 *k, const bf16 *v,
+                                         int t0, float scale) {
+    const int lane = threadIdx.x % 32;
+    float4 own[QUERIES];
+    float weight[QUERIES][UNIT / 32];  // of the keys t0 + lane, t0 + 32 + lane, ...; first the scores
+    for (int i = 0; i < QUERIES; i++) own[i] = four(q + i * DIM);
+#pragma unroll
+    for (int j = 0; j < UNIT / 32; j++)
+#pragma unroll 8
+        for (int t = 0; t < 32; t++) {
+            const float4 key = four(k + (size_t)(t0 + j * 32 + t) * KEY);
+            for (int i = 0; i < QUERIES; i++) {
+                const float score = dot(own[i], key);
+                if (lane == t) weight[i][j] = score;
+            }
+        }
+    for (int i = 0; i < QUERIES; i++) {
+        m[i] = {-INFINITY, 0, {}};
+        for (float score : weight[i]) m[i].top = fmaxf(m[i].top, score);
+        m[i].top = most_of_lanes(m[i].top);
+        for (float &x : weight[i]) m[i].total += x = llm42__exp2(fmaf(x, scale, -m[i].top * scale));
+        m[i].total = sum_of_lanes(m[i].total);
+    }
+#pragma unroll
+    for (int j = 0; j < UNIT / 32; j++)
+#pragma unroll 8
+        for (int t = 0; t < 32; t++) {
+            const float4 value = four(v + (size_t)(t0 + j * 32 + t) * KEY);
+            for (int i = 0; i < QUERIES; i++) add_value(m[i].x, __shfl_sync(0xffffffffu, weight[i][j], t), value);
+        }
+}
+
+// Step 3: units of 128 keys. Each is summed on its own, and the sums are merged in ascending order.
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> y [R, H x 128].
+// Work: a warp takes one query.
+// Order: that of units, as above. It depends on the row's keys alone.
+__global__ void __launch_bounds__(128) step_units(work w) {
+    const int query = warp_of_grid(), row = query / HEADS, kv_head = query % HEADS / GROUP;
+    if (row >= w.rows) return;
+    llm42__merged m = {}, unit[1];
+    for (int t0 = 0; t0 < w.context; t0 += UNIT) {
+        sum_unit(unit, w.q + (size_t)query * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), t0,
+                 w.scale);
+        if (t0 == 0) {
+            m = unit[0];
+            continue;
+        }
+        float keep, take;
+        llm42__merge_factors(m.top, unit[0].top, w.scale, keep, take);
+        m.total = fmaf(m.total, keep, unit[0].total * take);
+        for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, unit[0].x[c] * take);
+    }
+    llm42__write_merged(m, w.y + (size_t)query * DIM, threadIdx.x % 32 * 4, DIM);
+}
+
+// Steps 4 and 5: a warp for each unit (split-KV), so that the whole GPU works even for one row. In step 5 it takes all
+// four queries of the KV head, which read the same keys (grouped queries).
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 130].
+// Order: within a unit, that of step 3. step_merge merges the units in the order of step 3.
+template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w) {
+    static_assert(QUERIES == 1 || QUERIES == GROUP, "a query, or all of a KV head");
+    const int units = w.context / UNIT, unit = warp_of_grid() % units, first = warp_of_grid() / units * QUERIES,
+              row = first / HEADS, kv_head = first % HEADS / GROUP, lane = threadIdx.x % 32;
+    if (row >= w.rows) return;
+    llm42__merged m[QUERIES];
+    sum_unit(m, w.q + (size_t)first * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), unit * UNIT,
+             w.scale);
+    for (int i = 0; i < QUERIES; i++) {
+        float *record = w.records +
+                        ((((size_t)row * units + unit) * KV_HEADS + kv_head) * GROUP + (first + i) % GROUP) * RECORD;
+        for (int c = 0; c < 4; c++) record[lane * 4 + c] = m[i].x[c];
+        if (lane == 0) record[DIM] = m[i].top, record[DIM + 1] = m[i].total;
+    }
+}
+
+// Steps 4 to 6, last kernel: the units of a query are merged.
+// Shapes: records [R x units, K, 4, 130] -> y [R, H x 128].
+// Work: a warp takes one query, a lane four columns.
+// Order: units ascending.
+__global__ void __launch_bounds__(128) step_merge(work w) {
+    const int query = warp_of_grid(), row = query / HEADS, head = query % HEADS, units = w.context / UNIT,
+              column = threadIdx.x % 32 * 4;
+    if (row >= w.rows) return;
+    llm42__merged m;
+    llm42__merge_units<DIM, false>(m, true, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD,
+                                   units, column, w.scale);
+    llm42__write_merged(m, w.y + (size_t)query * DIM, column, DIM);
+}
+
+// Step 6: tensor cores. One instruction (mma) gives the scores of sixteen keys for eight queries, of which four are
+// there.
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 130].
+// Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32 values, to shared memory, and waits
+// for each.
+// Order: within a unit the one order of kernels.cu (section kernel-attention), with weights in bf16.
+__global__ void __launch_bounds__(128) step_mma(work w) {
+    enum { KEYS = LLM42__STRIP_KEYS, STRIP = KEYS * DIM * 2 };
+    __shared__ __align__(1024) unsigned char strips[4][STRIP];
+    const int units = w.context / UNIT, unit = warp_of_grid() % units, kv_head = warp_of_grid() / units % KV_HEADS,
+              row = warp_of_grid() / units / KV_HEADS, lane = threadIdx.x % 32;
+    if (row >= w.rows) return;
+    const uint32_t at = llm42__shared_address(strips[threadIdx.x / 32]);
+    uint32_t q[1][DIM / 16][2];
+    llm42__partial<DIM, 1> part;
+    float score[8][1][4];
+    llm42__load_across<DIM, 1>(q, w.q + ((size_t)row * HEADS + kv_head * GROUP) * DIM, GROUP);
+    part.clear();
+#pragma unroll
+    for (int strip = 0; strip < 8; strip++) {
+        const uint32_t key = (uint32_t)((row * (size_t)w.context + unit * UNIT + strip % 4 * KEYS + lane));
+        llm42__copy_keys<DIM, KEYS>(at, 0, (strip < 4 ? w.k : w.v) + kv_head * DIM, key * (KEY / 8));
+        llm42__copy_commit();
+        llm42__copy_wait<0>();
+        __syncwarp();  // the strip has arrived for every lane
+        if (strip < 4) llm42__score_across<DIM, 1>(&score[2 * strip], q, at);
+        if (strip == 3) llm42__softmax_online<DIM, 1>(part, score, 0, 0, UNIT - 1, w.scale);
+        for (int half = 0; strip >= 4 && half < 2; half++)
+            llm42__add_values_across<DIM, 1>(part, score[2 * (strip - 4) + half], at, half * 16);
+        __syncwarp();  // every lane has read it
+    }
+    llm42__write_records(part, w.records + (((size_t)row * units + unit) * KV_HEADS + kv_head) * GROUP * RECORD, GROUP);
+}
+
+// >>host ---------------------------------------------------------------------------------------------------------
+enum { THREE = 1, ONLINE, UNITS, SPLIT, GROUPED, MMA, DECODE, PREFILL, BY_LOAD, STEPS = BY_LOAD };
+enum { SAMPLED = 64 };
+static const double ERROR_TOLERANCE = 0.05;
+
+struct ladder {
+    cudaDeviceProp device;
+    int rows, context, copies, next;  // next: the copy of keys and values that is read next
+    size_t copy;                      // elements of a copy of the keys
+    bf16 *q, *k, *v, *y[STEPS + 1];
+    float *scores, *records;
+    unsigned *arrived, *word;
+    llm42__header *header;
+    llm42__prefill_task *prefill;
+    llm42__decode_task *decode[2];  // of step 7 and of step 9
+    int decode_tasks[2], cut;       // cut: blocks that share a row in step 7
+    int32_t *position, *seq, *pages;
+    double read_gb_per_s;
+};
+enum { PAGE_SHIFT = 4, MOST_TASKS = 1 << 16 };
+
+template <typename T> static T *device_memory(size_t count) {
+    T *memory;
+    CU(cudaMalloc((void **)&memory, count * sizeof(T)));
+    CU(cudaMemset(memory, 0, count * sizeof(T)));
+    return memory;
+}
+template <typename T> static void to_device(T *to, const std::vector<T> &from) {
+    CU(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice));
+}
+
+// Blocks have eight warps if all rows' KV heads have a multiprocessor each, as in llm42__decode_shape_of.
+static bool few(const ladder *l) { return l->rows * KV_HEADS <= l->device.multiProcessorCount; }
+
+// Tasks in which `blocks` blocks share each row, with units of `keys` keys. A block that has all units of a row merges
+// them in shared memory, round by round.
+static void cut_rows(ladder *l, int which, int blocks, int keys) {
+    const int row_units = (l->context + keys - 1) / keys, units = (row_units + blocks - 1) / blocks;
+    std::vector<llm42__decode_task> tasks;
+    for (int r = 0; r < l->rows; r++)
+        for (int u = 0; u < row_units; u += units)
+            tasks.push_back(
+                {r, u * keys, l->context, keys, u, row_units, units, units >= row_units ? -1 : r * row_units + u});
+    to_device(l->decode[which], tasks);
+    l->decode_tasks[which] = (int)tasks.size();
+}
+
+static void launch_library(ladder *l, int step, const work &w) {
+    const int which = step == BY_LOAD, tasks = step == PREFILL ? l->rows : l->decode_tasks[which];
+    llm42__meta meta = {};
+    meta.header = l->header + step, meta.position = l->position, meta.seq = l->seq, meta.prefill = l->prefill,
+    meta.decode = l->decode[which], meta.pages = l->pages, meta.page_shift = PAGE_SHIFT;
+    llm42__attention a = {w.q,      w.k, w.v,         w.y, w.records, l->arrived,        HEADS,
+                          KV_HEADS, DIM, HEADS * DIM, 0,   GROUP,     65536 / GROUP + 1, w.scale};
+    const dim3 grid(KV_HEADS, (unsigned)tasks);
+    auto run = [&](void (*kernel)(llm42__attention, llm42__meta), int threads, int bytes) {
+        CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        CU(llm42__launch(kernel, grid, dim3((unsigned)threads), (size_t)bytes, 0, a, meta));
+    };
+    auto bytes = [](int warps, int ring) {
+        return warps * ring * LLM42__STRIP_KEYS * DIM * 2 + (warps + 2) * GROUP * RECORD * (int)sizeof(float);
+    };
+    const bool warpgroups = l->device.major == 9;
+    if (step == PREFILL) run(llm42__k_attend_prefill<DIM, 1>, 128, llm42__prefill_shape<DIM, 1>::bytes(warpgroups));
+    else if (few(l)) run(llm42__k_attend_decode<DIM, 2, 1, 8>, 256, bytes(8, 2));
+    else run(llm42__k_attend_decode<DIM, 3, 1, 4>, 128, bytes(4, 3));
+}
+
+// All launches of a step, with the next copy of keys and values.
+static void launch(ladder *l, int step) {
+    work w = {l->q,
+              l->k + (size_t)l->next * l->copy,
+              l->v + (size_t)l->next * l->copy,
+              l->y[step],
+              l->scores,
+              l->records,
+              l->rows,
+              l->context,
+              (float)(1.4426950408889634 / sqrt((double)DIM))};
+    l->next = (l->next + 1) % l->copies;
+    const unsigned queries = (unsigned)(l->rows * HEADS), units = (unsigned)(l->context / UNIT);
+    auto blocks = [](unsigned warps) { return (warps + 3) / 4; };  // of four warps
+    switch (step) {
+    case THREE:
+        step_scores<<<(unsigned)(((size_t)queries * (size_t)l->context + 255) / 256), 256>>>(w);
+        step_weights<<<(queries + 7) / 8, 256>>>(w);
+        step_values<<<queries, DIM>>>(w);
+        break;
+    case ONLINE: step_online<<<blocks(queries), 128>>>(w); break;
+    case UNITS: step_units<<<blocks(queries), 128>>>(w); break;
+    case SPLIT: step_split<1><<<blocks(queries * units), 128>>>(w); break;
+    case GROUPED: step_split<4><<<blocks(queries / GROUP * units), 128>>>(w); break;
+    case MMA: step_mma<<<blocks(queries / GROUP * units), 128>>>(w); break;
+    default: launch_library(l, step, w);
+    }
+    if (step == SPLIT || step == GROUPED || step == MMA) step_merge<<<blocks(queries), 128>>>(w);
+    CU(cudaGetLastError());
+}
+
+static void describe_tasks(ladder *l) {
+    std::vector<llm42__header> header(STEPS + 1);
+    for (int step = 0; step <= STEPS; step++) {
+        header[(size_t)step].rows = l->rows, header[(size_t)step].page_stride = l->context >> PAGE_SHIFT;
+        header[(size_t)step].prefill_tasks = l->rows;
+        header[(size_t)step].decode_tasks = l->decode_tasks[step == BY_LOAD];
+    }
+    to_device(l->header, header);
+}
+
+// In how many blocks a row is cut: the fastest of the powers of two. All must have the bits of step 6, which l->y has.
+static void choose_cut(ladder *l) {
+    double best = INFINITY;
+    const int most = std::min(l->context / UNIT, MOST_TASKS / l->rows);
+    auto cut = [&](int blocks) {
+        cut_rows(l, 0, blocks, UNIT);
+        describe_tasks(l);
+    };
+    // A unit by load: what a warp has if one block takes a row.
+    cut_rows(l, 1, 1, std::max(l->context / (few(l) ? 8 : 4), 2 * (int)UNIT));
+    for (int blocks = 1; blocks <= most; blocks *= 2) {
+        char text[96];
+        cut(blocks);
+        CU(cudaMemset(l->y[DECODE], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));
+        const double ms = median_ms([&] { launch(l, DECODE); });
+        snprintf(text, sizeof text, "step 7 with %d blocks a row and step 6 have one order and differ in bits", blocks);
+        check(same_bits(l->y[DECODE], l->y[MMA], l->rows, HEADS * DIM, l->word), l->rows, text);
+        if (ms < best) best = ms, l->cut = blocks;
+    }
+    cut(l->cut);
+}
+
+static void open_ladder(ladder *l, int most, int context) {
+    const size_t rows = (size_t)most, keys = rows * (size_t)context, units = keys / UNIT, least = LEAST_BYTES;
+    l->context = context, l->copy = keys * KEY;
+    std::vector<int32_t> position(rows), seq(rows), pages(keys >> PAGE_SHIFT);
+    std::vector<llm42__prefill_task> prefill(rows);
+    l->copies = (int)std::max((least + 4 * l->copy - 1) / (4 * l->copy), (size_t)LAUNCHES);
+    l->q = device_memory<bf16>(rows * HEADS * DIM);
+    l->k = device_memory<bf16>((size_t)l->copies * l->copy);
+    l->v = device_memory<bf16>((size_t)l->copies * l->copy);
+    for (int step = 1; step <= STEPS; step++) l->y[step] = device_memory<bf16>(rows * HEADS * DIM);
+    l->scores = device_memory<float>(keys * HEADS);
+    l->records = device_memory<float>(units * HEADS * RECORD);
+    l->arrived = device_memory<unsigned>(rows * KV_HEADS);
+    l->word = device_memory<unsigned>(1);
+    l->header = device_memory<llm42__header>(STEPS + 1);
+    l->prefill = device_memory<llm42__prefill_task>(rows);
+    for (auto &tasks : l->decode) tasks = device_memory<llm42__decode_task>(MOST_TASKS);
+    l->position = device_memory<int32_t>(rows), l->seq = device_memory<int32_t>(rows);
+    l->pages = device_memory<int32_t>(pages.size());
+    for (int r = 0; r < most; r++) {
+        position[(size_t)r] = context - 1, seq[(size_t)r] = r;
+        prefill[(size_t)r] = {r, 1, 0, context, r};
+    }
+    for (size_t i = 0; i < pages.size(); i++) pages[i] = (int32_t)i;
+    to_device(l->position, position), to_device(l->seq, seq), to_device(l->pages, pages);
+    to_device(l->prefill, prefill);
+    llm42__k_fill_cancelling<<<64, 256>>>(l->q, rows, HEADS * DIM, 42, false);
+    for (int i = 0; i < l->copies; i++) {
+        // The k of k_fill_cancelling is all that a row's keys have: the second half of the keys repeats the first.
+        llm42__k_fill_cancelling<<<1024, 256>>>(l->k + (size_t)i * l->copy, rows, context * KEY, 43, false);
+        llm42__k_fill_cancelling<<<1024, 256>>>(l->v + (size_t)i * l->copy, rows, context * KEY, 44, true);
+        CU(cudaGetLastError());
+    }
+    l->read_gb_per_s = reading_speed(&l->device, l->k, (size_t)l->copies * l->copy * sizeof(bf16), l->word);
+}
+
+static void close_ladder(ladder *l) {
+    for (bf16 *y : l->y) CU(cudaFree(y));
+    for (void *block :
+         {(void *)l->q, (void *)l->k, (void *)l->v, (void *)l->scores, (void *)l->records, (void *)l->arrived,
+          (void *)l->word, (void *)l->header, (void *)l->prefill, (void *)l->decode[0], (void *)l->decode[1],
+          (void *)l->position, (void *)l->seq, (void *)l->pages})
+        CU(cudaFree(block));
+}
+
+// A KV head's keys or values of a row: [context, DIM].
+static std::vector<float> head_to_host(const ladder *l, const bf16 *cache, int row, int kv_head) {
+    const size_t keys = (size_t)l->context;
+    std::vector<bf16> raw(keys * KEY), head;
+    CU(cudaMemcpy(raw.data(), cache + (size_t)row * raw.size(), raw.size() * sizeof(bf16), cudaMemcpyDeviceToHost));
+    for (size_t t = 0; t < keys; t++)
+        head.insert(head.end(), &raw[t * KEY + (size_t)kv_head * DIM], &raw[t * KEY + (size_t)kv_head * DIM] + DIM);
+    return to_float(head);
+}
+
+// Sampled heads in float64: for each its place in y, and its 128 values.
+struct sample {
+    size_t at;
+    std::vector<double> y;
+};
+static std::vector<sample> sample_heads(const ladder *l) {
+    std::vector<sample> samples;
+    const std::vector<float> q = to_host(l->q, (size_t)l->rows * HEADS * DIM);
+    for (int i = 0; i < std::min((int)SAMPLED, l->rows * HEADS); i++) {
+        const int row = i % l->rows, head = (int)(llm42__hash((uint64_t)i) % HEADS);
+        const std::vector<float> k = head_to_host(l, l->k, row, head / GROUP),
+                                 v = head_to_host(l, l->v, row, head / GROUP);
+        sample s = {((size_t)row * HEADS + (size_t)head) * DIM, std::vector<double>(DIM)};
+        std::vector<double> weight((size_t)l->context);
+        double top = -INFINITY, total = 0;
+        for (size_t t = 0; t < weight.size(); t++) {
+            for (size_t c = 0; c < DIM; c++) weight[t] += (double)q[s.at + c] * (double)k[t * DIM + c];
+            top = std::max(top, weight[t]);
+        }
+        for (double &x : weight) total += x = exp((x - top) / sqrt((double)DIM));
+        for (size_t t = 0; t < weight.size(); t++)
+            for (size_t c = 0; c < DIM; c++) s.y[c] += weight[t] / total * (double)v[t * DIM + c];
+        samples.push_back(s);
+    }
+    return samples;
+}
+static double error_of(const ladder *l, int step, const std::vector<sample> &samples) {
+    const std::vector<float> y = to_host(l->y[step], (size_t)l->rows * HEADS * DIM);
+    double off = 0, size = 0;
+    for (const sample &s : samples)
+        for (size_t c = 0; c < DIM; c++) {
+            const double got = (double)y[s.at + c];
+            off += (got - s.y[c]) * (got - s.y[c]);
+            size += s.y[c] * s.y[c];
+        }
+    return sqrt(off / size);
+}
+
+static void describe(const ladder *l, int step, std::string *what, std::string *order) {
+    static const char *const units = "units of 128 keys, ascending", *const by_16 = "the same, by tensor cores";
+    static const char *const texts[STEPS + 1][2] = {
+        {"", ""},
+        {"three kernels", "keys ascending"},
+        {"one kernel, a warp a query", "keys ascending, scaled on the way"},
+        {"units of 128 keys", units},
+        {"a warp for each unit (split-KV)", units},
+        {"and for four queries at once", units},
+        {"tensor cores (mma)", by_16},
+        {"llm42__k_attend_decode, blocks: ", by_16},
+        {"llm42__k_attend_prefill", by_16},
+        {"step 7, units by load", "longer units, ascending"},
+    };
+    *what = texts[step][0], *order = texts[step][1];
+    if (step == DECODE) *what += std::to_string(l->cut);
+}
+
+// All steps for one number of rows: a line each, and what must hold.
+static void climb(ladder *l, FILE *tsv) {
+    char letter[STEPS + 1], text[64];
+    const std::vector<sample> samples = sample_heads(l);
+    for (int step = 1; step <= STEPS; step++) {
+        if (step == DECODE) choose_cut(l);
+        CU(cudaMemset(l->y[step], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));  // not numbers
+        const double ms = median_ms([&] { launch(l, step); }), error = error_of(l, step, samples),
+                     gb_per_s = 4e-6 * l->rows * (double)l->context * KEY / ms, share = gb_per_s / l->read_gb_per_s;
+        letter[step] = letter_of(l->y, letter, step, l->rows, HEADS * DIM, l->word);
+        std::string what, order;
+        describe(l, step, &what, &order);
+        printf("%4d  %d  %-34s %-34s %9.4f %8.1f %10.1f%% %8.2f%%  %c\n", l->rows, step, what.c_str(), order.c_str(),
+               ms, gb_per_s, 100 * share, 100 * error, letter[step]);
+        fflush(stdout);
+        if (tsv)
+            fprintf(tsv, "%d\t%d\t%s\t%s\t%.6f\t%.3f\t%.5f\t%.3e\t%c\n", l->rows, step, what.c_str(), order.c_str(), ms,
+                    gb_per_s, share, error, letter[step]);
+        snprintf(text, sizeof text, "step %d is off by %.3g%%", step, 100 * error);
+        check(error <= ERROR_TOLERANCE, l->rows, text);
+    }
+    check(letter[SPLIT] == letter[UNITS], l->rows, "steps 3 and 4 have one order and differ in bits");
+    check(letter[GROUPED] == letter[UNITS], l->rows, "steps 3 and 5 have one order and differ in bits");
+    check(letter[DECODE] == letter[MMA], l->rows, "steps 6 and 7 have one order and differ in bits");
+    check(letter[PREFILL] == letter[MMA], l->rows, "steps 6 and 8 have one order and differ in bits");
+    check(letter[BY_LOAD] != letter[MMA], l->rows, "the control: steps 7 and 9 have two orders and the same bits");
+}
+
+int main(int argc, char **argv) {
+    ladder l = {};
+    std::vector<int> rows = {1, 8, 64};
+    int context = 4096;
+    const char *name = nullptr;
+    parse(argc, argv, "Times attention of single rows in nine steps, and compares their bits.",
+          {{"--rows", "--rows R,R,...  numbers of rows, 1 to 256 (default 1,8,64)", 1, 256, 1, nullptr, &rows, nullptr},
+           {"--context", "--context T     keys that each row sees, a multiple of 512 from 1024 to 32768 (default 4096)",
+            1024, 32768, 512, &context, nullptr, nullptr},
+           {"--tsv", "--tsv FILE      the table goes there too", 0, 0, 0, nullptr, nullptr, &name}});
+    l.device = open_device();
+    FILE *tsv = open_tsv(name);
+    open_ladder(&l, *std::max_element(rows.begin(), rows.end()), context);
+    char what[256];
+    snprintf(what, sizeof what, "# context: %d\n# copies of keys and values: %d\n# reading: %.1f GB/s\n", l.context,
+             l.copies, l.read_gb_per_s);
+    print_head(tsv, &l.device, what);
+    printf("%4s  %s  %-34s %-34s %9s %8s %11s %9s  %s\n", "rows", "#", "step", "order of sums", "ms", "GB/s",
+           "of reading", "error", "bits");
+    if (tsv) fprintf(tsv, "rows\tstep\twhat\torder\tms\tkv_gb_per_s\treading_share\terror_share\tbits\n");
+    for (int r : rows) {
+        l.rows = r;
+        climb(&l, tsv);
+    }
+    close_ladder(&l);
+    close_tsv(tsv, name);
+    return end();
+}
