@@ -17,8 +17,7 @@ measured=${raw%.tsv}_measured.tsv
 lead=
 [ ! -r "$measured" ] || lead=$(tell ", by at most %.1f%% each" '{ m = larger(m, $1) } END { print m }' \
     <(rows "$measured" lead_pct))
-# A point that was measured more than once has the winner of its first row.
-[ ! -r "$measured" ] || rows "$measured" share load winner | awk -F '\t' '!seen[$1, $2]++' | awk -F '\t' -v OFS='\t' '
+[ ! -r "$measured" ] || rows "$measured" share load winner | awk -F '\t' -v OFS='\t' '
     BEGIN { n = split("dvr hybrid invariant apart", name, " "); for (i = 1; i <= n; i++) colour[name[i]] = i }
     NR == FNR { if ($1 == 1) { column[$8] = $2; row[$9] = $3 }; next }
     { print 1, column[$1], row[$2], colour[$3] }' "$work/cells" - >"$work/marks"
@@ -29,6 +28,6 @@ title=$(tell "Where INVARIANT passes cost 30%% or more, verification (blue, dark
     END { print won, n }' <(rows "$raw" cost load winner verified))
 reading="colour: the mechanism with the lowest P99 latency; number: how much longer that of the second best is, %"
 notes=("hatched: the 95% interval of this lead over five seeds reaches 0"
-    "circles: the winner that one H200 measured among DVR, HYBRID and all INVARIANT$lead (one seed)"
+    "circles: the winner that one H200 measured among DVR, HYBRID and all INVARIANT$lead (two seeds)"
     "a fleet of 8 GPUs; P99 latency of all requests, ShareGPT; without determinism a GPU serves 47 requests/s")
 plot cells="$work/cells" marked="$work/marks"

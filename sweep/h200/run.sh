@@ -31,6 +31,7 @@
 #     bash sweep/h200/run.sh ratio-8b           the shares alone, of 1,024 requests unless REQUESTS says otherwise
 #     bash sweep/h200/run.sh kernels            single operators: speed by rows, and which keep bits; needs `make kernels`
 #     bash sweep/h200/run.sh leaves             products with leaves beside cuBLAS's without; needs `make kernels`
+#     bash sweep/h200/run.sh pytorch            PyTorch's times of the same passes (pytorch.py); run `passes` before it
 #     bash sweep/h200/run.sh exchange           how two GPUs add their parts of a sum, beside NCCL; needs
 #                                               `make kernels NCCL=1`
 #     bash sweep/h200/run.sh predict            ten runs, and the simulator's errors on them (predict.sh)
@@ -217,6 +218,10 @@ leaves)
         $at["variant"] == "invariant" { print $at["subject"], $at["n"], $at["k"], $at["leaves"], $at["rows"], $at["us"],
                                         $at["tflop_per_s"], us, tflops, $at["relative_pct"] / 100 }
         ' "$OUT/leaves.txt" >"$OUT/leaf_products.tsv"
+    ;;
+pytorch)
+    "${PYTHON:-python3}" sweep/h200/pytorch.py --out "$OUT/pytorch.tsv"
+    stamp pytorch
     ;;
 exchange)
     "$B/kernels" --part exchange --model "$MODEL_8B" --out "$OUT/exchange.tsv" | tee "$OUT/exchange.txt"

@@ -43,7 +43,7 @@ MAP = ("cost", "share", "load", "none_s", "fixed_s", *(m + "_s" for m in MECHANI
        "overloaded_seeds", "winner", "second", "lead_pct", "lead_low", "lead_high", "sure", "det_winner")
 # The presets that one GPU can serve, by mechanism.
 PRESETS = {"dvr": "dvr", "best": "hybrid", "invariant": "invariant"}
-MEASURED = ("share", "load", "file", "seeds", *(m + "_s" for m in PRESETS.values()), "winner", "second", "lead_pct",
+MEASURED = ("share", "load", "seeds", *(m + "_s" for m in PRESETS.values()), "winner", "second", "lead_pct",
             "dvr_pct", "map_winner", "map_lead_pct", "map_sure", "map_dvr_pct", "agrees")
 
 
@@ -206,44 +206,30 @@ def draw_map(runs, path):
 
 
 def measured(folder):
-    """What a GPU measured: seconds by point (share, load, file), mechanism and seed. Preset invariant stands at each
-    share."""
-    points = {}
-    for file in ("winner_presets.tsv", "workloads_best.tsv", "workloads_presets.tsv"):
-        path = os.path.join(folder, file)
-        if not os.path.exists(path):
-            continue
-        here, everywhere = {}, {}
-        for row in read(path)[1]:
-            if "suite" in row:
-                share, load, preset = row["deterministic_ratio"], "offline", row["case"].rpartition(":")[2]
-                seed, seconds = "42", float(row["latency_p99_ms"]) / 1e3
-            else:
-                share, load, preset = row["ratio"], row["qps"], row["preset"]
-                seed, seconds = row["seed"], float(row[P99])
-            if preset == "invariant":
-                everywhere.setdefault(load, {})[seed] = seconds
-            elif preset in PRESETS:
-                here.setdefault((share, load), {}).setdefault(PRESETS[preset], {})[seed] = seconds
-        for point, its in here.items():
-            its["invariant"] = everywhere.get(point[1], {})
-            if all(its.get(name) for name in PRESETS.values()):
-                points[(*point, file)] = its
-    return points
+    """What a GPU measured: seconds by point (share, load), mechanism and seed. Preset invariant is at each share."""
+    path, points, everywhere = os.path.join(folder, "winner_presets.tsv"), {}, {}
+    for row in read(path)[1] if os.path.exists(path) else ():
+        share, load, preset, seed, seconds = (row[k] for k in ("ratio", "qps", "preset", "seed", P99))
+        if preset == "invariant":
+            everywhere.setdefault(load, {})[seed] = float(seconds)
+        elif preset in PRESETS:
+            points.setdefault((share, load), {}).setdefault(PRESETS[preset], {})[seed] = float(seconds)
+    for point, its in points.items():
+        its["invariant"] = everywhere.get(point[1], {})
+    return {point: its for point, its in points.items() if all(its.get(name) for name in PRESETS.values())}
 
 
 def compare_measured(runs, folder, path):
     """The measured points that the map has, at the least cost, which is about that of our own kernels on the GPU."""
     cost, rows = min((cell[0] for cell in runs.cells), key=float), []
-    for (share, load, file), its in measured(folder).items():
+    for (share, load), its in measured(folder).items():
         if (cost, share, load) not in runs.cells:
             continue
         keys = {name: key for name, key in runs.keys((cost, share, load)).items() if name in its}
         means = {name: statistics.geometric_mean(its[name].values()) for name in its}
         first, second = sorted(means, key=means.get)[:2]
         predicted, _, lead, low, _ = runs.best(keys)
-        rows.append({"share": share, "load": load, "file": file,
-                     "seeds": min(len(values) for values in its.values()),
+        rows.append({"share": share, "load": load, "seeds": min(len(values) for values in its.values()),
                      **{name + "_s": mean for name, mean in means.items()}, "winner": first, "second": second,
                      "lead_pct": 100 * (means[second] / means[first] - 1),
                      "dvr_pct": 100 * (means["dvr"] / means["invariant"] - 1), "map_winner": predicted,

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Times the passes of `build/bench --suite passes` with PyTorch: the shape of Llama 3.1 8B, random weights in bf16, each
+pass in a CUDA graph. A peer to compare with, measured on the same GPU.
+
+    python3 sweep/h200/pytorch.py --out FILE     needs PyTorch 2.6 or newer, and a GPU of 80 GB
+
+The products are those of torch.nn.functional.linear, with q, k and v in one and gate and up in one. Attention is
+scaled_dot_product_attention over a contiguous KV cache. Norms, rotation and gates are compiled by torch.compile, unless
+--eager says otherwise. A pass ends with the id of the largest logit: of each row, or of a prompt's last one. Nothing
+here keeps an order of sums.
+"""
+import argparse
+import statistics
+
+try:
+    import torch
+    import torch._dynamo
+    import torch.nn.functional as F
+    from torch.nn.attention.bias import causal_lower_right
+except ImportError as error:
+    raise SystemExit(f"pytorch.py: {error}: it needs PyTorch 2.6 or newer, with CUDA") from error
+
+LAYERS, D, HEADS, KV_HEADS, DIM, HIDDEN, VOCAB = 32, 4096, 32, 8, 128, 14336, 128256
+
+
+def add_norm(x, delta, weight):
+    """The residual with delta added, and its norm."""
+    x = x + delta
+    wide = x.float()
+    return x, (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * weight
+
+
+def rotate(qkv, cos, sin):
+    """q and k rotated by their positions, and v: [sequences, rows, heads, DIM] each."""
+    q, k, v = qkv.split((HEADS, KV_HEADS, KV_HEADS), dim=2)
+    def turn(x):
+        low, high = x.float().chunk(2, dim=-1)
+        return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1).to(x.dtype)
+    return turn(q), turn(k), v
+
+
+def gate(gate_up):
+    first, second = gate_up.chunk(2, dim=-1)
+    return F.silu(first) * second
+
+
+class Model:
+    def __init__(self, compiled):
+        def weight(*shape):
+            return torch.randn(shape, device="cuda", dtype=torch.bfloat16) * 0.02
+        self.embedding, self.head = weight(VOCAB, D), weight(VOCAB, D)
+        self.layers = [{"qkv": weight((HEADS + 2 * KV_HEADS) * DIM, D), "o": weight(D, HEADS * DIM),
+                        "gate_up": weight(2 * HIDDEN, D), "down": weight(D, HIDDEN),
+                        "norms": [torch.ones(D, device="cuda", dtype=torch.bfloat16) for _ in range(2)]}
+                       for _ in range(LAYERS)]
+        self.last_norm = torch.ones(D, device="cuda", dtype=torch.bfloat16)
+        wrap = (lambda f: torch.compile(f, dynamic=True)) if compiled else (lambda f: f)
+        self.add_norm, self.rotate, self.gate = wrap(add_norm), wrap(rotate), wrap(gate)
+
+    def forward(self, tokens, cache, at, cos, sin, causal, last_only):
+        """tokens [sequences, rows], of which the first stands at position `at` of its sequence; cache: for each layer k
+        and v, [sequences, KV_HEADS, at + rows, DIM]. Returns ids."""
+        sequences, rows = tokens.shape
+        x, delta = F.embedding(tokens, self.embedding), torch.zeros((), device="cuda", dtype=torch.bfloat16)
+        for layer, (k_cache, v_cache) in zip(self.layers, cache):
+            x, h = self.add_norm(x, delta, layer["norms"][0])
+            qkv = F.linear(h, layer["qkv"]).view(sequences, rows, HEADS + 2 * KV_HEADS, DIM)
+            q, k, v = self.rotate(qkv, cos, sin)
+            k_cache[:, :, at:].copy_(k.transpose(1, 2))
+            v_cache[:, :, at:].copy_(v.transpose(1, 2))
+            mask = causal_lower_right(rows, at + rows) if causal and at else None
+            attended = F.scaled_dot_product_attention(q.transpose(1, 2), k_cache, v_cache, attn_mask=mask,
+                                                      is_causal=causal and not at, enable_gqa=True)
+            x, h = self.add_norm(x, F.linear(attended.transpose(1, 2).reshape(sequences, rows, -1), layer["o"]),
+                                 layer["norms"][1])
+            delta = F.linear(self.gate(F.linear(h, layer["gate_up"])), layer["down"])
+        if last_only:
+            x, delta = x[:, -1:], delta[:, -1:]
+        return F.linear(self.add_norm(x, delta, self.last_norm)[1], self.head).argmax(-1)
+
+
+def measure(model, sequences, rows, at, prompt):
+    """Milliseconds of a pass, the median of 21 after half a second of work."""
+    tokens = torch.randint(VOCAB, (sequences, rows), device="cuda")
+    cache = [[torch.randn((sequences, KV_HEADS, at + rows, DIM), device="cuda", dtype=torch.bfloat16) for _ in range(2)]
+             for _ in range(LAYERS)]
+    angle = torch.arange(at, at + rows, device="cuda")[:, None] * 500000.0 ** (
+        -torch.arange(0, DIM, 2, device="cuda") / DIM)
+    cos, sin = angle.cos()[None, :, None, :], angle.sin()[None, :, None, :]
+    def run():
+        return model.forward(tokens, cache, at, cos, sin, rows > 1, prompt)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    def timed():
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end)
+    spent = 0.0
+    while spent < 500:
+        spent += timed()
+    return statistics.median(timed() for _ in range(21))
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--out", help="the table goes there too")
+    args.add_argument("--eager", action="store_true", help="nothing is compiled by torch.compile")
+    args = args.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("pytorch.py: no CUDA device: it needs a GPU that PyTorch can use")
+    torch.manual_seed(42)
+    torch._dynamo.config.recompile_limit = 64  # beyond it nothing would be compiled, and nothing would say so
+    passes = [("decode", rows, 1, context - 1) for context, all_rows in ((512, (1, 8, 16, 64, 256)), (4096, (1, 8, 64)))
+              for rows in all_rows]
+    passes += [("replay", rows // 32, 32, 480) for rows in (128, 256, 512, 1024)]
+    passes += [("prompt", 1, rows, 0) for rows in (512, 2048)]
+    with torch.inference_mode():
+        model = Model(not args.eager)
+        lines = [f"# PyTorch {torch.__version__}, CUDA {torch.version.cuda}, " +
+                 ("eager operators" if args.eager else "norms, rotation and gates by torch.compile"),
+                 f"# cuda device: {torch.cuda.get_device_name()}", "pass\trows\tcontext_tokens\tms"]
+        print("\n".join(lines), flush=True)
+        for name, sequences, rows, at in passes:
+            ms = measure(model, sequences, rows, at, name == "prompt")
+            lines.append(f"{name}\t{sequences * rows}\t{at + rows}\t{ms:.4f}")
+            print(lines[-1], flush=True)
+            torch.cuda.empty_cache()
+    if args.out:
+        with open(args.out, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
