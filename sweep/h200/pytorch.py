@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Times the passes of `build/bench --suite passes` with PyTorch: the shape of Llama 3.1 8B, random weights in bf16, each
-pass in a CUDA graph. A peer to compare with, measured on the same GPU.
+"""Times the passes of `build/bench --suite passes` with PyTorch, as a peer to compare with: the shape of Llama 3.1 8B,
+random weights in bf16, each pass in a CUDA graph.
 
     python3 sweep/h200/pytorch.py --out FILE     needs PyTorch 2.6 or newer, and a GPU of 80 GB
 
-The products are those of torch.nn.functional.linear, with q, k and v in one and gate and up in one. Attention is
+q, k and v are one product, and so are gate and up; products are those of torch.nn.functional.linear. Attention is
 scaled_dot_product_attention over a contiguous KV cache. Norms, rotation and gates are compiled by torch.compile, unless
---eager says otherwise. A pass ends with the id of the largest logit: of each row, or of a prompt's last one. Nothing
-here keeps an order of sums.
+--eager says otherwise. A decode pass has one new token of each sequence, a replay pass 32 new tokens behind 480 others,
+and a prompt pass one sequence from its beginning. A pass ends with the id of the largest logit: of each row, or of a
+prompt's last one. A time is the median of 21 launches of the graph, between two events, so the host's work does not
+count. Nothing here keeps an order of sums.
 """
 import argparse
 import statistics

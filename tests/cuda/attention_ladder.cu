@@ -1,20 +1,21 @@
-// attention_ladder: attention of single rows (decode) in nine steps, from three naive kernels to the project's own.
-// Each step adds one idea. The table shows that speed depends on how work is laid out, and that bits depend on the
-// order of sums alone: on where a row's keys are cut, and not on who sums them.
+// attention_ladder: attention of single rows (decode) in nine steps, from three naive kernels to the project's own. Up
+// to step 6 each changes one thing in an earlier one. The table shows that speed depends on how work is laid out. Bits
+// depend on where a row's keys are cut, on the order of sums within such a unit and on how weights are rounded, and not
+// on who sums a unit.
 //
 //     make ladder
 //     build/tests/attention_ladder --rows 1,8,64 --context 4096 --tsv FILE
 //
-// Each of R rows belongs to another sequence and sees T keys. q [R, H, 128], k and v [R x T, K, 128] -> y [R, H x 128],
-// all bf16, with H = 32 query heads for K = 8 KV heads, as in Llama 3.1 8B. Reading keys and values from memory limits
-// the speed. The columns:
+// Each of R rows belongs to another sequence and sees T keys. There are H = 32 query heads and K = 8 KV heads, as in
+// Llama 3.1 8B: q [R, H, 128], k and v [R x T, K, 128] -> y [R, H x 128], all bf16. Reading keys and values from memory
+// limits the speed. The columns:
 //   ms          time of a step's launches, a median; each reads another copy of the keys and values
 //   GB/s        bytes of keys and values, divided by that time
 //   of reading  the same, as a share of the GB/s of a kernel that only reads, measured in the same run
 //   error       root mean square of y - y64, divided by that of y64, over sampled heads; y64 is summed in float64
 //   bits        steps with the same letter give the same bits, in every output
 // The keys of a sequence's second half are those of its first half, and its values those of the first half with the
-// other sign (llm42__k_fill_cancelling). So sums nearly cancel, and another order of sums shows.
+// other sign, up to the last bit (llm42__k_fill_cancelling). So sums nearly cancel, and another order of sums shows.
 //
 // Exit status 1 if a step is wrong, if steps of one order differ in bits (step 7 is tried with several numbers of
 // blocks for a row), or if step 9, the control, has the bits of step 7: its units are longer, so it must differ. The
@@ -70,8 +71,8 @@ __device__ __forceinline__ void add_value(float (&x)[4], float weight, float4 v)
     x[0] = fmaf(weight, v.x, x[0]), x[1] = fmaf(weight, v.y, x[1]);
     x[2] = fmaf(weight, v.z, x[2]), x[3] = fmaf(weight, v.w, x[3]);
 }
-// The warp's number in the grid, and the keys or values of a KV head of a row.
 __device__ __forceinline__ int warp_of_grid() { return (int)(blockIdx.x * blockDim.x + threadIdx.x) / 32; }
+// Where the keys (or values) of a row and KV head begin.
 __device__ __forceinline__ const bf16 *keys_of(const bf16 *cache, const work &w, int row, int kv_head) {
     return cache + (size_t)row * w.context * KEY + kv_head * DIM;
 }
@@ -199,6 +200,7 @@ __global__ void __launch_bounds__(128) step_units(work w) {
 // Steps 4 and 5: a warp for each unit (split-KV), so that the whole GPU works even for one row. In step 5 it takes all
 // four queries of the KV head, which read the same keys (grouped queries).
 // Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 130].
+// Work: a warp takes one unit, and QUERIES queries of a KV head.
 // Order: within a unit, that of step 3. step_merge merges the units in the order of step 3.
 template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w) {
     static_assert(QUERIES == 1 || QUERIES == GROUP, "a query, or all of a KV head");
@@ -230,12 +232,11 @@ __global__ void __launch_bounds__(128) step_merge(work w) {
     llm42__write_merged(m, w.y + (size_t)query * DIM, column, DIM);
 }
 
-// Step 6: tensor cores. One instruction (mma) gives the scores of sixteen keys for eight queries, of which four are
-// there.
-// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 130].
-// Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32 values, to shared memory, and waits
-// for each.
-// Order: within a unit the one order of kernels.cu (section kernel-attention), with weights in bf16.
+// Step 6: tensor cores. One instruction (mma) adds 16 of the 128 columns to the scores of sixteen keys for eight
+// queries. Only four queries are there; the other places are empty. Shapes: q [R, H, 128], k, v [R x T, K, 128] ->
+// records [R x units, K, 4, 130]. Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32
+// values, to shared memory, and waits for each. Order: within a unit the one that kernels.cu (section kernel-attention)
+// has for all its kernels, with weights in bf16.
 __global__ void __launch_bounds__(128) step_mma(work w) {
     enum { KEYS = LLM42__STRIP_KEYS, STRIP = KEYS * DIM * 2 };
     __shared__ __align__(1024) unsigned char strips[4][STRIP];
@@ -311,6 +312,9 @@ static void cut_rows(ladder *l, int which, int blocks, int keys) {
     l->decode_tasks[which] = (int)tasks.size();
 }
 
+// Steps 7 to 9 run the library's kernels. Step 7: llm42__k_attend_decode with units of 128 keys, and the fastest number
+// of blocks for a row. Step 8: llm42__k_attend_prefill, the kernel for prompts and windows, with one row a task. Step
+// 9, the control: step 7 with one block for a row and one unit for each of its warps.
 static void launch_library(ladder *l, int step, const work &w) {
     const int which = step == BY_LOAD, tasks = step == PREFILL ? l->rows : l->decode_tasks[which];
     llm42__meta meta = {};
@@ -489,7 +493,7 @@ static double error_of(const ladder *l, int step, const std::vector<sample> &sam
 }
 
 static void describe(const ladder *l, int step, std::string *what, std::string *order) {
-    static const char *const units = "units of 128 keys, ascending", *const by_16 = "the same, by tensor cores";
+    static const char *const units = "units of 128 keys, ascending", *const by_16 = "the same units, by tensor cores";
     static const char *const texts[STEPS + 1][2] = {
         {"", ""},
         {"three kernels", "keys ascending"},
@@ -500,7 +504,7 @@ static void describe(const ladder *l, int step, std::string *what, std::string *
         {"tensor cores (mma)", by_16},
         {"llm42__k_attend_decode, blocks: ", by_16},
         {"llm42__k_attend_prefill", by_16},
-        {"step 7, units by load", "longer units, ascending"},
+        {"step 7, a unit for each warp", "longer units, ascending"},
     };
     *what = texts[step][0], *order = texts[step][1];
     if (step == DECODE) *what += std::to_string(l->cut);

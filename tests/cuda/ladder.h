@@ -11,7 +11,7 @@ typedef llm42__bf16 bf16;
 #ifdef LLM42_EMULATED  // on a CPU (emulator.h): bits, but no times
 enum { LAUNCHES = 1, TIMES = 1, LEAST_BYTES = 1 };
 #else
-enum { LAUNCHES = 4, TIMES = 21, LEAST_BYTES = 1 << 30 };  // LEAST_BYTES: of all copies, far more than caches hold
+enum { LAUNCHES = 4, TIMES = 21, LEAST_BYTES = 1 << 30 };  // all copies together: far more than caches hold
 #endif
 
 static int passed, failed;
@@ -46,8 +46,8 @@ static void must(const char *call, cudaError_t status) {
     if (status != cudaSuccess) fail(1, "%.*s: %s", (int)strcspn(call, "("), call, cudaGetErrorString(status));
 }
 
-// Milliseconds of a launch, each with another copy of what it reads: the median of 21 means of four. All launches are
-// queued before the device is waited for, so it never idles. The first few are not counted.
+// Milliseconds of a launch: the median of 21 means of four launches. The caller lets each launch read another copy. All
+// are queued before the device is waited for, so it never idles. The first four are not counted.
 template <typename F> static double median_ms(F launch_once) {
     cudaEvent_t event[TIMES + 2];
     std::vector<float> ms(TIMES + 1);
@@ -64,7 +64,7 @@ template <typename F> static double median_ms(F launch_once) {
     return (double)ms[TIMES / 2] / LAUNCHES;
 }
 
-// GB/s of a kernel that only reads `bytes` bytes. word: for what it finds, on the device.
+// GB/s of a kernel that only reads `bytes` bytes. word: a word of device memory for the kernel's result.
 static double reading_speed(const cudaDeviceProp *device, const void *from, size_t bytes, unsigned *word) {
     const double ms = median_ms([&] {
         llm42__k_read<<<(unsigned)device->multiProcessorCount * 4, 512>>>((const uint4 *)from, bytes / 16, word);
@@ -161,7 +161,8 @@ static cudaDeviceProp open_device(void) {
     return device;
 }
 
-// The first lines of a table, on standard output and in a file if there is one: what measured, and then `what`.
+// The first lines of a table, on standard output and in a file if there is one: program, device and versions, then
+// `what`.
 static void print_head(FILE *tsv, const cudaDeviceProp *device, const std::string &what) {
     int driver = 0, runtime = 0;
     CU(cudaDriverGetVersion(&driver));
