@@ -317,7 +317,7 @@ static file_name path_of(const sweep *s, const char *folder, const cell *c) {
 
 // Takes over what --cells or --merge has of a cell.
 static cell_state cell_load(sweep *s, cell *c, const char *folder) {
-    return cell_read(folder, s->configuration, &s->grid, c, row_columns(s));
+    return cell_read(folder, s->configuration, &s->grid, c, row_columns(s), &s->manifest);
 }
 
 // The cells of this share that have no finished file yet (stb_ds array).
@@ -337,7 +337,7 @@ static cell **cells_to_run(sweep *s) {
 
 static void cell_finish(sweep *s, cell *c) {
     if (c->error[0] || !s->set.cells) return;
-    if (!cell_write(s->set.cells, s->configuration, &s->grid, c))
+    if (!cell_write(s->set.cells, s->configuration, &s->grid, c, &s->manifest))
         snprintf(c->error, sizeof c->error, "%.300s: cannot write: %s", path_of(s, s->set.cells, c).text,
                  strerror(errno));
 }

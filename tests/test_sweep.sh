@@ -546,6 +546,15 @@ check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,39 | 
 check "a share that --seconds ends counts what it ran" [ "$("$sweep" "${cpu[@]}" --window 8,16,32 --seconds 1e-9 \
     --cells "$dir/ended" --cell 1/1 2>&1 | sort | xargs)" = \
     "share 1/1: 0 cells run, 0 were there sweep: --seconds: 3 cells were not begun" ]
+# What a GPU said of itself is kept with each cell, and is in what they are merged into: each line once.
+"$sweep" "${cpu[@]}" --seed 1,2 --cells "$dir/gpu" --quiet >/dev/null
+for file in "$dir"/gpu/*; do
+    sed -i 's/^# hash: .*/# cuda device: a GPU\n# cuda kernels: 7\n&/' "$file" && seal_cell "$file"
+done
+check "the manifest of merged cells" [ "$("$sweep" "${cpu[@]}" --seed 1,2 --merge "$dir/gpu" --quiet | grep '^# cuda')" = \
+    "$(printf '# cuda device: a GPU\n# cuda kernels: 7')" ]
+sed -i 's/^# cuda kernels: 7/# cuda kernels: 8/' "$file"
+refuses 1 'edited or damaged' "${cpu[@]}" --seed 1,2 --merge "$dir/gpu"
 "$sweep" --backend cpu --requests 1 --qps offline >"$dir/cpu.tsv"
 check "long requests are cut to the context, and it says so" grep -q '^# lengths: .* 2048 tokens' "$dir/cpu.tsv"
 

@@ -347,13 +347,15 @@ static inline cell_settings_text cell_settings(const grid *g, const cell *c) {
 }
 
 // >>files --------------------------------------------------------------------------------------------------------
-// DIR/NAME-HASH.tsv holds a finished cell: six lines, of which the last says that the file is whole, and the one before
-// has a hash of those above it, so that a number that was edited is noticed. NAME is the cell's, HASH of the
-// configuration, so that cells of several configurations can share DIR.
+// DIR/NAME-HASH.tsv holds a finished cell: four lines, what a GPU backend said of itself (args_manifest), and two lines
+// more. The last one says that the file is whole, and the one before has a hash of those above it, so that a number
+// that was edited is noticed. NAME is the cell's, HASH of the configuration, so that cells of several configurations
+// can share DIR.
 #define CELL_KIND "# llm42 sweep cell "
 #define CELL_FIRST CELL_KIND "3\n"
 #define CELL_CONFIGURATION "# configuration: "
 #define CELL_SETTINGS "# cell: "
+#define CELL_MANIFEST "# cuda "
 #define CELL_HASH "# hash: "
 #define CELL_END "# end\n"
 
@@ -376,14 +378,18 @@ static inline bool file_write(const char *path, const char *text) {
     return llm42_file_finish(file);
 }
 
-static inline bool cell_write(const char *folder, const char *configuration, const grid *g, const cell *c) {
-    size_t size = strlen(configuration) + strlen(c->row) + 1500;
-    char *text = malloc(size);
-    if (!text) return false;
-    const int used = snprintf(text, size, CELL_FIRST CELL_CONFIGURATION "%s\n" CELL_SETTINGS "%s\n%s\n", configuration,
-                              cell_settings(g, c).text, c->row);
-    snprintf(text + used, size - (size_t)used, CELL_HASH "%016" PRIx64 "\n" CELL_END, file_hash(text, (size_t)used));
-    bool good = file_write(cell_path(folder, configuration, g, c).text, text);
+static inline bool cell_write(const char *folder, const char *configuration, const grid *g, const cell *c,
+                              const args_manifest *manifest) {
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    if (!file) return false;
+    fprintf(file, CELL_FIRST CELL_CONFIGURATION "%s\n" CELL_SETTINGS "%s\n%s\n", configuration,
+            cell_settings(g, c).text, c->row);
+    args_manifest_print(manifest, file);
+    fflush(file);
+    fprintf(file, CELL_HASH "%016" PRIx64 "\n" CELL_END, file_hash(text, size));
+    bool good = fclose(file) == 0 && file_write(cell_path(folder, configuration, g, c).text, text);
     int why = errno;
     free(text);
     errno = why;
@@ -394,6 +400,7 @@ static inline bool cell_write(const char *folder, const char *configuration, con
 typedef struct cell_file {
     char *text;  // of the whole file, to be freed
     const char *configuration, *settings, *row;
+    char *manifest, *manifest_end;  // whole lines
 } cell_file;
 
 typedef enum cell_state { CELL_DONE, CELL_MISSING, CELL_CUT, CELL_EDITED, CELL_OTHER_VERSION } cell_state;
@@ -410,9 +417,14 @@ static inline cell_state cell_file_read(const char *path, cell_file *file) {
     if (file_read(path, &file->text, &size, NULL) != LLM42_OK) return CELL_MISSING;
     char *line[6] = {file->text};
     for (int i = 0; i < 5; i++) {
-        if (!(line[i + 1] = strchr(line[i], '\n'))) break;
-        line[i + 1]++;
+        char *next = strchr(line[i], '\n');
+        if (i == 3 && next) file->manifest = next + 1;
+        while (i == 3 && next && !strncmp(next + 1, CELL_MANIFEST, strlen(CELL_MANIFEST)))
+            next = strchr(next + 1, '\n');
+        if (!next) break;
+        line[i + 1] = next + 1;
     }
+    file->manifest_end = line[4];
     if (!line[1] || strncmp(line[0], CELL_KIND, strlen(CELL_KIND))) return CELL_CUT;
     if (strncmp(line[0], CELL_FIRST, strlen(CELL_FIRST))) return CELL_OTHER_VERSION;
     const size_t configuration = strlen(CELL_CONFIGURATION), settings = strlen(CELL_SETTINGS);
@@ -422,13 +434,15 @@ static inline cell_state cell_file_read(const char *path, cell_file *file) {
     char hash[32];
     snprintf(hash, sizeof hash, CELL_HASH "%016" PRIx64 "\n", file_hash(file->text, (size_t)(line[4] - file->text)));
     if (strncmp(line[4], hash, strlen(hash))) return CELL_EDITED;
-    for (int i = 1; i < 6; i++) line[i][-1] = 0;
+    for (int i = 1; i < 6; i++) (i == 4 ? file->manifest : line[i])[-1] = 0;
     file->configuration = line[1] + configuration, file->settings = line[2] + settings, file->row = line[3];
     return CELL_DONE;
 }
 
-// Sets the cell's row from its file if that is whole and says what its name says, with `columns` columns.
-static inline cell_state cell_read(const char *folder, const char *configuration, const grid *g, cell *c, int columns) {
+// Sets the cell's row from its file if that is whole and says what its name says, with `columns` columns, and adds to
+// the manifest what the file has of one.
+static inline cell_state cell_read(const char *folder, const char *configuration, const grid *g, cell *c, int columns,
+                                   args_manifest *manifest) {
     cell_file file;
     cell_state state = cell_file_read(cell_path(folder, configuration, g, c).text, &file);
     if (state == CELL_DONE) {
@@ -437,6 +451,11 @@ static inline cell_state cell_read(const char *folder, const char *configuration
         bool ours = !strcmp(file.configuration, configuration) && !strcmp(file.settings, cell_settings(g, c).text);
         if (!ours || tabs + 1 != columns) state = CELL_CUT;
         else if (!(c->row = strdup(file.row))) state = CELL_MISSING;
+        for (char *line = file.manifest, *end; state == CELL_DONE && line < file.manifest_end; line = end + 1) {
+            end = strchr(line, '\n');
+            *end = 0;
+            args_manifest_log(manifest, line + 2);  // behind "# "
+        }
     }
     free(file.text);
     return state;
