@@ -1,5 +1,6 @@
 #!/bin/bash
-# Measures an NVIDIA H200: one part a call, each of at most nine minutes. Needs `make cuda`.
+# Measures an NVIDIA H200: one part a call, each of at most nine minutes. All parts but `stale` and
+# `pytorch` need `make cuda`.
 #
 #     bash sweep/h200/run.sh stale              says of each part's files of which revision of the kernels they are
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
@@ -44,12 +45,14 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     local name=$1
     shift
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/$name.tsv" "$@" |
-        tee "$OUT/$name.txt"
+        tee "$OUT/$name.txt.part"
+    mv "$OUT/$name.txt.part" "$OUT/$name.txt"
     stamp "$name"
 }
 # hostile NAME FLAG...: a part of test_cuda, into OUT/NAME.tsv
 hostile() {
-    "$B/tests/test_cuda" --algorithms "$algorithms" --tsv "$OUT/$1.tsv" "${@:2}" | tee "$OUT/$1.txt"
+    "$B/tests/test_cuda" --algorithms "$algorithms" --tsv "$OUT/$1.tsv" "${@:2}" | tee "$OUT/$1.txt.part"
+    mv "$OUT/$1.txt.part" "$OUT/$1.txt"
     stamp "$1"
 }
 # law NAME FLAG...: predicted and counted flips, into OUT/NAME.tsv
@@ -93,13 +96,16 @@ need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of 
 case ${1:-} in
 stale)
     printf 'part\tfile\trevision (today %s)\tmeasured\n' "$today"
+    old=0
     for part in "${parts[@]}"; do
         for file in $(files_of "$part"); do
             revision=$(revision_of "$file")
+            [ "$revision" = "$today" ] || old=$((old + 1))
             printf '%s\t%s.tsv\t%s\t%s\n' "$part" "$file" "${revision:-none}" \
                 "$(sed -n 's/^# date: //p' "$OUT/$file.tsv" 2>/dev/null | head -n 1)"
         done
     done
+    echo "$old of these files are not of revision $today: run.sh all measures their parts again"
     ;;
 all)
     left=0

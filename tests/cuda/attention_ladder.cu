@@ -268,7 +268,6 @@ __global__ void __launch_bounds__(128) step_mma(work w) {
 // >>host ---------------------------------------------------------------------------------------------------------
 enum { THREE = 1, ONLINE, UNITS, SPLIT, GROUPED, MMA, DECODE, PREFILL, BY_LOAD, STEPS = BY_LOAD };
 enum { SAMPLED = 64 };
-static const double ERROR_TOLERANCE = 0.05;
 
 struct ladder {
     cudaDeviceProp device;
@@ -512,24 +511,18 @@ static void describe(const ladder *l, int step, std::string *what, std::string *
 
 // All steps for one number of rows: a line each, and what must hold.
 static void climb(ladder *l, FILE *tsv) {
-    char letter[STEPS + 1], text[64];
+    char letter[STEPS + 1];
     const std::vector<sample> samples = sample_heads(l);
     for (int step = 1; step <= STEPS; step++) {
         if (step == DECODE) choose_cut(l);
         CU(cudaMemset(l->y[step], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));  // not numbers
-        const double ms = median_ms([&] { launch(l, step); }), error = error_of(l, step, samples),
-                     gb_per_s = 4e-6 * l->rows * (double)l->context * KEY / ms, share = gb_per_s / l->read_gb_per_s;
-        letter[step] = letter_of(l->y, letter, step, l->rows, HEADS * DIM, l->word);
-        std::string what, order;
-        describe(l, step, &what, &order);
-        printf("%4d  %d  %-34s %-34s %9.4f %8.1f %10.1f%% %8.2f%%  %c\n", l->rows, step, what.c_str(), order.c_str(),
-               ms, gb_per_s, 100 * share, 100 * error, letter[step]);
-        fflush(stdout);
-        if (tsv)
-            fprintf(tsv, "%d\t%d\t%s\t%s\t%.6f\t%.3f\t%.5f\t%.3e\t%c\n", l->rows, step, what.c_str(), order.c_str(), ms,
-                    gb_per_s, share, error, letter[step]);
-        snprintf(text, sizeof text, "step %d is off by %.3g%%", step, 100 * error);
-        check(error <= ERROR_TOLERANCE, l->rows, text);
+        measured m = {};
+        m.rows = l->rows, m.step = step, m.ms = median_ms([&] { launch(l, step); }),
+        m.error = error_of(l, step, samples);
+        m.gb_per_s = 4e-6 * l->rows * (double)l->context * KEY / m.ms, m.reading = l->read_gb_per_s;
+        m.letter = letter[step] = letter_of(l->y, letter, step, l->rows, HEADS * DIM, l->word);
+        describe(l, step, &m.what, &m.order);
+        print_step(tsv, m);
     }
     check(letter[SPLIT] == letter[UNITS], l->rows, "steps 3 and 4 have one order and differ in bits");
     check(letter[GROUPED] == letter[UNITS], l->rows, "steps 3 and 5 have one order and differ in bits");
@@ -555,9 +548,7 @@ int main(int argc, char **argv) {
     snprintf(what, sizeof what, "# context: %d\n# copies of keys and values: %d\n# reading: %.1f GB/s\n", l.context,
              l.copies, l.read_gb_per_s);
     print_head(tsv, &l.device, what);
-    printf("%4s  %s  %-34s %-34s %9s %8s %11s %9s  %s\n", "rows", "#", "step", "order of sums", "ms", "GB/s",
-           "of reading", "error", "bits");
-    if (tsv) fprintf(tsv, "rows\tstep\twhat\torder\tms\tkv_gb_per_s\treading_share\terror_share\tbits\n");
+    print_columns(tsv, "kv");
     for (int r : rows) {
         l.rows = r;
         climb(&l, tsv);

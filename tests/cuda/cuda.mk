@@ -54,7 +54,10 @@ test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, t
 	@+$(SUBMAKE) $(B)/tests/cuda_emulated
 	@bash tests/run.sh "$(B)/tests/cuda_emulated $(TEST_EMULATED)"
 
+HAVE_GPU = test -n "$$(ls /dev/nvidia[0-9]* /dev/dxg /dev/nvhost-gpu 2>/dev/null)" || \
+    { echo "no GPU here: /dev has no nvidia0, dxg or nvhost-gpu" >&2; exit 1; }
 ladder: nvcc need banner  ## a matrix product, and attention, from a naive kernel to ours: times, errors and bits
+	@$(HAVE_GPU)
 	@+$(SUBMAKE) $(LADDERS)
 	$(B)/tests/matmul_ladder $(LADDER)
 	$(B)/tests/attention_ladder $(ATTENTION_LADDER)
