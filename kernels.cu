@@ -3046,6 +3046,23 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     }
 }
 
+// The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are as many multiprocessors as
+// pairs of a row and a kv head, else four.
+struct llm42__decode_shape {
+    int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
+};
+static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, bool few, int most) {
+    const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
+    llm42__decode_shape shape = {};
+    for (auto &kind : kinds) {
+        const int warps = kind[0], ring = kind[1];
+        if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
+        shape = {warps, ring, warps * ring * LLM42__STRIP_KEYS * dp * 2 + (warps + 2) * group * (dp + 2) * 4};
+        if (shape.bytes <= most) break;
+    }
+    return shape;
+}
+
 // >>kernel-sample ------------------------------------------------------------------------------------------------
 // Owns: drawing tokens from logits.
 
@@ -3092,7 +3109,7 @@ template <int BLOCKS> struct llm42__drawers {
     // What block `at` has where this one has mine[i].
     template <typename T> static __device__ __forceinline__ T in(int at, const T *mine, int i) {
 #if LLM42__WARPGROUPS
-        if constexpr (BLOCKS > 1) return llm42__in_block(mine, (uint32_t)at)[i];
+        if constexpr (BLOCKS > 1) return *llm42__in_block(mine + i, (uint32_t)at);
 #endif
         return mine[i];
     }

@@ -667,22 +667,6 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex
 // Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
 
-// The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are as many multiprocessors as
-// pairs of a row and a kv head, else four.
-struct llm42__decode_shape {
-    int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
-};
-static llm42__decode_shape llm42__decode_shape_of(int dp, int group, bool few, int most) {
-    const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
-    llm42__decode_shape shape = {};
-    for (auto &kind : kinds) {
-        const int warps = kind[0], ring = kind[1];
-        if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
-        shape = {warps, ring, warps * ring * LLM42__STRIP_KEYS * dp * 2 + (warps + 2) * group * (dp + 2) * 4};
-        if (shape.bytes <= most) break;
-    }
-    return shape;
-}
 static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
     const bool few = rows * cu->config.kv_heads <= cu->device.multiProcessorCount;
     return llm42__decode_shape_of(cu->dp, cu->group, few, llm42__shared_room(&cu->device));

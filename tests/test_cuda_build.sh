@@ -126,6 +126,13 @@ then
             passed=$((passed + 1))
         fi
     done
+    # Nor does a fault in the meetings of a cluster remain unnoticed.
+    if EMULATOR_FAULT=cluster "$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick >"$out/log" 2>&1 ||
+        ! grep -q 'the shared memory of a block that has ended' "$out/log"; then
+        fail "the emulator's fault cluster is found"
+    else
+        passed=$((passed + 1))
+    fi
     # The kernels of warpgroups have the bits of the other ones. Control: not if nobody waits for the copy engine.
     if builds "cuda_leaves, emulated" B="$out" "$out/tests/cuda_leaves_emulated"; then
         "$out/tests/cuda_leaves_emulated" >"$out/log" 2>&1 && passed=$((passed + 1)) || fail "warpgroups on the CPU"
@@ -140,7 +147,7 @@ then
         "$out/tests/attention_ladder_emulated" --rows 1 --context 1024 >"$out/log" 2>&1 && passed=$((passed + 1)) ||
             fail "attention_ladder on the CPU"
         if EMULATOR_FAULT=wait "$out/tests/attention_ladder_emulated" --rows 1 --context 1024 >"$out/log" 2>&1 ||
-            ! grep -q 'steps 6 and 8 have one order and differ' "$out/log"; then
+            ! grep -q 'step 7 is off by' "$out/log"; then
             fail "attention_ladder finds copies that have not arrived"
         else
             passed=$((passed + 1))

@@ -32,7 +32,8 @@
 #include "ladder.h"
 
 enum { HEADS = 32, KV_HEADS = 8, GROUP = HEADS / KV_HEADS, DIM = 128, UNIT = LLM42__UNIT_KEYS, RECORD = DIM + 2 };
-enum { KEY = KV_HEADS * DIM };  // elements from a key of a KV head to the next one
+enum { KEY = KV_HEADS * DIM };                 // elements from a key of a KV head to the next one
+enum { STRIP = LLM42__STRIP_KEYS * DIM * 2 };  // bytes of the keys (or values) that a warp copies at a time
 
 // What a step reads and writes. The keys of row r are those from r x context on.
 struct work {
@@ -238,12 +239,12 @@ __global__ void __launch_bounds__(128) step_merge(work w) {
 // values, to shared memory, and waits for each. Order: within a unit the one that kernels.cu (section kernel-attention)
 // has for all its kernels, with weights in bf16.
 __global__ void __launch_bounds__(128) step_mma(work w) {
-    enum { KEYS = LLM42__STRIP_KEYS, STRIP = KEYS * DIM * 2 };
-    __shared__ __align__(1024) unsigned char strips[4][STRIP];
+    enum { KEYS = LLM42__STRIP_KEYS };
+    extern __shared__ __align__(1024) unsigned char shared[];
     const int units = w.context / UNIT, unit = warp_of_grid() % units, kv_head = warp_of_grid() / units % KV_HEADS,
               row = warp_of_grid() / units / KV_HEADS, lane = threadIdx.x % 32;
     if (row >= w.rows) return;
-    const uint32_t at = llm42__shared_address(strips[threadIdx.x / 32]);
+    const uint32_t at = llm42__shared_address(shared + threadIdx.x / 32 * STRIP);
     uint32_t q[1][DIM / 16][2];
     llm42__partial<DIM, 1> part;
     float score[8][1][4];
@@ -283,7 +284,7 @@ struct ladder {
     int32_t *position, *seq, *pages;
     double read_gb_per_s;
 };
-enum { PAGE_SHIFT = 4, MOST_TASKS = 1 << 16 };
+enum { PAGE_SHIFT = 4, MOST_TASKS = 65535 };
 
 template <typename T> static T *device_memory(size_t count) {
     T *memory;
@@ -295,8 +296,11 @@ template <typename T> static void to_device(T *to, const std::vector<T> &from) {
     CU(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice));
 }
 
-// Blocks have eight warps if all rows' KV heads have a multiprocessor each, as in llm42__decode_shape_of.
-static bool few(const ladder *l) { return l->rows * KV_HEADS <= l->device.multiProcessorCount; }
+// The build of llm42__k_attend_decode that an engine takes.
+static llm42__decode_shape decode_shape(const ladder *l) {
+    const bool few = l->rows * KV_HEADS <= l->device.multiProcessorCount;
+    return llm42__decode_shape_of(DIM, GROUP, few, (int)l->device.sharedMemPerBlockOptin - 1024);
+}
 
 // Tasks in which `blocks` blocks share each row, with units of `keys` keys. A block that has all units of a row merges
 // them in shared memory, round by round.
@@ -326,13 +330,22 @@ static void launch_library(ladder *l, int step, const work &w) {
         CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         CU(llm42__launch(kernel, grid, dim3((unsigned)threads), (size_t)bytes, 0, a, meta));
     };
-    auto bytes = [](int warps, int ring) {
-        return warps * ring * LLM42__STRIP_KEYS * DIM * 2 + (warps + 2) * GROUP * RECORD * (int)sizeof(float);
-    };
-    const bool warpgroups = l->device.major == 9;
-    if (step == PREFILL) run(llm42__k_attend_prefill<DIM, 1>, 128, llm42__prefill_shape<DIM, 1>::bytes(warpgroups));
-    else if (few(l)) run(llm42__k_attend_decode<DIM, 2, 1, 8>, 256, bytes(8, 2));
-    else run(llm42__k_attend_decode<DIM, 3, 1, 4>, 128, bytes(4, 3));
+    if (step == PREFILL) {  // two teams if each block can have a multiprocessor to itself
+        const bool warpgroups = l->device.major == 9;
+        const int two = llm42__prefill_shape<DIM, 2>::bytes(warpgroups),
+                  one = llm42__prefill_shape<DIM, 1>::bytes(warpgroups);
+        if (tasks * KV_HEADS <= l->device.multiProcessorCount && two <= (int)l->device.sharedMemPerBlockOptin - 1024)
+            run(llm42__k_attend_prefill<DIM, 2>, 256, two);
+        else run(llm42__k_attend_prefill<DIM, 1>, 128, one);
+        return;
+    }
+    const llm42__decode_shape shape = decode_shape(l);
+    auto kernel = shape.warps == 8
+                      ? shape.ring == 3 ? llm42__k_attend_decode<DIM, 3, 1, 8> : llm42__k_attend_decode<DIM, 2, 1, 8>
+                  : shape.ring == 4 ? llm42__k_attend_decode<DIM, 4, 1, 4>
+                  : shape.ring == 3 ? llm42__k_attend_decode<DIM, 3, 1, 4>
+                                    : llm42__k_attend_decode<DIM, 2, 1, 4>;
+    run(kernel, shape.warps * 32, shape.bytes);
 }
 
 // All launches of a step, with the next copy of keys and values.
@@ -359,7 +372,7 @@ static void launch(ladder *l, int step) {
     case UNITS: step_units<<<blocks(queries), 128>>>(w); break;
     case SPLIT: step_split<1><<<blocks(queries * units), 128>>>(w); break;
     case GROUPED: step_split<4><<<blocks(queries / GROUP * units), 128>>>(w); break;
-    case MMA: step_mma<<<blocks(queries / GROUP * units), 128>>>(w); break;
+    case MMA: step_mma<<<blocks(queries / GROUP * units), 128, 4 * STRIP>>>(w); break;
     default: launch_library(l, step, w);
     }
     if (step == SPLIT || step == GROUPED || step == MMA) step_merge<<<blocks(queries), 128>>>(w);
@@ -385,28 +398,29 @@ static void choose_cut(ladder *l) {
         describe_tasks(l);
     };
     // A unit by load: what a warp has if one block takes a row.
-    cut_rows(l, 1, 1, std::max(l->context / (few(l) ? 8 : 4), 2 * (int)UNIT));
+    cut_rows(l, 1, 1, std::max(l->context / decode_shape(l).warps, 2 * (int)UNIT));
     for (int blocks = 1; blocks <= most; blocks *= 2) {
         char text[96];
         cut(blocks);
         CU(cudaMemset(l->y[DECODE], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));
         const double ms = median_ms([&] { launch(l, DECODE); });
-        snprintf(text, sizeof text, "step 7 with %d blocks a row and step 6 have one order and differ in bits", blocks);
+        const int real = l->decode_tasks[0] / l->rows;  // blocks for a row
+        snprintf(text, sizeof text, "step 7 with %d blocks a row and step 6 have one order and differ in bits", real);
         check(same_bits(l->y[DECODE], l->y[MMA], l->rows, HEADS * DIM, l->word), l->rows, text);
-        if (ms < best) best = ms, l->cut = blocks;
+        if (ms < best) best = ms, l->cut = real;
     }
     cut(l->cut);
 }
 
 static void open_ladder(ladder *l, int most, int context) {
-    const size_t rows = (size_t)most, keys = rows * (size_t)context, units = keys / UNIT, least = LEAST_BYTES;
-    l->context = context, l->copy = keys * KEY;
+    const size_t rows = (size_t)most, keys = rows * (size_t)context, units = keys / UNIT,
+                 room = LEAST_BYTES / 4 + keys * KEY;  // copies_for
+    l->context = context;
     std::vector<int32_t> position(rows), seq(rows), pages(keys >> PAGE_SHIFT);
     std::vector<llm42__prefill_task> prefill(rows);
-    l->copies = (int)std::max((least + 4 * l->copy - 1) / (4 * l->copy), (size_t)LAUNCHES);
     l->q = device_memory<bf16>(rows * HEADS * DIM);
-    l->k = device_memory<bf16>((size_t)l->copies * l->copy);
-    l->v = device_memory<bf16>((size_t)l->copies * l->copy);
+    l->k = device_memory<bf16>(room);
+    l->v = device_memory<bf16>(room);
     for (int step = 1; step <= STEPS; step++) l->y[step] = device_memory<bf16>(rows * HEADS * DIM);
     l->scores = device_memory<float>(keys * HEADS);
     l->records = device_memory<float>(units * HEADS * RECORD);
@@ -425,13 +439,19 @@ static void open_ladder(ladder *l, int most, int context) {
     to_device(l->position, position), to_device(l->seq, seq), to_device(l->pages, pages);
     to_device(l->prefill, prefill);
     llm42__k_fill_cancelling<<<64, 256>>>(l->q, rows, HEADS * DIM, 42, false);
+    l->read_gb_per_s = reading_speed(&l->device, l->k, room / 8 * 8 * sizeof(bf16), l->word);
+}
+
+// Copies of the keys and values of so many rows: as many as caches cannot hold.
+static void copies_for(ladder *l, int rows) {
+    l->rows = rows, l->next = 0, l->copy = (size_t)rows * (size_t)l->context * KEY;
+    l->copies = (int)((LEAST_BYTES + 4 * l->copy - 1) / (4 * l->copy));
     for (int i = 0; i < l->copies; i++) {
         // The k of k_fill_cancelling is all that a row's keys have: the second half of the keys repeats the first.
-        llm42__k_fill_cancelling<<<1024, 256>>>(l->k + (size_t)i * l->copy, rows, context * KEY, 43, false);
-        llm42__k_fill_cancelling<<<1024, 256>>>(l->v + (size_t)i * l->copy, rows, context * KEY, 44, true);
+        llm42__k_fill_cancelling<<<1024, 256>>>(l->k + (size_t)i * l->copy, (size_t)rows, l->context * KEY, 43, false);
+        llm42__k_fill_cancelling<<<1024, 256>>>(l->v + (size_t)i * l->copy, (size_t)rows, l->context * KEY, 44, true);
         CU(cudaGetLastError());
     }
-    l->read_gb_per_s = reading_speed(&l->device, l->k, (size_t)l->copies * l->copy * sizeof(bf16), l->word);
 }
 
 static void close_ladder(ladder *l) {
@@ -461,7 +481,8 @@ struct sample {
 static std::vector<sample> sample_heads(const ladder *l) {
     std::vector<sample> samples;
     const std::vector<float> q = to_host(l->q, (size_t)l->rows * HEADS * DIM);
-    for (int i = 0; i < std::min((int)SAMPLED, l->rows * HEADS); i++) {
+    const int count = std::max((int)SAMPLED, l->rows);  // of every row at least one
+    for (int i = 0; i < count; i++) {
         const int row = i % l->rows, head = (int)(llm42__hash((uint64_t)i) % HEADS);
         const std::vector<float> k = head_to_host(l, l->k, row, head / GROUP),
                                  v = head_to_host(l, l->v, row, head / GROUP);
@@ -545,12 +566,11 @@ int main(int argc, char **argv) {
     FILE *tsv = open_tsv(name);
     open_ladder(&l, *std::max_element(rows.begin(), rows.end()), context);
     char what[256];
-    snprintf(what, sizeof what, "# context: %d\n# copies of keys and values: %d\n# reading: %.1f GB/s\n", l.context,
-             l.copies, l.read_gb_per_s);
+    snprintf(what, sizeof what, "# context: %d\n# reading: %.1f GB/s\n", l.context, l.read_gb_per_s);
     print_head(tsv, &l.device, what);
     print_columns(tsv, "kv");
     for (int r : rows) {
-        l.rows = r;
+        copies_for(&l, r);
         climb(&l, tsv);
     }
     close_ladder(&l);

@@ -813,7 +813,11 @@ inline void start_box(uint32_t to, const CUtensorMap *from, int column, int row,
 #define __all_sync(mask, value) (emulator::ballot(emulator::whole(mask, (bool)(value))) == 0xffffffffu)
 #define __threadfence() std::atomic_thread_fence(std::memory_order_seq_cst)
 #define __trap() abort()
-#define __cvta_generic_to_shared(p) ((size_t)((const unsigned char *)(p)-emulator::here->shared))
+inline size_t __cvta_generic_to_shared(const void *p) {
+    const size_t at = (size_t)((const unsigned char *)p - emulator::here->shared);
+    if (at >= emulator::here->bytes) emulator::end_with("an address outside of the block's shared memory");
+    return at;
+}
 #define __ldcg(p) (*(p))
 #define __ldcs(p) (*(p))
 #define __popc(x) __builtin_popcount(x)
@@ -907,7 +911,7 @@ template <int> void llm42__more_registers() {}
 inline uint32_t llm42__block_in_cluster() { return emulator::rank_here(); }
 inline uint32_t llm42__address_in(uint32_t address, uint32_t rank) { return emulator::address_in(address, rank); }
 template <typename T> const T *llm42__in_block(const T *p, uint32_t rank) {
-    const uint32_t at = (uint32_t)((const unsigned char *)p - emulator::here->shared);
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(p);
     return (const T *)emulator::shared_at(emulator::address_in(at, rank), sizeof(T));
 }
 inline void llm42__cluster_barrier() {

@@ -383,6 +383,23 @@ static void check_draws(rig *g, uint64_t seed, llm42_sampling p, int rows, float
     }
 }
 
+// The draws of a row are the same, to the bit, with few rows and with many: those have a cluster each, these a block.
+static void check_draw_builds(rig *g, const llm42_sampling *filters, int count) {
+    llm42_row row[DRAWS];
+    llm42_output many[DRAWS], few[DRAWS];
+    memset(many, 0, sizeof many), memset(few, 0, sizeof few);
+    for (int i = 0; i < DRAWS; i++) {
+        row[i] = (llm42_row){i, 0, i % g->vocab, LLM42_ROW_SAMPLE};
+        g->seq[i].sampling = filters[i % count];
+        g->seq[i].sampling.seed = (uint64_t)i + 1;
+    }
+    llm42_pass pass = rig_pass(g, LLM42_SCHEDULE_INVARIANT, row, DRAWS, many, NULL);
+    if (!rig_run(g, &pass)) return;
+    pass = rig_pass(g, LLM42_SCHEDULE_INVARIANT, row, FEW_DRAWS, few, NULL);
+    if (!rig_run(g, &pass)) return;
+    CHECK_MSG(!memcmp(many, few, FEW_DRAWS * sizeof *few), "draws of %d rows and of %d differ", FEW_DRAWS, DRAWS);
+}
+
 static void check_sampling(const char *path, bool ties) {
     static const llm42_sampling filters[] = {{0},
                                              {.temperature = 1},
@@ -419,6 +436,7 @@ static void check_sampling(const char *path, bool ties) {
             for (int i = 0; i < (options.quick ? 4 : 20); i++)
                 check_draws(&g, 100 + (uint64_t)(f * 64 + i), filters[f], i % 2 ? DRAWS : FEW_DRAWS, logits, scratch,
                             &d);
+        check_draw_builds(&g, filters, FILTERS);
         free(logits);
         free(scratch);
     }
