@@ -3063,6 +3063,23 @@ static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, bool
     return shape;
 }
 
+template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42__decode_shape &shape) {
+    if constexpr (DP == 128) {
+        if (shape.warps == 8 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 8>;
+        if (shape.warps == 4 && shape.ring == 3) return llm42__k_attend_decode<DP, 3, OCTETS, 4>;
+        if (shape.warps == 4 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 4>;
+    }
+    return shape.warps == 8 ? llm42__k_attend_decode < DP, DP < 128 ? 4 : 3, OCTETS,
+           8 >              : llm42__k_attend_decode<DP, 4, OCTETS, 4>;
+}
+
+// Teams of a block of llm42__k_attend_prefill: two if each of so many blocks can have a multiprocessor to itself, else
+// one, and two blocks on each. most: bytes of shared memory that a block may have.
+template <int DP>
+static inline int llm42__prefill_teams(unsigned blocks, unsigned processors, bool warpgroups, int most) {
+    return blocks <= processors && llm42__prefill_shape<DP, 2>::bytes(warpgroups) <= most ? 2 : 1;
+}
+
 // >>kernel-sample ------------------------------------------------------------------------------------------------
 // Owns: drawing tokens from logits.
 
@@ -3078,6 +3095,13 @@ typedef struct llm42__best {
 } llm42__best;  // the largest, the lowest id on a tie; id -1: none
 __device__ __forceinline__ llm42__best llm42__better(llm42__best a, llm42__best b) {
     return b.id >= 0 && (a.id < 0 || b.score > a.score || (b.score == a.score && b.id < a.id)) ? b : a;
+}
+
+// Order: lanes by butterfly. Each lane gets the sum.
+template <typename T> __device__ __forceinline__ T llm42__sum_of_lanes(T x) {
+#pragma unroll
+    for (int i = 16; i; i >>= 1) x += __shfl_xor_sync(0xffffffffu, x, i);
+    return x;
 }
 
 // The 1,024 threads of a draw are those of one block or of a cluster of BLOCKS. Each block has this in its shared
@@ -3206,15 +3230,10 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
         float x = (float)logits[id];
         if (llm42__sort_key(x) > kept.key) total += llm42__mass(x, largest, scale);
     }
-    auto of_lanes = [](unsigned long long mine) {
-#pragma unroll
-        for (int i = 16; i; i >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, i);
-        return mine;
-    };
-    total = of_lanes(total);
+    total = llm42__sum_of_lanes(total);
     if (threadIdx.x % 32 == 0) own.mass[threadIdx.x / 32] = total;
     own.meet();
-    total = of_lanes(own.of_warp(own.mass));
+    total = llm42__sum_of_lanes(own.of_warp(own.mass));
     float tie = __uint_as_float(kept.key & 0x80000000u ? kept.key & 0x7fffffffu : ~kept.key);
     if (kept.key) total += (unsigned long long)kept.ties * llm42__mass(tie, largest, scale);
     // The share is rounded as in llm42_sample. But there the sum of weights is fp32, so it may end one id earlier or
@@ -3277,8 +3296,7 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
     const float largest = best.score;
     float sum = 0;
     llm42__each_logit(logits, vocab, thread, [&](int, float x) { sum += llm42__exp(__fsub_rn(x, largest)); });
-#pragma unroll
-    for (int i = 16; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    sum = llm42__sum_of_lanes(sum);
     if (lane == 0) own.sum[threadIdx.x / 32] = sum;
     llm42__best top = {0, -1};
     if (d.temperature > 0) {
@@ -3302,9 +3320,7 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
             }
             if (lane == 31) own.ties[threadIdx.x / 32] = upto;
             own.meet();
-            int before = lane < thread / 32 ? own.of_warp(own.ties) : 0;
-#pragma unroll
-            for (int i = 16; i; i >>= 1) before += __shfl_xor_sync(0xffffffffu, before, i);
+            const int before = llm42__sum_of_lanes(lane < thread / 32 ? own.of_warp(own.ties) : 0);
             int tie = before + upto - mine;
             for (int id = begin; id < end; id++) {
                 const float x = (float)logits[id];

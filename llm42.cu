@@ -672,10 +672,6 @@ static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int row
     return llm42__decode_shape_of(cu->dp, cu->group, few, llm42__shared_room(&cu->device));
 }
 
-template <int DP, int RING, int WARPS> static auto llm42__decode_kernel(bool wide) {
-    return wide ? llm42__k_attend_decode<DP, RING, 2, WARPS> : llm42__k_attend_decode<DP, RING, 1, WARPS>;
-}
-
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
                                                 llm42__attention a, llm42__meta meta, int decode_tasks,
@@ -686,10 +682,9 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
         const bool warpgroups = cu->device.major == 9;
         const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
         const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
-        // Blocks of two teams if each can have a multiprocessor to itself, else two blocks of one team on each.
-        const int two = llm42__prefill_shape<DP, 2>::bytes(warpgroups),
-                  teams = tasks * heads <= processors && two <= most ? 2 : 1,
-                  bytes = teams == 2 ? two : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
+        const int teams = llm42__prefill_teams<DP>(tasks * heads, processors, warpgroups, most),
+                  bytes = teams == 2 ? llm42__prefill_shape<DP, 2>::bytes(warpgroups)
+                                     : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
         auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
@@ -698,14 +693,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
     }
     if (key->decode) {
         const llm42__decode_shape shape = llm42__decode_shape_of(cu, key->rows);
-        const bool wide = cu->group > 8;
-        constexpr int ring = DP < 128 ? 4 : 3;
-        auto kernel = shape.warps == 8 ? llm42__decode_kernel<DP, ring, 8>(wide) : llm42__decode_kernel<DP, 4, 4>(wide);
-        if constexpr (DP == 128) {
-            if (shape.warps == 8 && shape.ring == 2) kernel = llm42__decode_kernel<DP, 2, 8>(wide);
-            if (shape.warps == 4 && shape.ring == 3) kernel = llm42__decode_kernel<DP, 3, 4>(wide);
-            if (shape.warps == 4 && shape.ring == 2) kernel = llm42__decode_kernel<DP, 2, 4>(wide);
-        }
+        auto kernel = cu->group > 8 ? llm42__decode_build<DP, 2>(shape) : llm42__decode_build<DP, 1>(shape);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        most));  // other engines ask for other sizes
         // Beside prompts few rows are single: at most one for each sequence. Few blocks remain without a task.

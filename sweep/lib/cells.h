@@ -381,7 +381,7 @@ static inline bool file_write(const char *path, const char *text) {
 static inline bool cell_write(const char *folder, const char *configuration, const grid *g, const cell *c,
                               const args_manifest *manifest) {
     char *text = NULL;
-    size_t size;
+    size_t size = 0;
     FILE *file = open_memstream(&text, &size);
     if (!file) return false;
     fprintf(file, CELL_FIRST CELL_CONFIGURATION "%s\n" CELL_SETTINGS "%s\n%s\n", configuration,

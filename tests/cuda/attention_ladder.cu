@@ -330,22 +330,14 @@ static void launch_library(ladder *l, int step, const work &w) {
         CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         CU(llm42__launch(kernel, grid, dim3((unsigned)threads), (size_t)bytes, 0, a, meta));
     };
-    if (step == PREFILL) {  // two teams if each block can have a multiprocessor to itself
-        const bool warpgroups = l->device.major == 9;
-        const int two = llm42__prefill_shape<DIM, 2>::bytes(warpgroups),
-                  one = llm42__prefill_shape<DIM, 1>::bytes(warpgroups);
-        if (tasks * KV_HEADS <= l->device.multiProcessorCount && two <= (int)l->device.sharedMemPerBlockOptin - 1024)
-            run(llm42__k_attend_prefill<DIM, 2>, 256, two);
-        else run(llm42__k_attend_prefill<DIM, 1>, 128, one);
-        return;
-    }
+    const int most = (int)l->device.sharedMemPerBlockOptin - 1024;
+    const bool warpgroups = l->device.major == 9;
     const llm42__decode_shape shape = decode_shape(l);
-    auto kernel = shape.warps == 8
-                      ? shape.ring == 3 ? llm42__k_attend_decode<DIM, 3, 1, 8> : llm42__k_attend_decode<DIM, 2, 1, 8>
-                  : shape.ring == 4 ? llm42__k_attend_decode<DIM, 4, 1, 4>
-                  : shape.ring == 3 ? llm42__k_attend_decode<DIM, 3, 1, 4>
-                                    : llm42__k_attend_decode<DIM, 2, 1, 4>;
-    run(kernel, shape.warps * 32, shape.bytes);
+    if (step != PREFILL) run(llm42__decode_build<DIM, 1>(shape), shape.warps * 32, shape.bytes);
+    else if (llm42__prefill_teams<DIM>((unsigned)(tasks * KV_HEADS), (unsigned)l->device.multiProcessorCount,
+                                       warpgroups, most) == 2)
+        run(llm42__k_attend_prefill<DIM, 2>, 256, llm42__prefill_shape<DIM, 2>::bytes(warpgroups));
+    else run(llm42__k_attend_prefill<DIM, 1>, 128, llm42__prefill_shape<DIM, 1>::bytes(warpgroups));
 }
 
 // All launches of a step, with the next copy of keys and values.

@@ -20,7 +20,7 @@
 //
 // EMULATOR_FAULT is for controls:
 //   wait      each wait for copies leaves one group more than it should
-//   barrier   no thread waits at a barrier
+//   barrier   no thread waits at a barrier of its block
 //   mbarrier  no thread waits at an mbarrier
 //   cluster   a cluster's blocks do not wait for one another
 //   product   each wait for a warpgroup's products leaves one group more than it should
