@@ -46,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped.
-enum { LLM42__KERNELS = 26 };
+enum { LLM42__KERNELS = 27 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -85,6 +85,47 @@ __device__ __forceinline__ void llm42__fence_async() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
+}
+
+// An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. A phase ends with the last of
+// them. Then the next one begins.
+__device__ __forceinline__ void llm42__mbarrier_open(uint32_t barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void llm42__mbarrier_arrive(uint32_t barrier) {
+    asm volatile("{\n.reg .b64 phase;\nmbarrier.arrive.shared.b64 phase, [%0];\n}" ::"r"(barrier) : "memory");
+}
+// Waits for the end of a phase: phases have parity 0 and 1 in turn. The one before the first counts as ended. CLUSTER:
+// what other blocks have stored before can then be read. Tests set a limit, so that an error does not become a hang.
+#if __CUDA_ARCH__ >= 900
+#define LLM42__TRY_WAIT "mbarrier.try_wait.parity"
+#else
+#define LLM42__TRY_WAIT "mbarrier.test_wait.parity"
+#endif
+template <bool CLUSTER = false>
+__device__ __forceinline__ void llm42__mbarrier_wait(uint32_t barrier, uint32_t parity) {
+    uint32_t ended = 0;
+#ifdef LLM42__MOST_WAIT_NS
+    uint64_t begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+#endif
+    while (!ended) {
+        if constexpr (CLUSTER)
+            asm volatile("{\n.reg .pred p;\n" LLM42__TRY_WAIT ".acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                         "selp.u32 %0, 1, 0, p;\n}"
+                         : "=r"(ended)
+                         : "r"(barrier), "r"(parity)
+                         : "memory");
+        else
+            asm volatile("{\n.reg .pred p;\n" LLM42__TRY_WAIT ".shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                         : "=r"(ended)
+                         : "r"(barrier), "r"(parity)
+                         : "memory");
+#ifdef LLM42__MOST_WAIT_NS
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        if (!ended && now - begin > LLM42__MOST_WAIT_NS) __trap();
+#endif
+    }
 }
 
 // Loads four 8x8 matrices of 16-bit values. Lane i gives the address of row i % 8 of matrix i / 8.
@@ -335,11 +376,6 @@ __device__ __forceinline__ void llm42__cluster_meet() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. A phase ends with the last of
-// them. Then the next one begins.
-__device__ __forceinline__ void llm42__mbarrier_open(uint32_t barrier, int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
 // Makes opened barriers known to the cluster and to copies.
 __device__ __forceinline__ void llm42__mbarriers_opened() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -347,9 +383,6 @@ __device__ __forceinline__ void llm42__mbarriers_opened() {
 // Arrives, and says how many bytes this phase waits for.
 __device__ __forceinline__ void llm42__mbarrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void llm42__mbarrier_arrive(uint32_t barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 __device__ __forceinline__ void llm42__mbarrier_arrive_in(uint32_t there) {  // an address in a cluster
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
@@ -365,35 +398,6 @@ __device__ __forceinline__ void llm42__store4_in(uint32_t there, const float (&f
         "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]), "r"(barrier_there)
         : "memory");
 }
-// Waits for the end of a phase: phases have parity 0 and 1 in turn. The one before the first counts as ended. CLUSTER:
-// what other blocks have stored before can then be read. Tests set a limit, so that an error does not become a hang.
-template <bool CLUSTER = false>
-__device__ __forceinline__ void llm42__mbarrier_wait(uint32_t barrier, uint32_t parity) {
-    uint32_t ended = 0;
-#ifdef LLM42__MOST_WAIT_NS
-    uint64_t begin, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-#endif
-    while (!ended) {
-        if (CLUSTER)
-            asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-                         "selp.u32 %0, 1, 0, p;\n}"
-                         : "=r"(ended)
-                         : "r"(barrier), "r"(parity)
-                         : "memory");
-        else
-            asm volatile(
-                "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                : "=r"(ended)
-                : "r"(barrier), "r"(parity)
-                : "memory");
-#ifdef LLM42__MOST_WAIT_NS
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-        if (!ended && now - begin > LLM42__MOST_WAIT_NS) __trap();
-#endif
-    }
-}
-
 // Starts a copy of a box of a matrix into shared memory, by the copy engine (TMA). The box begins at (row, column) and
 // is as large as the map says. What lies outside the matrix becomes zeros. The bytes count for an mbarrier.
 __device__ __forceinline__ void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row,
@@ -2318,60 +2322,89 @@ __device__ __forceinline__ void llm42__merge_factors(float &top, float unit_top,
     top = higher;
 }
 
-// Four columns of a query, merged over units.
-typedef struct llm42__merged {
-    float top, total, x[4];
-} llm42__merged;
+// A query, merged over units by a warp: a lane has COLUMNS columns, and all lanes have top and total.
+template <int DP> struct llm42__merged {
+    enum { COLUMNS = DP < 32 ? 1 : DP / 32 };
+    float top, total, x[COLUMNS];
+    static __device__ __forceinline__ int column() { return threadIdx.x % 32 * COLUMNS; }  // the first one
+    // Reads this lane's columns of a record.
+    __device__ __forceinline__ void read(const float *record) {
+        if constexpr (COLUMNS == 4) {
+            const float4 four = *(const float4 *)(record + column());
+            x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+        } else {
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) x[c] = record[column() % DP + c];
+        }
+    }
+};
 
-// Four columns of a record, from `column` on. A record has DP columns, top and total. OTHERS: other blocks have written
-// it during this kernel, so the L1 cache is bypassed.
-template <int DP, bool OTHERS>
-__device__ __forceinline__ llm42__merged llm42__read_record(const float *record, int column) {
-    auto read = [](const float *p) { return OTHERS ? __ldcg((const float2 *)p) : *(const float2 *)p; };
-    const float2 sums = read(record + DP), low = read(record + column), high = read(record + column + 2);
-    return llm42__merged{sums.x, sums.y, {low.x, low.y, high.x, high.y}};
-}
+// A unit's record for a query: DP columns, top and total, and two floats that make it whole pieces of 16 bytes.
+__host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
 
-// Merges `units` records, `step` floats apart, in ascending order. start: the first of them is what to begin with.
-template <int DP, bool OTHERS>
-__device__ __forceinline__ void llm42__merge_units(llm42__merged &m, bool start, const float *unit, size_t step,
-                                                   int units, int column, float scale) {
-    enum { AT_ONCE = OTHERS ? 8 : 4 };  // records that are loaded together
-    if (start) m = llm42__read_record<DP, OTHERS>(unit, column);
-    for (int u = start; u < units; u += AT_ONCE) {
-        llm42__merged next[AT_ONCE];
+// Merges a query's records of `units` units, `step` floats apart, in ascending order. start: the first of them is what
+// to begin with. Of 32 units each lane computes the factors of one, so that they are not computed in every lane.
+template <int DP>
+__device__ __forceinline__ void llm42__merge_units(llm42__merged<DP> &m, bool start, const float *unit, size_t step,
+                                                   int units, float scale) {
+    const int lane = threadIdx.x % 32;
+    for (int first = 0; first < units; first += 32) {
+        const int count = LLM42__MIN(32, units - first);
+        const float *own = unit + (size_t)(first + LLM42__MIN(lane, count - 1)) * step;
+        float top = own[DP], keep, take, total = own[DP + 1], so_far = top;  // so_far: the largest top up to this lane
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            next[i] = llm42__read_record<DP, OTHERS>(unit + (size_t)LLM42__MIN(u + i, units - 1) * step, column);
+        for (int i = 1; i < 32; i *= 2) {
+            const float before = __shfl_up_sync(0xffffffffu, so_far, i);
+            if (lane >= i) so_far = fmaxf(so_far, before);
+        }
+        const bool none = start && first == 0;  // nothing is merged yet
+        float before = __shfl_up_sync(0xffffffffu, so_far, 1);
+        if (lane == 0) before = -INFINITY;
+        if (!none) before = fmaxf(before, m.top);
+        llm42__merge_factors(before, top, scale, keep, take);
+        m.top = __shfl_sync(0xffffffffu, before, count - 1);
+        int i = 0;
+        if (none) {
+            m.read(unit);
+            m.total = __shfl_sync(0xffffffffu, total, 0);
+            i = 1;
+        }
+        total *= take;
+#pragma unroll 4
+        for (; i < count; i++) {
+            const float keep_i = __shfl_sync(0xffffffffu, keep, i), take_i = __shfl_sync(0xffffffffu, take, i);
+            llm42__merged<DP> next;
+            next.read(unit + (size_t)(first + i) * step);
+            m.total = fmaf(m.total, keep_i, __shfl_sync(0xffffffffu, total, i));
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            float keep, take;
-            if (u + i >= units) break;
-            llm42__merge_factors(m.top, next[i].top, scale, keep, take);
-            m.total = fmaf(m.total, keep, next[i].total * take);
-#pragma unroll
-            for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, next[i].x[c] * take);
+            for (int c = 0; c < llm42__merged<DP>::COLUMNS; c++) m.x[c] = fmaf(m.x[c], keep_i, next.x[c] * take_i);
         }
     }
 }
 
-// Writes a query's columns from `column` on, as far as the head has them.
-__device__ __forceinline__ void llm42__write_merged(const llm42__merged &m, llm42__bf16 *query, int column,
-                                                    int head_dim) {
+// Writes a query's columns, as far as the head has them.
+template <int DP>
+__device__ __forceinline__ void llm42__write_merged(const llm42__merged<DP> &m, llm42__bf16 *query, int head_dim) {
     const float inverse = __fdiv_rn(1.0f, m.total);
+    const int column = m.column();
+    if constexpr (llm42__merged<DP>::COLUMNS % 2 == 0) {
 #pragma unroll
-    for (int c = 0; c < 4; c += 2)
-        if (column + c < head_dim)  // d is even
-            *(__nv_bfloat162 *)(query + column + c) = __floats2bfloat162_rn(m.x[c] * inverse, m.x[c + 1] * inverse);
+        for (int c = 0; c < llm42__merged<DP>::COLUMNS; c += 2)
+            if (column + c < head_dim)  // d is even
+                *(__nv_bfloat162 *)(query + column + c) = __floats2bfloat162_rn(m.x[c] * inverse, m.x[c + 1] * inverse);
+    } else {
+        if (column < head_dim) query[column] = __float2bfloat16_rn(m.x[0] * inverse);
+    }
 }
 
 typedef struct llm42__attention {
     const llm42__bf16 *q, *k, *v;                   // q [R, H, DP]; one layer of the cache [slots, K, DP]
     llm42__bf16 *out;                               // [R, stride], H x d used
-    float *partial;                                 // [slots of units, K, queries of a kv head, DP + 2]
+    float *partial;                                 // [slots of units, K, queries of a kv head, record]
     unsigned *arrived;                              // [R, K], zero between passes
     int heads, kv_heads, head_dim, stride, window;  // window: 0, or positions that a row sees
     int group;                                      // query heads of a kv head
+    int cluster;                                    // blocks that llm42__k_attend_decode has for each task
     uint32_t group_inverse;                         // 65536 / group + 1
     float scale;                                    // log2(e) / sqrt(d)
 } llm42__attention;
@@ -2808,9 +2841,10 @@ __device__ __forceinline__ void llm42__add_values_across(llm42__partial<DP, OCTE
     }
 }
 
-// Writes the record of a unit that is complete: DP columns, top and total for each query.
-template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OCTETS> &p, float *to, int queries) {
+// Writes the records of a unit that is complete, one for each query.
+// place(query): where the record of a query begins.
+template <int DP, int OCTETS, typename PLACE>
+__device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OCTETS> &p, int queries, PLACE place) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
     for (int octet = 0; octet < OCTETS; octet++)
@@ -2820,8 +2854,8 @@ __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OC
 #pragma unroll
             for (int i = 4; i < 32; i <<= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
             const int query = octet * 8 + t * 2 + r;
-            float *record = to + (size_t)query * (DP + 2);
             if (query >= queries) continue;
+            float *record = place(query);
 #pragma unroll
             for (int m = 0; m < DP / 16; m++) {
                 record[m * 16 + g] = p.out[octet][m][r];
@@ -2831,9 +2865,10 @@ __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OC
         }
 }
 
-// How a warp walks through its units of a task, in steps of 128 keys:
+// How a warp walks through its units of a task, in steps of 128 keys. all: warps that take units in turn, those of the
+// task's block or cluster.
 //
-//   units    | first        | first + 1    | ...  | first + WARPS | ...
+//   units    | first        | first + 1    | ...  | first + all   | ...
 //   steps    | 128 128 ..   | 128 128 ..   |      | 128 128 ..    |
 //   warp     0              1                     0
 //
@@ -2841,11 +2876,11 @@ __device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OC
 struct llm42__unit_place {
     int unit, at, end;
 };
-template <int WARPS> struct llm42__unit_walk {
+struct llm42__unit_walk {
     llm42__decode_task task;
-    int last_unit;  // of the task, not included
-    __device__ __forceinline__ explicit llm42__unit_walk(const llm42__decode_task &task)
-        : task(task), last_unit(LLM42__MIN(task.row_units, task.first_unit + task.units)) {}
+    int all, last_unit;  // last_unit: of the task, not included
+    __device__ __forceinline__ llm42__unit_walk(const llm42__decode_task &task, int all)
+        : task(task), all(all), last_unit(LLM42__MIN(task.row_units, task.first_unit + task.units)) {}
     __device__ __forceinline__ llm42__unit_place begin(int unit) const {
         const int at = task.begin + (unit - task.first_unit) * task.unit_keys;
         if (unit >= last_unit) return {unit, 0, 0};
@@ -2853,7 +2888,7 @@ template <int WARPS> struct llm42__unit_walk {
     }
     __device__ __forceinline__ llm42__unit_place after(llm42__unit_place p) const {
         p.at += LLM42__UNIT_KEYS;
-        return p.at < p.end ? p : begin(p.unit + WARPS);
+        return p.at < p.end ? p : begin(p.unit + all);
     }
 };
 
@@ -2871,55 +2906,58 @@ __device__ __forceinline__ void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16
     }
 }
 
-// Merges the units of a round with the result of the rounds before (first: there were none). Writes to `after`, or
-// after the last round to out. before, record, after: [queries, DP + 2]; out: [queries, d].
-template <int DP, int WARPS>
-__device__ __forceinline__ void llm42__merge_round(const float *before, const float *record, float *after, int units,
-                                                   int queries, bool first, llm42__bf16 *out, int head_dim,
-                                                   float scale) {
-    enum { RECORD = DP + 2 };
-    for (int at = threadIdx.x; at < queries * (DP / 4); at += WARPS * 32) {
-        const int query = at / (DP / 4), column = at % (DP / 4) * 4;
-        llm42__merged m = {};
-        if (!first) m = llm42__read_record<DP, false>(before + query * RECORD, column);
-        llm42__merge_units<DP, false>(m, first, record + query * RECORD, (size_t)queries * RECORD, units, column,
-                                      scale);
-        if (out) {
-            llm42__write_merged(m, out + (size_t)query * head_dim, column, head_dim);
-            continue;
-        }
-        float *to = after + query * RECORD;
+// What a warp merges of a row's queries of one kv head: at most ITEMS queries.
+template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
+    enum { ITEMS = OCTETS * 8 / WARPS };
+    llm42__merged<DP> m[ITEMS];
+    // records: [units, queries, record] in shared memory, of units that follow on those before (first: there are none).
+    __device__ __forceinline__ void add(const float *records, int units, bool first, int queries, float scale) {
 #pragma unroll
-        for (int c = 0; c < 4; c++) to[column + c] = m.x[c];
-        if (column == 0) to[DP] = m.top, to[DP + 1] = m.total;
+        for (int i = 0; i < ITEMS; i++) {
+            const int query = threadIdx.x / 32 + i * WARPS;
+            if (query < queries)
+                llm42__merge_units<DP>(m[i], first, records + query * llm42__record(DP),
+                                       (size_t)(queries * llm42__record(DP)), units, scale);
+        }
     }
-}
+    // The same for all units of a row, whose records lie in global memory, `step` floats apart. They come by way of
+    // shared memory, `at_once` units at a time, so that their copies wait for each other only there.
+    __device__ __forceinline__ void add_all(float *shared, int at_once, const float *from, size_t step, int units,
+                                            int queries, float scale) {
+        const int warp = threadIdx.x / 32, of_unit = queries * llm42__record(DP);
+        for (int first = 0; first < units; first += at_once) {
+            const int count = LLM42__MIN(at_once, units - first);
+            for (int u = warp; u < count; u += WARPS)
+                for (int i = threadIdx.x % 32 * 4; i < of_unit; i += 128)
+                    llm42__copy16(llm42__shared_address(shared + u * of_unit + i), from + (first + u) * step + i, true);
+            llm42__copy_commit();
+            llm42__copy_wait<0>();
+            __syncthreads();  // the records have arrived
+            add(shared, count, first == 0, queries, scale);
+            __syncthreads();  // and have been read
+        }
+    }
+    __device__ __forceinline__ void write(llm42__bf16 *out, int queries, int head_dim) const {  // out: [queries, d]
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            const int query = threadIdx.x / 32 + i * WARPS;
+            if (query < queries) llm42__write_merged<DP>(m[i], out + (size_t)query * head_dim, head_dim);
+        }
+    }
+};
 
 // True in the last block to finish of those that share a row and kv head. It can read the records of all. All threads
-// must call it.
-__device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned blocks) {
-    __shared__ bool is_last;
+// must call it. is_last: a word of shared memory.
+__device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsigned *is_last) {
     __threadfence();  // records must be visible before the arrival
     __syncthreads();
     if (threadIdx.x == 0) {
-        is_last = atomicAdd(arrived, 1u) == blocks - 1;
-        if (is_last) *arrived = 0;
+        *is_last = atomicAdd(arrived, 1u) == blocks - 1;
+        if (*is_last) *arrived = 0;
         __threadfence();
     }
     __syncthreads();
-    return is_last;
-}
-
-// Merges all units of a row, whose records several blocks have written: [units, kv heads, queries, DP + 2].
-template <int DP, int WARPS>
-__device__ __forceinline__ void llm42__merge_row(const float *partial, size_t step, int units, int queries,
-                                                 llm42__bf16 *out, int head_dim, float scale) {
-    for (int at = threadIdx.x; at < queries * (DP / 4); at += WARPS * 32) {
-        const int query = at / (DP / 4), column = at % (DP / 4) * 4;
-        llm42__merged m;
-        llm42__merge_units<DP, true>(m, true, partial + (size_t)query * (DP + 2), step, units, column, scale);
-        llm42__write_merged(m, out + (size_t)query * head_dim, column, head_dim);
-    }
+    return *is_last;
 }
 
 // A warp's ring of RING strips, with the places where the next one is written and read. The strips of 128 keys come in
@@ -2948,31 +2986,50 @@ template <int DP, int RING> struct llm42__strip_ring {
 
 // Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a block takes one task at a time: units of one row, with all query heads of the kv head blockIdx.x, eight at a
-// time. In each round every warp sums one unit (llm42__unit_walk). Each warp copies strips of keys and values through
-// its own ring and keeps the ring full from unit to unit.
-// Order: the one order. A block that has all units of a row merges them round by round, in shared memory. If several
-// blocks share a row, the last one to finish merges all records.
+// Work: a cluster of a.cluster blocks (1: a block) takes one task at a time: units of one row, with all query heads of
+// the kv head blockIdx.x / a.cluster, eight at a time. In each round every warp sums one unit (llm42__unit_walk). Each
+// warp copies strips of keys and values through its own ring and keeps the ring full from unit to unit.
+// Order: the one order. If a task has all units of a row, they are merged round by round. Each block of the cluster
+// merges its part of the queries, so warps write their records to its shared memory. When a warp has written those of
+// a round, it merges the round before. So no warp waits for another unless it is a whole round ahead. If several tasks
+// share a row, warps write their records to global memory. The last block to finish copies all of them to where its
+// strips were, and merges them.
 template <int DP, int RING, int OCTETS, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
     using strips = llm42__strip_ring<DP, RING>;
-    enum { KEYS = strips::KEYS, RECORD = DP + 2 };
+    enum { KEYS = strips::KEYS, STRIPS = WARPS * RING * strips::STRIP, CLUSTERS = WARPS == 8 && LLM42__WARPGROUPS };
     llm42__launch_next();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.group, kv_head = blockIdx.x;
-    // [warps, group, RECORD], and twice [group, RECORD] for merged units
-    float *const record = (float *)(shared + WARPS * RING * strips::STRIP);
-    float *const merged = record + WARPS * group * RECORD;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.group, cluster = CLUSTERS ? a.cluster : 1,
+              kv_head = blockIdx.x / cluster, block = blockIdx.x % cluster, all = cluster * WARPS,
+              queries = group / cluster,                // those that the block merges
+        of_unit = queries * llm42__record(DP);          // floats of their records of a unit
+    float *const records = (float *)(shared + STRIPS);  // of two rounds in turn: [2, all, of_unit]
+    // A barrier whose phase ends when all warps have written their records of a round. merged: rounds of this block.
+    float *const words = records + 2 * all * of_unit;  // four: this barrier, and whether a block is the last
+    const uint32_t written = llm42__shared_address(words);
+    uint32_t merged = 0;
+    if (threadIdx.x == 0) llm42__mbarrier_open(written, all);
+#if LLM42__WARPGROUPS
+    if (CLUSTERS && threadIdx.x == 0) llm42__mbarriers_opened();
+    if (CLUSTERS) llm42__cluster_barrier();
+#endif
+    if (!CLUSTERS) __syncthreads();
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
     llm42__wait_for_previous();
     for (int task_at = blockIdx.y; task_at < meta.header->decode_tasks; task_at += gridDim.y) {
-        const llm42__unit_walk<WARPS> walk(meta.decode[task_at]);
+        const llm42__unit_walk walk(meta.decode[task_at], all);
         const llm42__decode_task &task = walk.task;
         const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         const int mask = (1 << meta.page_shift) - 1, high = meta.position[task.row],
                   low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
         const bool alone = task.record < 0;
-        const int rounds = (walk.last_unit - task.first_unit + WARPS - 1) / WARPS;
+        const int rounds = (walk.last_unit - task.first_unit + all - 1) / all;
+        llm42__row_merge<DP, OCTETS, WARPS> row;
+        auto merge_round = [&](int round) {  // the one that the barrier's last phase was for
+            row.add(records + (merged + 1) % 2 * all * of_unit,
+                    LLM42__MIN(all, walk.last_unit - task.first_unit - round * all), round == 0, queries, a.scale);
+        };
         auto look_up = [&](uint32_t(&at)[4], llm42__unit_place p) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -2984,7 +3041,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
         strips ring;
         ring.base = llm42__shared_address(shared) + (uint32_t)(warp * RING * strips::STRIP);
         ring.k_cache = a.k + kv_head * DP, ring.v_cache = a.v + kv_head * DP;
-        llm42__unit_place now = walk.begin(task.first_unit + warp), next = walk.after(now);
+        llm42__unit_place now = walk.begin(task.first_unit + block * WARPS + warp), next = walk.after(now);
         uint32_t places[4], next_places[4];
         look_up(places, now);
 #pragma unroll
@@ -2994,7 +3051,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
         llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + kv_head * group) * DP, group);
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
         for (int round = 0; round < rounds; round++) {
-            const int round_unit = task.first_unit + round * WARPS, unit = round_unit + warp;
+            const int unit = task.first_unit + round * all + block * WARPS + warp;
             llm42__partial<DP, OCTETS> part;
             part.clear();
             while (now.unit == unit && now.at < now.end) {
@@ -3023,44 +3080,79 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
                 for (int i = 0; i < 4; i++) places[i] = next_places[i];
                 look_up(next_places, next);
             }
-            float *to = record + (size_t)warp * group * RECORD;
-            if (!alone)
-                to = a.partial + (((size_t)task.record + round * WARPS + warp) * a.kv_heads + kv_head) * group * RECORD;
-            if (unit < walk.last_unit) llm42__write_records(part, to, group);
-            if (!alone) continue;
-            __syncthreads();  // the records of the round have been written
-            llm42__merge_round<DP, WARPS>(merged + (size_t)(round % 2) * group * RECORD, record,
-                                          merged + (size_t)((round + 1) % 2) * group * RECORD,
-                                          LLM42__MIN(WARPS, walk.last_unit - round_unit), group, round == 0,
-                                          round + 1 == rounds ? out : nullptr, a.head_dim, a.scale);
-            __syncthreads();  // and have been read
+            if (!alone) {
+                float *to = a.partial + (((size_t)task.record + unit - task.first_unit) * a.kv_heads + kv_head) *
+                                            group * llm42__record(DP);
+                if (unit < walk.last_unit)
+                    llm42__write_records(part, group, [&](int query) { return to + query * llm42__record(DP); });
+                continue;
+            }
+            if (round > 0) llm42__mbarrier_wait<CLUSTERS>(written, (merged + 1) % 2);
+            if (unit < walk.last_unit)
+                llm42__write_records(part, group, [&](int query) {
+                    const int owner = query / queries;
+                    float *to = records + (merged % 2 * all + block * WARPS + warp) * of_unit +
+                                (query - owner * queries) * llm42__record(DP);
+#if LLM42__WARPGROUPS
+                    if (cluster > 1) return (float *)llm42__in_block(to, (uint32_t)owner);
+#endif
+                    return to;
+                });
+            if (round > 0) merge_round(round - 1);
+            __syncwarp();  // all lanes have written
+#if LLM42__WARPGROUPS
+            if (CLUSTERS && lane < cluster) llm42__mbarrier_release_in(llm42__address_in(written, (uint32_t)lane));
+#endif
+            if (!CLUSTERS && lane == 0) llm42__mbarrier_arrive(written);
+            merged++;
         }
         llm42__copy_wait<0>();
-        if (alone) continue;
-        const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units);
-        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks))
-            llm42__merge_row<DP, WARPS>(
-                a.partial + ((size_t)(task.record - task.first_unit) * a.kv_heads + kv_head) * group * RECORD,
-                (size_t)a.kv_heads * group * RECORD, task.row_units, group, out, a.head_dim, a.scale);
+        if (alone) {
+            llm42__mbarrier_wait<CLUSTERS>(written, (merged + 1) % 2);
+            merge_round(rounds - 1);
+            row.write(out + (size_t)block * queries * a.head_dim, queries, a.head_dim);
+            continue;
+        }
+        const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * cluster);
+        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks, (unsigned *)words + 2)) {
+            const int whole = group * llm42__record(DP);
+            row.add_all((float *)shared, STRIPS / (whole * (int)sizeof(float)),
+                        a.partial + ((size_t)(task.record - task.first_unit) * a.kv_heads + kv_head) * whole,
+                        (size_t)a.kv_heads * whole, task.row_units, group, a.scale);
+            row.write(out, group, a.head_dim);
+        }
         __syncthreads();  // all threads know whether this block is the last, before the next task
     }
 }
 
 // The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are as many multiprocessors as
-// pairs of a row and a kv head, else four.
+// pairs of a row and a kv head, else four, and then two blocks fit a multiprocessor, if any build does. `most`: bytes
+// of shared memory that a block may have.
 struct llm42__decode_shape {
     int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
 };
-static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, bool few, int most) {
+static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int pairs, int processors, int most) {
+    const bool few = pairs <= processors;
     const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
     llm42__decode_shape shape = {};
     for (auto &kind : kinds) {
         const int warps = kind[0], ring = kind[1];
         if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
-        shape = {warps, ring, warps * ring * LLM42__STRIP_KEYS * dp * 2 + (warps + 2) * group * (dp + 2) * 4};
-        if (shape.bytes <= most) break;
+        shape = {warps, ring,
+                 warps * ring * LLM42__STRIP_KEYS * dp * 2 + 2 * warps * group * llm42__record(dp) * 4 + 16};
+        if (shape.bytes <= (few ? most : most / 2)) break;
     }
     return shape;
+}
+
+// Blocks of eight warps that may share a row as a cluster: each merges a part of its queries. An H200 has 132
+// multiprocessors, but runs only 30 clusters of four blocks at a time.
+static inline int llm42__decode_cluster(const llm42__decode_shape &shape, int group, int pairs, int processors) {
+    int blocks = 1;
+    while (shape.warps == 8 && blocks < 8 && group % (2 * blocks) == 0 &&
+           2 * blocks * pairs <= (blocks == 1 ? processors : processors * 7 / 8))
+        blocks *= 2;
+    return blocks;
 }
 
 template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42__decode_shape &shape) {

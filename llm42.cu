@@ -141,6 +141,7 @@ struct llm42__shape_key {  // what the launches of a pass depend on
     llm42_schedule schedule;
     int rows, draws;       // padded
     bool prefill, decode;  // attention kernels that it needs
+    bool wide = false;     // clusters of blocks share the single rows
 };
 
 // Layers see the whole sequence or have a sliding window. Each kind that a model has needs attention tasks of its own.
@@ -156,6 +157,7 @@ struct llm42__prepared {
     llm42__tasks tasks[LLM42__REACHES];
     std::vector<int> run_begin;  // first row of each run of rows of one sequence
     int draws, page_stride;
+    bool wide;                                 // see llm42__shape_key
     size_t head_bytes, pages_at, pages_bytes;  // the metadata up to the tasks, and the page tables
 };
 
@@ -456,6 +458,13 @@ static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, i
     return schedule != LLM42_SCHEDULE_FAST || (llm42__prefers_canonical(cu) && rows <= LLM42__CANONICAL_ROWS);
 }
 
+// True if a pass of `rows` rows that draws at most 16 tokens may multiply so few rows with the head: without changing
+// the bits that a FIXED or INVARIANT pass has with all rows.
+static bool llm42__draws_few(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
+    return rows > 16 && (schedule == LLM42_SCHEDULE_FAST ||
+                         llm42__algorithm_of(cu, LLM42__HEAD, schedule, std::min(rows, cu->max_draws))->sequential);
+}
+
 // The largest number of tasks of llm42__k_attend_decode: one for every 4,096 keys of each row, and two for each
 // multiprocessor (llm42__row_blocks).
 static int llm42__decode_room(const llm42__cuda *cu, int rows) {
@@ -668,8 +677,14 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
 
 static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
-    const bool few = rows * cu->config.kv_heads <= cu->device.multiProcessorCount;
-    return llm42__decode_shape_of(cu->dp, cu->group, few, llm42__shared_room(&cu->device));
+    return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
+                                  llm42__shared_room(&cu->device));
+}
+// Blocks that may share a row as a cluster in a pass of `rows` padded rows.
+static int llm42__decode_cluster(const llm42__cuda *cu, int rows) {
+    if (cu->device.major != 9) return 1;
+    return llm42__decode_cluster(llm42__decode_shape_of(cu, rows), cu->group, rows * cu->config.kv_heads,
+                                 cu->device.multiProcessorCount);
 }
 
 template <int DP>
@@ -698,10 +713,13 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__executio
                                        most));  // other engines ask for other sizes
         // Beside prompts few rows are single: at most one for each sequence. Few blocks remain without a task.
         const int lone = key->prefill ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
-        const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / heads)
-                                                 : (unsigned)lone + 2 * processors / heads + 1;
-        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({(unsigned)decode_tasks, blocks, 65535u})),
-                                dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, ex->stream, a, meta));
+        a.cluster = key->wide ? llm42__decode_cluster(cu, key->rows) : 1;
+        const unsigned wide = heads * (unsigned)a.cluster, blocks = shape.warps == 8
+                                                                        ? std::max((unsigned)lone, processors / wide)
+                                                                        : (unsigned)lone + 2 * processors / heads + 1;
+        LLM42__CU(llm42__launch_clusters(a.cluster, kernel,
+                                         dim3(wide, std::min({(unsigned)decode_tasks, blocks, 65535u})),
+                                         dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, ex->stream, a, meta));
     }
     return LLM42_OK;
 }
@@ -1178,7 +1196,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shap
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
     for (llm42__graph &g : cu->graphs)
         if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
-            g.key.prefill == key->prefill && g.key.decode == key->decode)
+            g.key.prefill == key->prefill && g.key.decode == key->decode && g.key.wide == key->wide)
             return &g;
     return nullptr;
 }
@@ -1218,22 +1236,22 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     return result != LLM42_OK ? result : ended != LLM42_OK ? ended : made;
 }
 
-// True if single rows are attended to by the kernel for prompts too. In INVARIANT passes both kernels give the same
-// bits; what the other one needs is in execution 0 only.
-static bool llm42__all_as_prompts(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
+// True if the kernel for prompts takes single rows, too, whatever that costs: a FIXED pass has always the same kernels,
+// and what the other kernel needs is in execution 0 only.
+static bool llm42__must_be_prompts(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
     return pass->schedule == LLM42_SCHEDULE_FIXED || p == &cu->execution[1].prepared;
 }
 
-// Chooses the pass's padded shape.
+// Chooses the pass's padded shape. If no row is single, or if single rows count as prompts (llm42__make_tasks), the
+// kernel for single rows is not launched.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     const int rows =
         cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_SCHEDULE_FIXED ? pass->shape : pass->rows)];
     const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
     llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
-    if (llm42__all_as_prompts(cu, p, pass)) {
-        const llm42__algorithm *head = llm42__algorithm_of(cu, LLM42__HEAD, pass->schedule,
-                                                           std::min(rows, cu->max_draws));
-        key.draws = p->draws <= 16 && rows > 16 && head->sequential ? 16 : rows;
+    const bool few = p->draws <= 16 && llm42__draws_few(cu, pass->schedule, rows);
+    if (!key.decode && (few || p->draws == pass->rows || llm42__must_be_prompts(cu, p, pass))) {
+        key.draws = few ? 16 : rows;
     } else if (!key.prefill && p->draws == pass->rows) {
         key.draws = rows;
     } else {
@@ -1243,6 +1261,7 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
         if (p->draws > key.draws) key.draws = cu->buckets[(size_t)llm42__bucket(cu, p->draws)];
         key.prefill = key.decode = true;
     }
+    key.wide = key.decode && p->wide;
     if (key.draws > cu->max_draws) key.draws = std::max(p->draws, cu->max_draws + 1);  // the head runs in parts
     assert(key.rows >= pass->rows && key.draws >= p->draws);
     p->key = key;
@@ -1264,23 +1283,25 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
         for (int rows : cu->buckets) {
             if (rows > MOST_ROWS || rows > cu->max_rows) break;
             if (rows <= running && rows <= cu->max_draws)
-                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true}, 0, error));
+                for (bool wide : {false, true})
+                    if (!wide || llm42__decode_cluster(cu, rows) > 1)
+                        LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true, wide}, 0, error));
             LLM42__TRY(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, 0, error));
+            if (llm42__draws_few(cu, schedule, rows))
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, 0, error));
         }
     }
     const int M = cu->desc.fixed_rows;
     if (M < 1 || M > cu->max_draws) return LLM42_OK;
-    const bool fixed = wanted >> LLM42_SCHEDULE_FIXED & 1;
-    if (!fixed && !llm42__invariant_verifier(cu)) return LLM42_OK;
-    const llm42_schedule schedule = fixed ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT;
-    for (int which = 0; which < (cu->desc.overlap ? 2 : 1); which++) {
-        const bool decode = !fixed && !which;  // see llm42__choose_key
-        for (int rows : cu->buckets) {
-            if (rows > M || (rows < M && fixed)) continue;
-            LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, decode}, which, error));
-            if (!decode && rows > 16 && llm42__algorithm_of(cu, LLM42__HEAD, schedule, rows)->sequential)
-                LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, which, error));
-        }
+    for (llm42_schedule schedule : {LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT}) {
+        const bool fixed = schedule == LLM42_SCHEDULE_FIXED;
+        for (int which = 0; wanted >> schedule & 1 && which < (cu->desc.overlap ? 2 : 1); which++)
+            for (int rows : cu->buckets) {
+                if (rows > M || (rows < M && fixed)) continue;
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, false}, which, error));
+                if ((fixed || which) && llm42__draws_few(cu, schedule, rows))
+                    LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, which, error));
+            }
     }
     return LLM42_OK;
 }
@@ -1305,14 +1326,15 @@ enum {
     LLM42__LONGEST_UNIT = 1024,
     LLM42__WARP_STEP = 32,  // keys that a warp takes at once; the length of a unit is a multiple of it
 };
-// How the keys of a pass's single rows are split in layers of one reach.
+// How the keys of a pass's single rows are split in layers of one reach. A "block" here may be a cluster of blocks.
 struct llm42__split {
-    bool by_position;
-    int window, warps;
-    int blocks;     // how many may share a row
-    int64_t share;  // keys of a block if all that work at once had as many
-    int spare;      // tasks that there is room for beyond one for each row
-    int records;    // taken so far
+    bool by_position, few;  // few: blocks of eight warps
+    int window, warps;      // warps: of a block, or of all blocks of a cluster
+    int task_keys;          // LLM42__TASK_KEYS for each block of a cluster
+    int blocks;             // how many may share a row
+    int64_t share;          // keys of a block if all that work at once had as many
+    int spare;              // tasks that there is room for beyond one for each row
+    int records;            // taken so far
 };
 static int llm42__parts(int n, int size) { return (n + size - 1) / size; }
 static int llm42__first_key(const llm42_row *row, int window) {
@@ -1325,10 +1347,10 @@ static int llm42__first_key(const llm42_row *row, int window) {
 static int llm42__row_blocks(const llm42__split *split, int keys) {
     const int longest = LLM42__LONGEST_UNIT * split->warps;
     if (keys <= split->warps * LLM42__UNIT_KEYS) return 1;
-    int blocks = std::max(1, std::min(split->blocks, llm42__parts(keys, LLM42__TASK_KEYS)));
+    int blocks = std::max(1, std::min(split->blocks, llm42__parts(keys, split->task_keys)));
     if (2 * (int64_t)keys > 3 * split->share) {
         const int shares = (int)((keys + split->share - 1) / split->share),
-                  least = split->warps == 8 ? longest : (int)LLM42__TASK_KEYS;
+                  least = split->few ? longest : split->task_keys;
         blocks = std::max(blocks, std::min(shares, keys / least));
     }
     return split->by_position ? blocks : std::max(blocks, llm42__parts(keys, longest));
@@ -1352,10 +1374,7 @@ static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42_
     }
     const int row_units = llm42__parts(keys, unit_keys);
     int units = llm42__parts(row_units, blocks);  // of a task
-    // A block that has all units of a row merges them round by round, and its warps wait for each other in each round.
-    // When a block of eight warps has a multiprocessor to itself, nothing else runs there while they wait. So from
-    // three rounds on it writes records to memory instead and merges them at the end.
-    bool alone = units >= row_units && (warps == 4 || units <= 2 * warps);
+    bool alone = units >= row_units;
     if (split->records + row_units > cu->max_records) alone = true, units = row_units;
     assert(row_units * unit_keys >= keys && units > 0);
     split->spare -= llm42__parts(row_units, units) - 1;
@@ -1399,20 +1418,36 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             p->run_begin.push_back(r);
             single += r + 1 == R || !same_run(r + 1);
         }
-    // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows.
+    // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows. Few
+    // rows of which one has more keys than a block's warps sum in one round are shared by clusters, if these are enough
+    // to read nearly as fast as all multiprocessors do (nine of twenty).
+    const int rows = cu->buckets[(size_t)llm42__bucket(cu, R)];
+    const llm42__decode_shape shape = llm42__decode_shape_of(cu, rows);
     llm42__split split = {};
     split.by_position = llm42__by_position(cu, pass->schedule, single);
-    split.warps = llm42__decode_shape_of(cu, cu->buckets[(size_t)llm42__bucket(cu, R)]).warps;
-    const int heads = cu->config.kv_heads, processors = cu->device.multiProcessorCount,
-              blocks = (split.by_position && split.warps == 4 ? 2 : 1) * processors,
-              at_once = std::max(1, std::min(single, (split.warps == 4 ? 2 : 1) * processors / heads));
-    split.blocks = single ? blocks / (single * heads) : 1;
+    // Units by position have the same bits in both kernels. Then single rows count as prompts if that lengthens no
+    // layer's attention: if a prompt or a window has as many keys. This saves a launch in each layer.
+    int longest[2] = {0, 0};  // keys: of single rows, of others
+    auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
+    for (size_t i = 0; i < p->run_begin.size(); i++) {
+        int *most = &longest[end_of(i) - p->run_begin[i] > 1];
+        *most = std::max(*most, pass->row[end_of(i) - 1].position + 1);
+    }
+    const bool as_prompts = llm42__must_be_prompts(cu, p, pass) || (split.by_position && longest[0] <= longest[1]);
+    const int processors = cu->device.multiProcessorCount,
+              most = single * cu->config.kv_heads * llm42__decode_cluster(cu, rows);  // blocks of all clusters
+    const bool spread = !as_prompts && longest[0] > shape.warps * LLM42__UNIT_KEYS && 20 * most >= 9 * processors;
+    const int cluster = spread ? llm42__decode_cluster(cu, rows) : 1;
+    p->wide = cluster > 1, split.few = shape.warps == 8, split.warps = shape.warps * cluster;
+    split.task_keys = LLM42__TASK_KEYS * cluster;
+    const int heads = cu->config.kv_heads * cluster,
+              at_once = std::max(1, std::min(single, (split.few ? 1 : 2) * processors / heads));
+    split.blocks = single && !p->wide ? (split.by_position && !split.few ? 2 : 1) * processors / (single * heads) : 1;
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
         split.window = reach == LLM42__SLIDING ? cu->config.sliding_window : 0;
         split.records = 0, split.share = 0, split.spare = llm42__decode_room(cu, R) - single;
         tasks->prefill.clear(), tasks->decode.clear();
-        auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
         for (size_t i = 0; i < p->run_begin.size(); i++) {
             const llm42_row *row = &pass->row[p->run_begin[i]];
             if (end_of(i) - p->run_begin[i] == 1) split.share += row->position + 1 - llm42__first_unit_key(&split, row);
@@ -1420,7 +1455,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         split.share = std::max<int64_t>(1, split.share / at_once);
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
             const int begin = p->run_begin[i], end = end_of(i);
-            if (llm42__all_as_prompts(cu, p, pass) || end - begin > 1)
+            if (as_prompts || end - begin > 1)
                 llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end, (int)i);
             else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin);
         }
@@ -1957,7 +1992,7 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
     }
     want((char **)&ex->workspace, llm42__workspace_bytes);
     if (!which) {
-        want(&ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)(cu->dp + 2));
+        want(&ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)llm42__record(cu->dp));
         want(&ex->arrived, R * (size_t)c->kv_heads);
     }
     if (used) {
@@ -3535,10 +3570,10 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     LLM42__TRY(llm42__find_devices(desc, &options, &device, error));
     const llm42_config *c = &desc->model->config;
     const int room = llm42__shared_room(&device);
-    if (c->head_dim > 64 && llm42__decode_shape_of(128, c->heads / c->kv_heads, false, room).bytes > room)
+    if (c->head_dim > 64 && llm42__decode_shape_of(128, c->heads / c->kv_heads, 1, 0, room).bytes > room)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
-                          "with 120 KB a block or more",
+                          "with 132 KB a block or more",
                           desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
     llm42__cuda *cu = llm42__new_rank(desc, &options, 0, &device);
     if (!cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");

@@ -185,8 +185,10 @@ void rig_window_rows(rig *r, int rows, int window, int context);
 void rig_prompt_rows(rig *r, int rows);
 // Runs the pass once.
 void rig_run(rig *r, llm42_schedule schedule, int shape);
-// Seconds of the pass: the median of at least `repeats` runs, and of more where they are short.
-double rig_time(rig *r, llm42_schedule schedule, int repeats);
+enum { MOST_IN_TURN = 2 };
+// Seconds of the pass by each of `count` schedules: medians of at least `repeats` runs, and of more where they are
+// short. The schedules take turns, so that a change of the clock rate meets all alike.
+void rig_time(rig *r, const llm42_schedule *schedule, int count, int repeats, double *seconds);
 // Bytes of KV that the pass reads: every sequence's positions, once.
 double rig_kv_bytes(const bench *b, const rig *r);
 

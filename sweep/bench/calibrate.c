@@ -237,14 +237,15 @@ static overlap overlap_measure(bench *b) {
         .schedule = LLM42_SCHEDULE_FIXED, .rows = M, .shape = M, .row = row, .seq = r->seq, .out = out};
     rig_clear(r);
     for (int i = 0; i < o.rows; i++) rig_add_row(r, windows + i, o.context - 1, true);
-    double alone[OVERLAP_REPEATS], inside[2] = {0, 0}, beside = 0;
-    double fast = 1e3 * rig_time(r, LLM42_SCHEDULE_FAST, OVERLAP_REPEATS);
+    const llm42_schedule schedule = LLM42_SCHEDULE_FAST;
+    double alone[OVERLAP_REPEATS], inside[2] = {0, 0}, beside = 0, fast;
+    rig_time(r, &schedule, 1, OVERLAP_REPEATS, &fast);
     for (int i = 0; i < OVERLAP_REPEATS; i++) alone[i] = overlap_replay_ms(r, &replay, false, inside);
     overlap_replay_ms(r, &replay, true, (double[2]){0, 0});
     for (int i = 0; i < OVERLAP_REPEATS; i++) beside += overlap_replay_ms(r, &replay, true, inside) / OVERLAP_REPEATS;
     o.replay = fmax(1, beside / median(alone, OVERLAP_REPEATS));
     // Without one wholly beside it the two took turns at best.
-    o.fast = inside[1] > 0 ? fmax(1, inside[0] / inside[1] / fast) : o.replay;
+    o.fast = inside[1] > 0 ? fmax(1, 1e-3 * inside[0] / inside[1] / fast) : o.replay;
     progress(NULL);
     rig_close(r);
     free(r), free(row), free(out);

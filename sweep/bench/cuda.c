@@ -4,7 +4,7 @@
 #include "sweep/bench/bench.h"
 #include "sweep/lib/serve.h"
 
-enum { POOL = 262144 };  // tokens of KV that passes are timed on
+enum { POOL = 262144, LONG = 32768 };  // tokens of KV that passes are timed on, and of a long sequence
 
 // >>start --------------------------------------------------------------------------------------------------------
 // --seconds: nothing is begun after so many.
@@ -93,13 +93,10 @@ static int kv_parts(const bench *b) {
     return devices < heads ? devices : heads;
 }
 
-static void cuda_pass(const bench *b, rig *r, llm42_schedule schedule, const char *kind, int context) {
-    if (out_of_time(b)) return;
+static void cuda_pass_report(const bench *b, const rig *r, llm42_schedule schedule, const char *kind, int context,
+                             double time) {
     char name[48];
     snprintf(name, sizeof name, "%s_%s", llm42_schedule_name(schedule), kind);
-    progress("passes: %s, %d rows, context %d", name, r->rows, context);
-    int repeats = b->set.repeats > CUDA_REPEATS ? (int)b->set.repeats : CUDA_REPEATS;
-    double time = rig_time(r, schedule, repeats);
     double devices = used_devices(b), flop = pass_flop(b->model, r->rows, r->sampled, r->keys) / devices;
     double bytes = pass_bytes(b->model, r->rows, r->sampled) / devices + rig_kv_bytes(b, r) / kv_parts(b);
     figures f = figures_of(b, "passes", name);
@@ -108,23 +105,31 @@ static void cuda_pass(const bench *b, rig *r, llm42_schedule schedule, const cha
     f.memory_share_pct = 100 * f.gb_per_s / b->read_gb_per_s, f.copy_share_pct = 100 * f.gb_per_s / b->copy_gb_per_s;
     f.gflop_per_s = 1e-9 * flop / time;
     f.matmul_share_pct = 100 * f.gflop_per_s / b->matmul_gflop_per_s;
-    progress(NULL);
     printf("%-18s %5d %8d %9.3f %9.0f %8.3f %8.1f %8.1f %8.1f %8.1f\n", name, r->rows, context, f.ms, f.tokens_per_s,
            f.floor_ms, f.memory_share_pct, f.copy_share_pct, 1e-3 * f.gflop_per_s, f.matmul_share_pct);
     fflush(stdout);
     figures_write(b, &f);
 }
 
-// Decode at a batch of 1 to max_running; every second batch under INVARIANT.
+// A pass by schedule `first`, in turn with the same pass by INVARIANT.
+static void cuda_pass(const bench *b, rig *r, llm42_schedule first, const char *kind, int context) {
+    if (out_of_time(b)) return;
+    const llm42_schedule schedules[MOST_IN_TURN] = {first, LLM42_SCHEDULE_INVARIANT};
+    double time[MOST_IN_TURN];
+    progress("passes: %s, %d rows, context %d", kind, r->rows, context);
+    rig_time(r, schedules, MOST_IN_TURN, b->set.repeats > CUDA_REPEATS ? (int)b->set.repeats : CUDA_REPEATS, time);
+    progress(NULL);
+    for (int i = 0; i < MOST_IN_TURN; i++) cuda_pass_report(b, r, schedules[i], kind, context, time[i]);
+}
+
+// Decode at a batch of 1 to max_running.
 static void cuda_decode_passes(bench *b, rig *r, int context, int step) {
     if (context > b->model->config.context || context > r->context) return;
     rig_deal_pages(r, context);
-    for (int rows = 1, i = 0; rows <= b->set.max_running; rows *= step, i++) {
+    for (int rows = 1; rows <= b->set.max_running; rows *= step) {
         if (rows > r->page_tables) break;  // sharing them would leave KV in the caches
         rig_decode_rows(r, rows, context);
         cuda_pass(b, r, LLM42_SCHEDULE_FAST, "decode", context);
-        if (step == 2 && i % 2) continue;
-        cuda_pass(b, r, LLM42_SCHEDULE_INVARIANT, "decode", context);
     }
 }
 
@@ -145,16 +150,19 @@ static void cuda_passes(bench *b) {
     for (int rows = prompt; rows >= 256 && rows > prompt / 5; rows /= 4) {
         rig_prompt_rows(r, rows);
         cuda_pass(b, r, LLM42_SCHEDULE_FAST, "prompt", rows);
-        cuda_pass(b, r, LLM42_SCHEDULE_INVARIANT, "prompt", rows);
     }
     rig_close(r);
+    if (b->model->config.context >= LONG && !b->set.quick && !out_of_time(b)) {
+        cuda_rig(b, r, LONG, POOL, 0, FIXED_BIT | INVARIANT_BIT);
+        cuda_decode_passes(b, r, LONG, 8);
+        rig_close(r);
+    }
     int context = prompt < 512 ? prompt : 512;
     for (int M = 128; M <= (b->set.quick ? 256 : 1024) && !out_of_time(b); M *= 2) {
         cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT | INVARIANT_BIT);
         rig_deal_pages(r, context);
         rig_window_rows(r, M, (int)b->set.window, context);
         cuda_pass(b, r, LLM42_SCHEDULE_FIXED, "replay", context);
-        cuda_pass(b, r, LLM42_SCHEDULE_INVARIANT, "replay", context);
         rig_deal_pages(r, r->context);
         rig_prompt_rows(r, M < prompt ? M : prompt);
         if (r->rows == M) cuda_pass(b, r, LLM42_SCHEDULE_FIXED, "prompt", M);
@@ -195,25 +203,29 @@ static void cuda_stages_of(const bench *b, rig *r, llm42_schedule schedule, cons
     printf("%-22s %6d %9.4f\n", "sum", r->rows, all);
 }
 
+// With leaves the stages are those of INVARIANT passes, because others have none.
 static void cuda_stages(bench *b) {
     rig *r = allocate(sizeof *r);
+    const bool leaves = b->set.leaves > 1;
+    const llm42_schedule fast = leaves ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST,
+                         fixed = leaves ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
     int limit = b->model->config.context, context = limit < 512 ? limit : 512;
-    cuda_rig(b, r, RIG_ROWS, 131072, 0, 0);
+    cuda_rig(b, r, RIG_ROWS, 131072, 0, leaves ? INVARIANT_BIT : 0);
     rig_deal_pages(r, context);
     static const int batch[] = {1, 16, 64, 256};
     for (int i = 0; i < 4 && batch[i] <= b->set.max_running && batch[i] <= r->page_tables; i++) {
         rig_decode_rows(r, batch[i], context);
-        cuda_stages_of(b, r, LLM42_SCHEDULE_FAST, "decode");
+        cuda_stages_of(b, r, fast, "decode");
     }
     rig_deal_pages(r, r->context);
     rig_prompt_rows(r, r->context < RIG_ROWS ? r->context : RIG_ROWS);
-    cuda_stages_of(b, r, LLM42_SCHEDULE_FAST, "prompt");
+    cuda_stages_of(b, r, fast, "prompt");
     rig_close(r);
     for (int M = 256; M <= (b->set.quick ? 256 : 512) && !out_of_time(b); M *= 2) {
-        cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT);
+        cuda_rig(b, r, RIG_ROWS, 32768, M, leaves ? INVARIANT_BIT : FIXED_BIT);
         rig_deal_pages(r, context);
         rig_window_rows(r, M, (int)b->set.window, context);
-        cuda_stages_of(b, r, LLM42_SCHEDULE_FIXED, "replay");
+        cuda_stages_of(b, r, fixed, "replay");
         rig_close(r);
     }
     free(r);

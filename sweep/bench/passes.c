@@ -40,7 +40,8 @@ static figures pass_measure(const bench *b, rig *r, llm42_schedule schedule, con
     snprintf(name, sizeof name, "%s_%s", llm42_schedule_name(schedule), kind);
     progress("passes: %s, %d rows, context %d", name, r->rows, context);
     figures f = figures_of(b, "passes", name);
-    double time = rig_time(r, schedule, (int)b->set.repeats);
+    double time;
+    rig_time(r, &schedule, 1, (int)b->set.repeats, &time);
     f.rows = r->rows, f.context_tokens = context, f.ms = 1e3 * time, f.tokens_per_s = r->rows / time;
     f.gb_per_s = 1e-9 * pass_bytes(b->model, r->rows, r->sampled) / time;
     f.gflop_per_s = 1e-9 * pass_flop(b->model, r->rows, r->sampled, r->keys) / time;

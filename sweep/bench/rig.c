@@ -83,17 +83,17 @@ void rig_close(rig *r) {
     free(r->pages);
 }
 
-double rig_time(rig *r, llm42_schedule schedule, int repeats) {
-    double times[MAX_SAMPLES], start = wall_seconds();
-    int count = 0;
-    rig_run(r, schedule, r->rows);
-    rig_run(r, schedule, r->rows);
-    while (count < repeats || (count < MAX_SAMPLES && wall_seconds() - start < 0.3)) {
-        double begin = wall_seconds();
-        rig_run(r, schedule, r->rows);
-        times[count++] = wall_seconds() - begin;
-    }
-    return median(times, count);
+void rig_time(rig *r, const llm42_schedule *schedule, int count, int repeats, double *seconds) {
+    double times[MOST_IN_TURN][MAX_SAMPLES], start = wall_seconds();
+    int samples = 0;
+    for (int i = 0; i < 2 * count; i++) rig_run(r, schedule[i % count], r->rows);
+    for (; samples < repeats || (samples < MAX_SAMPLES && wall_seconds() - start < 0.3 * count); samples++)
+        for (int i = 0; i < count; i++) {
+            double begin = wall_seconds();
+            rig_run(r, schedule[i], r->rows);
+            times[i][samples] = wall_seconds() - begin;
+        }
+    for (int i = 0; i < count; i++) seconds[i] = median(times[i], samples);
 }
 
 void rig_decode_rows(rig *r, int rows, int context) {

@@ -31,7 +31,14 @@
 #define LADDER "attention_ladder"
 #include "ladder.h"
 
-enum { HEADS = 32, KV_HEADS = 8, GROUP = HEADS / KV_HEADS, DIM = 128, UNIT = LLM42__UNIT_KEYS, RECORD = DIM + 2 };
+enum {
+    HEADS = 32,
+    KV_HEADS = 8,
+    GROUP = HEADS / KV_HEADS,
+    DIM = 128,
+    UNIT = LLM42__UNIT_KEYS,
+    RECORD = llm42__record(DIM)
+};
 enum { KEY = KV_HEADS * DIM };                 // elements from a key of a KV head to the next one
 enum { STRIP = LLM42__STRIP_KEYS * DIM * 2 };  // bytes of the keys (or values) that a warp copies at a time
 
@@ -126,7 +133,7 @@ __global__ void __launch_bounds__(128) step_online(work w) {
     if (row >= w.rows) return;
     const bf16 *k = keys_of(w.k, w, row, kv_head), *v = keys_of(w.v, w, row, kv_head);
     const float4 q = four(w.q + (size_t)query * DIM);
-    llm42__merged m = {-INFINITY, 0, {}};
+    llm42__merged<DIM> m = {-INFINITY, 0, {}};
     for (int t = 0; t < w.context; t++) {
         const float score = dot(q, four(k + (size_t)t * KEY));
         float keep, take;
@@ -135,7 +142,7 @@ __global__ void __launch_bounds__(128) step_online(work w) {
         for (float &x : m.x) x *= keep;
         add_value(m.x, take, four(v + (size_t)t * KEY));
     }
-    llm42__write_merged(m, w.y + (size_t)query * DIM, threadIdx.x % 32 * 4, DIM);
+    llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
 }
 
 // The sums of a unit of keys from t0 on, for QUERIES queries of a KV head. A warp calls it, and a lane gets four
@@ -143,7 +150,7 @@ __global__ void __launch_bounds__(128) step_online(work w) {
 // Order: weights by the unit's largest score; their total: four keys of a lane ascending, then lanes by butterfly;
 // values with keys ascending. It depends on the unit's keys alone.
 template <int QUERIES>
-__device__ __forceinline__ void sum_unit(llm42__merged (&m)[QUERIES], const bf16 *q, const bf16 *k, const bf16 *v,
+__device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const bf16 *q, const bf16 *k, const bf16 *v,
                                          int t0, float scale) {
     const int lane = threadIdx.x % 32;
     float4 own[QUERIES];
@@ -182,7 +189,7 @@ __device__ __forceinline__ void sum_unit(llm42__merged (&m)[QUERIES], const bf16
 __global__ void __launch_bounds__(128) step_units(work w) {
     const int query = warp_of_grid(), row = query / HEADS, kv_head = query % HEADS / GROUP;
     if (row >= w.rows) return;
-    llm42__merged m = {}, unit[1];
+    llm42__merged<DIM> m = {}, unit[1];
     for (int t0 = 0; t0 < w.context; t0 += UNIT) {
         sum_unit(unit, w.q + (size_t)query * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), t0,
                  w.scale);
@@ -195,12 +202,12 @@ __global__ void __launch_bounds__(128) step_units(work w) {
         m.total = fmaf(m.total, keep, unit[0].total * take);
         for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, unit[0].x[c] * take);
     }
-    llm42__write_merged(m, w.y + (size_t)query * DIM, threadIdx.x % 32 * 4, DIM);
+    llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
 }
 
 // Steps 4 and 5: a warp for each unit (split-KV), so that the whole GPU works even for one row. In step 5 it takes all
 // four queries of the KV head, which read the same keys (grouped queries).
-// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 130].
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 132].
 // Work: a warp takes one unit, and QUERIES queries of a KV head.
 // Order: within a unit, that of step 3. step_merge merges the units in the order of step 3.
 template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w) {
@@ -208,7 +215,7 @@ template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w)
     const int units = w.context / UNIT, unit = warp_of_grid() % units, first = warp_of_grid() / units * QUERIES,
               row = first / HEADS, kv_head = first % HEADS / GROUP, lane = threadIdx.x % 32;
     if (row >= w.rows) return;
-    llm42__merged m[QUERIES];
+    llm42__merged<DIM> m[QUERIES];
     sum_unit(m, w.q + (size_t)first * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), unit * UNIT,
              w.scale);
     for (int i = 0; i < QUERIES; i++) {
@@ -220,22 +227,21 @@ template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w)
 }
 
 // Steps 4 to 6, last kernel: the units of a query are merged.
-// Shapes: records [R x units, K, 4, 130] -> y [R, H x 128].
+// Shapes: records [R x units, K, 4, 132] -> y [R, H x 128].
 // Work: a warp takes one query, a lane four columns.
 // Order: units ascending.
 __global__ void __launch_bounds__(128) step_merge(work w) {
-    const int query = warp_of_grid(), row = query / HEADS, head = query % HEADS, units = w.context / UNIT,
-              column = threadIdx.x % 32 * 4;
+    const int query = warp_of_grid(), row = query / HEADS, head = query % HEADS, units = w.context / UNIT;
     if (row >= w.rows) return;
-    llm42__merged m;
-    llm42__merge_units<DIM, false>(m, true, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD,
-                                   units, column, w.scale);
-    llm42__write_merged(m, w.y + (size_t)query * DIM, column, DIM);
+    llm42__merged<DIM> m;
+    llm42__merge_units<DIM>(m, true, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD, units,
+                            w.scale);
+    llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
 }
 
 // Step 6: tensor cores. One instruction (mma) adds 16 of the 128 columns to the scores of sixteen keys for eight
 // queries. Only four queries are there; the other places are empty. Shapes: q [R, H, 128], k, v [R x T, K, 128] ->
-// records [R x units, K, 4, 130]. Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32
+// records [R x units, K, 4, 132]. Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32
 // values, to shared memory, and waits for each. Order: within a unit the one that kernels.cu (section kernel-attention)
 // has for all its kernels, with weights in bf16.
 __global__ void __launch_bounds__(128) step_mma(work w) {
@@ -263,7 +269,8 @@ __global__ void __launch_bounds__(128) step_mma(work w) {
             llm42__add_values_across<DIM, 1>(part, score[2 * (strip - 4) + half], at, half * 16);
         __syncwarp();  // every lane has read it
     }
-    llm42__write_records(part, w.records + (((size_t)row * units + unit) * KV_HEADS + kv_head) * GROUP * RECORD, GROUP);
+    float *records = w.records + (((size_t)row * units + unit) * KV_HEADS + kv_head) * GROUP * RECORD;
+    llm42__write_records(part, GROUP, [&](int query) { return records + query * RECORD; });
 }
 
 // >>host ---------------------------------------------------------------------------------------------------------
@@ -280,7 +287,8 @@ struct ladder {
     llm42__header *header;
     llm42__prefill_task *prefill;
     llm42__decode_task *decode[2];  // of step 7 and of step 9
-    int decode_tasks[2], cut;       // cut: blocks that share a row in step 7
+    int decode_tasks[2];
+    int cut, cluster;  // of step 7: tasks of a row, and the blocks of each
     int32_t *position, *seq, *pages;
     double read_gb_per_s;
 };
@@ -298,14 +306,14 @@ template <typename T> static void to_device(T *to, const std::vector<T> &from) {
 
 // The build of llm42__k_attend_decode that an engine takes.
 static llm42__decode_shape decode_shape(const ladder *l) {
-    const bool few = l->rows * KV_HEADS <= l->device.multiProcessorCount;
-    return llm42__decode_shape_of(DIM, GROUP, few, (int)l->device.sharedMemPerBlockOptin - 1024);
+    return llm42__decode_shape_of(DIM, GROUP, l->rows * KV_HEADS, l->device.multiProcessorCount,
+                                  (int)l->device.sharedMemPerBlockOptin - 1024);
 }
 
-// Tasks in which `blocks` blocks share each row, with units of `keys` keys. A block that has all units of a row merges
-// them in shared memory, round by round.
-static void cut_rows(ladder *l, int which, int blocks, int keys) {
-    const int row_units = (l->context + keys - 1) / keys, units = (row_units + blocks - 1) / blocks;
+// `cut` tasks for each row, with units of `keys` keys. The block or cluster that has all units of a row merges them in
+// shared memory, round by round.
+static void cut_rows(ladder *l, int which, int cut, int keys) {
+    const int row_units = (l->context + keys - 1) / keys, units = (row_units + cut - 1) / cut;
     std::vector<llm42__decode_task> tasks;
     for (int r = 0; r < l->rows; r++)
         for (int u = 0; u < row_units; u += units)
@@ -316,19 +324,20 @@ static void cut_rows(ladder *l, int which, int blocks, int keys) {
 }
 
 // Steps 7 to 9 run the library's kernels. Step 7: llm42__k_attend_decode with units of 128 keys, and the fastest number
-// of blocks for a row. Step 8: llm42__k_attend_prefill, the kernel for prompts and windows, with one row a task. Step
-// 9, the control: step 7 with one block for a row and one unit for each of its warps.
+// of blocks for a row, some of them in clusters. Step 8: llm42__k_attend_prefill, the kernel for prompts and windows,
+// with one row a task. Step 9, the control: step 7 with one block for a row and one unit for each of its warps.
 static void launch_library(ladder *l, int step, const work &w) {
-    const int which = step == BY_LOAD, tasks = step == PREFILL ? l->rows : l->decode_tasks[which];
+    const int which = step == BY_LOAD, tasks = step == PREFILL ? l->rows : l->decode_tasks[which],
+              cluster = step == DECODE ? l->cluster : 1;
     llm42__meta meta = {};
     meta.header = l->header + step, meta.position = l->position, meta.seq = l->seq, meta.prefill = l->prefill,
     meta.decode = l->decode[which], meta.pages = l->pages, meta.page_shift = PAGE_SHIFT;
-    llm42__attention a = {w.q,      w.k, w.v,         w.y, w.records, l->arrived,        HEADS,
-                          KV_HEADS, DIM, HEADS * DIM, 0,   GROUP,     65536 / GROUP + 1, w.scale};
-    const dim3 grid(KV_HEADS, (unsigned)tasks);
+    llm42__attention a = {w.q, w.k,         w.v, w.y,   w.records, l->arrived,        HEADS,  KV_HEADS,
+                          DIM, HEADS * DIM, 0,   GROUP, cluster,   65536 / GROUP + 1, w.scale};
+    const dim3 grid((unsigned)(KV_HEADS * cluster), (unsigned)tasks);
     auto run = [&](void (*kernel)(llm42__attention, llm42__meta), int threads, int bytes) {
         CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        CU(llm42__launch(kernel, grid, dim3((unsigned)threads), (size_t)bytes, 0, a, meta));
+        CU(llm42__launch_clusters(cluster, kernel, grid, dim3((unsigned)threads), (size_t)bytes, 0, a, meta));
     };
     const int most = (int)l->device.sharedMemPerBlockOptin - 1024;
     const bool warpgroups = l->device.major == 9;
@@ -384,24 +393,31 @@ static void describe_tasks(ladder *l) {
 // In how many blocks a row is cut: the fastest of the powers of two. All must have the bits of step 6, which l->y has.
 static void choose_cut(ladder *l) {
     double best = INFINITY;
-    const int most = std::min(l->context / UNIT, MOST_TASKS / l->rows);
-    auto cut = [&](int blocks) {
-        cut_rows(l, 0, blocks, UNIT);
+    const llm42__decode_shape shape = decode_shape(l);
+    const int most = std::min(l->context / UNIT, MOST_TASKS / l->rows), processors = l->device.multiProcessorCount,
+              widest = l->device.major == 9 ? llm42__decode_cluster(shape, GROUP, l->rows * KV_HEADS, processors) : 1;
+    int best_cluster = 1;
+    auto cut = [&](int tasks, int cluster) {
+        l->cluster = cluster;
+        cut_rows(l, 0, tasks, UNIT);
         describe_tasks(l);
     };
     // A unit by load: what a warp has if one block takes a row.
-    cut_rows(l, 1, 1, std::max(l->context / decode_shape(l).warps, 2 * (int)UNIT));
-    for (int blocks = 1; blocks <= most; blocks *= 2) {
-        char text[96];
-        cut(blocks);
-        CU(cudaMemset(l->y[DECODE], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));
-        const double ms = median_ms([&] { launch(l, DECODE); });
-        const int real = l->decode_tasks[0] / l->rows;  // blocks for a row
-        snprintf(text, sizeof text, "step 7 with %d blocks a row and step 6 have one order and differ in bits", real);
-        check(same_bits(l->y[DECODE], l->y[MMA], l->rows, HEADS * DIM, l->word), l->rows, text);
-        if (ms < best) best = ms, l->cut = real;
-    }
-    cut(l->cut);
+    cut_rows(l, 1, 1, std::max(l->context / shape.warps, 2 * (int)UNIT));
+    for (int cluster = 1; cluster <= widest; cluster *= 2)
+        for (int tasks = 1; tasks * cluster <= most; tasks *= 2) {
+            char text[112];
+            cut(tasks, cluster);
+            CU(cudaMemset(l->y[DECODE], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));
+            const double ms = median_ms([&] { launch(l, DECODE); });
+            const int real = l->decode_tasks[0] / l->rows;  // tasks for a row
+            snprintf(text, sizeof text, "step 7 with %d x %d blocks a row and step 6 have one order and differ in bits",
+                     real, cluster);
+            check(same_bits(l->y[DECODE], l->y[MMA], l->rows, HEADS * DIM, l->word), l->rows, text);
+            printf("           %d x %d blocks for a row: %.1f us\n", real, cluster, 1e3 * ms);
+            if (ms < best) best = ms, l->cut = real, best_cluster = cluster;
+        }
+    cut(l->cut, best_cluster);
 }
 
 static void open_ladder(ladder *l, int most, int context) {
@@ -519,7 +535,8 @@ static void describe(const ladder *l, int step, std::string *what, std::string *
         {"step 7, a unit for each warp", "longer units, ascending"},
     };
     *what = texts[step][0], *order = texts[step][1];
-    if (step == DECODE) *what += std::to_string(l->cut);
+    if (step == DECODE) *what += std::to_string(l->cut * l->cluster);
+    if (step == DECODE && l->cluster > 1) *what += " in clusters of " + std::to_string(l->cluster);
 }
 
 // All steps for one number of rows: a line each, and what must hold.

@@ -147,6 +147,7 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
     cu->model = cu->desc.model = model;
     cu->device.sharedMemPerBlockOptin = (size_t)room[device];
     cu->device.multiProcessorCount = processors[device];
+    cu->device.major = device == 2 ? 9 : 8;
     llm42_backend_desc *d = &cu->desc;
     d->max_context = random_int(0, 1) ? 131072 : random_size(131072), d->page_size = 16;
     d->max_rows = random_size(1024), d->max_running = random_size(512);
@@ -190,13 +191,24 @@ static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, 
         return r > 0 && r < pass->rows && pass->row[r].seq == pass->row[r - 1].seq &&
                pass->row[r].position == pass->row[r - 1].position + 1;
     };
-    int lone = 0, records = 0, next = 0;
-    for (int r = 0; r < pass->rows; r++) lone += !follows(r) && !follows(r + 1);
-    const bool by_position = llm42__by_position(cu, pass->schedule, lone);
-    std::vector<std::vector<llm42__decode_task>> of((size_t)pass->rows);  // in the order of their units
-    for (const llm42__decode_task &task : decode) of[(size_t)task.row].push_back(task);
+    int lone = 0, records = 0, next = 0, longest[2] = {0, 0};
     for (int r = 0; r < pass->rows; r++) {
-        if (follows(r) || follows(r + 1)) continue;
+        const bool single = !follows(r) && !follows(r + 1);
+        lone += single;
+        longest[single] = std::max(longest[single], pass->row[r].position + 1);
+    }
+    const bool by_position = llm42__by_position(cu, pass->schedule, lone),
+               as_prompts = by_position && longest[1] <= longest[0];
+    std::vector<std::vector<llm42__decode_task>> of((size_t)pass->rows);  // in the order of their units
+    std::vector<int> as_prompt((size_t)pass->rows);
+    for (const llm42__decode_task &task : decode) of[(size_t)task.row].push_back(task);
+    for (const llm42__prefill_task &task : p->tasks[reach].prefill)
+        for (int r = task.row; r < task.row + task.rows; r++) as_prompt[(size_t)r]++;
+    check(as_prompts ? !p->key.decode : p->key.decode || !lone, "a kernel for single rows where it is needed", at);
+    for (int r = 0; r < pass->rows; r++) {
+        const bool prompt = follows(r) || follows(r + 1) || as_prompts;
+        check(as_prompt[(size_t)r] == prompt, "each row of a prompt is in one task, and others in none", at);
+        if (prompt) continue;
         std::vector<llm42__decode_task> &row = of[(size_t)r];
         std::sort(row.begin(), row.end(), [](auto &a, auto &b) { return a.first_unit < b.first_unit; });
         if (check(!row.empty(), "each row that stands alone is worked on", at))
@@ -215,7 +227,8 @@ static void check_tasks(const llm42__cuda *cu, const llm42_pass *pass, int64_t a
     const llm42__meta_layout layout = llm42__layout(cu, &p.key);
     check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
-    check(shape.bytes <= llm42__shared_room(&cu->device), "blocks fit a multiprocessor", at);
+    check(shape.bytes <= llm42__shared_room(&cu->device) || (cu->dp == 128 && cu->group > 8),  // these are refused
+          "blocks fit a multiprocessor", at);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
         if (cu->has[reach]) check_decode_tasks(cu, &p, &layout, reach, window, pass, at);
@@ -255,19 +268,22 @@ struct decode_engine {
         model.config.context = context, model.config.sliding_window = window;
         model.layer = &layer, layer.sliding = window > 0;
         cu.model = cu.desc.model = &model;
-        cu.device.sharedMemPerBlockOptin = 232448, cu.device.multiProcessorCount = 132;
+        cu.device.sharedMemPerBlockOptin = 232448, cu.device.multiProcessorCount = 132, cu.device.major = 9;
         cu.desc.max_context = context, cu.desc.page_size = 16, cu.desc.pages = 1 << 16;
         cu.desc.max_rows = cu.desc.max_running = 1024, cu.desc.schedules = schedules;
         cu.options.fast = fast;
         llm42__cuda_sizes(&cu);
     }
-    std::vector<llm42__decode_task> tasks(llm42_schedule schedule, const std::vector<int> &keys) const {
+    // wide: whether clusters share the rows.
+    std::vector<llm42__decode_task> tasks(llm42_schedule schedule, const std::vector<int> &keys,
+                                          bool *wide = nullptr) const {
         std::vector<llm42_row> rows;
         llm42__prepared p = {};
         llm42_pass pass = {};
         for (size_t i = 0; i < keys.size(); i++) rows.push_back({(int)i, keys[i] - 1, 0, 0});
         pass.schedule = schedule, pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
         llm42__make_tasks(&cu, &p, &pass);
+        if (wide) *wide = p.wide;
         return p.tasks[LLM42__FULL].decode;
     }
     // True if every unit of a FAST pass has the place and the length that it has in an INVARIANT pass.
@@ -308,6 +324,25 @@ static void check_long_rows(void) {
         check(engine.tasks(schedule, keys).size() == 64, "a block for each long row, if all are long", schedule);
         keys.assign(64, 500), keys[5] = 40000;
         check(engine.tasks(schedule, keys).size() == 63 + 19, "a block for each even share of one long row", schedule);
+    }
+}
+
+// Few long rows are shared by clusters of blocks if these are many enough, each row by one. Other GPUs have none.
+static void check_clusters(void) {
+    decode_engine engine(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT);
+    static const int rows[] = {1, 2, 4, 8, 16}, clusters[] = {4, 4, 2, 2, 1};
+    for (int major : {9, 8}) {
+        engine.cu.device.major = major;
+        for (int i = 0; i < 5; i++)
+            for (int keys : {1024, 4096, 32768}) {
+                const int cluster = major == 9 ? clusters[i] : 1;
+                bool wide = false;
+                const size_t tasks =
+                    engine.tasks(LLM42_SCHEDULE_INVARIANT, std::vector<int>((size_t)rows[i], keys), &wide).size();
+                check(llm42__decode_cluster(&engine.cu, rows[i]) == cluster, "blocks of a cluster", rows[i]);
+                check(wide == (cluster > 1 && rows[i] > 1 && keys > 1024), "clusters share long rows", rows[i]);
+                check(!wide || (int)tasks == rows[i], "a cluster has a row to itself", rows[i]);
+            }
     }
 }
 
@@ -1405,6 +1440,7 @@ int main(void) {
     }
     check_canonical_attention();
     check_long_rows();
+    check_clusters();
     check_even_work();
     check_most_tasks();
     check_algorithm_file();
