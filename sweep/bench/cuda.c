@@ -111,15 +111,16 @@ static void cuda_pass_report(const bench *b, const rig *r, llm42_schedule schedu
     figures_write(b, &f);
 }
 
-// A pass by schedule `first`, in turn with the same pass by INVARIANT.
-static void cuda_pass(const bench *b, rig *r, llm42_schedule first, const char *kind, int context) {
+// A pass by schedule `first`, and in turn the same pass by INVARIANT if `beside`.
+static void cuda_pass(const bench *b, rig *r, llm42_schedule first, bool beside, const char *kind, int context) {
     if (out_of_time(b)) return;
     const llm42_schedule schedules[MOST_IN_TURN] = {first, LLM42_SCHEDULE_INVARIANT};
+    const int count = beside ? 2 : 1, least = b->set.repeats > CUDA_REPEATS ? (int)b->set.repeats : CUDA_REPEATS;
     double time[MOST_IN_TURN];
     progress("passes: %s, %d rows, context %d", kind, r->rows, context);
-    rig_time(r, schedules, MOST_IN_TURN, b->set.repeats > CUDA_REPEATS ? (int)b->set.repeats : CUDA_REPEATS, time);
+    rig_time(r, schedules, count, least, time);
     progress(NULL);
-    for (int i = 0; i < MOST_IN_TURN; i++) cuda_pass_report(b, r, schedules[i], kind, context, time[i]);
+    for (int i = 0; i < count; i++) cuda_pass_report(b, r, schedules[i], kind, context, time[i]);
 }
 
 // Decode at a batch of 1 to max_running.
@@ -129,7 +130,7 @@ static void cuda_decode_passes(bench *b, rig *r, int context, int step) {
     for (int rows = 1; rows <= b->set.max_running; rows *= step) {
         if (rows > r->page_tables) break;  // sharing them would leave KV in the caches
         rig_decode_rows(r, rows, context);
-        cuda_pass(b, r, LLM42_SCHEDULE_FAST, "decode", context);
+        cuda_pass(b, r, LLM42_SCHEDULE_FAST, true, "decode", context);
     }
 }
 
@@ -149,7 +150,7 @@ static void cuda_passes(bench *b) {
     rig_deal_pages(r, r->context);
     for (int rows = prompt; rows >= 256 && rows > prompt / 5; rows /= 4) {
         rig_prompt_rows(r, rows);
-        cuda_pass(b, r, LLM42_SCHEDULE_FAST, "prompt", rows);
+        cuda_pass(b, r, LLM42_SCHEDULE_FAST, true, "prompt", rows);
     }
     rig_close(r);
     if (b->model->config.context >= LONG && !b->set.quick && !out_of_time(b)) {
@@ -162,10 +163,10 @@ static void cuda_passes(bench *b) {
         cuda_rig(b, r, RIG_ROWS, 32768, M, FIXED_BIT | INVARIANT_BIT);
         rig_deal_pages(r, context);
         rig_window_rows(r, M, (int)b->set.window, context);
-        cuda_pass(b, r, LLM42_SCHEDULE_FIXED, "replay", context);
+        cuda_pass(b, r, LLM42_SCHEDULE_FIXED, true, "replay", context);
         rig_deal_pages(r, r->context);
         rig_prompt_rows(r, M < prompt ? M : prompt);
-        if (r->rows == M) cuda_pass(b, r, LLM42_SCHEDULE_FIXED, "prompt", M);
+        if (r->rows == M) cuda_pass(b, r, LLM42_SCHEDULE_FIXED, false, "prompt", M);
         rig_close(r);
     }
     printf("decode: a row a sequence, all sampled; replay: windows of %d, all sampled; prompt: the first rows of one\n"

@@ -4,14 +4,15 @@ height = above + 745 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
-array first[2] = [1, 4]
-array last[2] = [3, 7]
-array series[7] = ["fast_decode 512", "invariant_decode 512", "fast_decode 4096", \
-    "fast_prompt", "invariant_prompt", "fixed_prompt", "fixed_replay"]
-array shown[7] = ["decode, FAST, context 512", "decode, INVARIANT, context 512", "decode, FAST, context 4,096", \
-    "prompt, FAST", "prompt, INVARIANT", "prompt, FIXED", "replay pass, FIXED"]
-array colour[7] = [blue, red, sky, black, purple, orange, green]
-array mark[7] = [7, 5, 9, 11, 13, 9, 7]
+array first[2] = [1, 5]
+array last[2] = [4, 8]
+array series[8] = ["fast_decode 512", "invariant_decode 512", "invariant_decode 4096", "invariant_decode 32768", \
+    "fast_prompt", "fixed_prompt", "fixed_replay", "invariant_replay"]
+array shown[8] = ["decode, FAST, context 512", "decode, INVARIANT, context 512", \
+    "decode, INVARIANT, context 4,096", "decode, INVARIANT, context 32,768", \
+    "prompt, FAST", "prompt, FIXED", "replay pass, FIXED", "replay pass, INVARIANT"]
+array colour[8] = [blue, red, sky, purple, black, orange, green, purple]
+array mark[8] = [7, 5, 9, 13, 11, 9, 7, 13]
 set xlabel "rows of the pass"
 set logscale x 2
 set yrange [0:100]
@@ -30,8 +31,8 @@ do for [panel = 1:2] {
 }
 do for [panel = 1:2] {
     eval legend(above + 555)
-    eval area(panel == 1 ? 60 : 640, panel == 1 ? 560 : 1060, above + 555, above + (panel == 1 ? 695 : 735))
-    set key vertical maxrows (panel == 1 ? 3 : 4)
+    eval area(panel == 1 ? 85 : 640, panel == 1 ? 585 : 1060, above + 555, above + 735)
+    set key vertical maxrows 4
     plot for [i = first[panel]:last[panel]] NaN with linespoints pt mark[i] lw 3.5 lc rgb colour[i] title shown[i]
 }
 unset multiplot

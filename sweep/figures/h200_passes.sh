@@ -13,6 +13,8 @@ awk -F '\t' -v OFS='\t' -v figure="$figure" '
     }
     $1 != "passes" { next }
     { series = $2 ($2 ~ /decode/ ? " " $4 : "") }
+    { behind = before; before = $2 }
+    behind == "fixed_prompt" && $2 == "invariant_prompt" { next }  # those in turn with FAST ones are shown
     { print figure, "ms", series, $3, $5; print figure, "memory_share_pct", series, $3, $6 }
     { print figure, "matmul_share_pct", series, $3, $7 }' "$work/rows" >"$points"
 title=$(tell "Decode passes read memory at %.0f to %.0f%% of the fastest read, replay passes multiply at %.0f to %.0f%% of cuBLAS's best" '
