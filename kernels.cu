@@ -15,7 +15,7 @@
 //   unit     consecutive keys of a row that are summed on their own in attention; 128 keys if units are by position
 //   strip    32 keys, or their values, in shared memory
 //   record   the result of a unit: for each query the sum of weighted values, the largest score, the sum of weights
-//   task     the work of one block in an attention kernel
+//   task     the work of one block, or of a cluster of blocks, in an attention kernel
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
@@ -2339,7 +2339,8 @@ template <int DP> struct llm42__merged {
     }
 };
 
-// A unit's record for a query: DP columns, top and total, and two floats that make it whole pieces of 16 bytes.
+// A unit's record for a query: DP columns, top and total, and two floats that make it whole pieces of 16 bytes, which
+// nothing writes.
 __host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
 
 // Merges a query's records of `units` units, `step` floats apart, in ascending order. start: the first of them is what
@@ -3005,9 +3006,12 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
               queries = group / cluster,                // those that the block merges
         of_unit = queries * llm42__record(DP);          // floats of their records of a unit
     float *const records = (float *)(shared + STRIPS);  // of two rounds in turn: [2, all, of_unit]
-    // A barrier whose phase ends when all warps have written their records of a round. merged: rounds of this block.
-    float *const words = records + 2 * all * of_unit;  // four: this barrier, and whether a block is the last
-    const uint32_t written = llm42__shared_address(words);
+    // Where the first two records have nothing: a barrier, and whether the block is the last one of its row. A phase of
+    // the barrier ends with as many arrivals as there are warps. A warp arrives when it has written its records of a
+    // round and has seen the phase before end, so what it waits for has been written, although in a cluster an arrival
+    // may come in the phase behind its own. merged: rounds of this block.
+    const uint32_t written = llm42__shared_address(records + DP + 2);
+    unsigned *const is_last = (unsigned *)(records + llm42__record(DP) + DP + 2);
     uint32_t merged = 0;
     if (threadIdx.x == 0) llm42__mbarrier_open(written, all);
 #if LLM42__WARPGROUPS
@@ -3114,7 +3118,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
             continue;
         }
         const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * cluster);
-        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks, (unsigned *)words + 2)) {
+        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks, is_last)) {
             const int whole = group * llm42__record(DP);
             row.add_all((float *)shared, STRIPS / (whole * (int)sizeof(float)),
                         a.partial + ((size_t)(task.record - task.first_unit) * a.kv_heads + kv_head) * whole,
@@ -3126,8 +3130,9 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
 }
 
 // The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are as many multiprocessors as
-// pairs of a row and a kv head, else four, and then two blocks fit a multiprocessor, if any build does. `most`: bytes
-// of shared memory that a block may have.
+// pairs of a row and a kv head, else four, and then of the builds of which two blocks fit a multiprocessor the one with
+// the longest ring is taken, or if there is none, of those of which one fits. `most`: bytes of shared memory that a
+// block may have.
 struct llm42__decode_shape {
     int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
 };
@@ -3135,14 +3140,15 @@ static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int 
     const bool few = pairs <= processors;
     const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
     llm42__decode_shape shape = {};
-    for (auto &kind : kinds) {
-        const int warps = kind[0], ring = kind[1];
-        if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
-        shape = {warps, ring,
-                 warps * ring * LLM42__STRIP_KEYS * dp * 2 + 2 * warps * group * llm42__record(dp) * 4 + 16};
-        if (shape.bytes <= (few ? most : most / 2)) break;
-    }
-    return shape;
+    for (int room : {few ? most : most / 2, most})
+        for (auto &kind : kinds) {
+            const int warps = kind[0], ring = kind[1];
+            if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
+            shape = {warps, ring,
+                     warps * ring * LLM42__STRIP_KEYS * dp * 2 + 2 * warps * group * llm42__record(dp) * 4};
+            if (shape.bytes <= room) return shape;
+        }
+    return shape;  // fits nowhere
 }
 
 // Blocks of eight warps that may share a row as a cluster: each merges a part of its queries. An H200 has 132

@@ -446,7 +446,7 @@ enum {
     // next to nothing at any number of rows. Either way each key is read once, and a row has as many blocks, unless it
     // is very long (llm42__row_blocks). Only the units differ: 128 keys, or an equal part of the keys for each warp.
     // With 128 keys a block takes its units in rounds, and some of its warps are idle in the last round. A warp has
-    // three or four copies of 8 KB in flight. To read at full speed an H200 needs about 25 KB in flight on each of its
+    // two to four copies of 8 KB in flight. To read at full speed an H200 needs about 25 KB in flight on each of its
     // multiprocessors (4.8 TB/s times 0.7 us, over 132), so one or two of the eight warps there should be enough.
     // Measured on it (8B, ShareGPT, 1,024 requests at once), as % of nondeterministic throughput where 2, 10 and 100%
     // of requests are deterministic: with a limit of 256 rows 98.3, 96.3 and 78.3, without rollbacks; with 16
@@ -675,6 +675,8 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex
 
 // Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
+
+static int llm42__padded_head_dim(int d) { return d <= 16 ? 16 : d <= 32 ? 32 : d <= 64 ? 64 : 128; }
 
 static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
     return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
@@ -1236,6 +1238,12 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     return result != LLM42_OK ? result : ended != LLM42_OK ? ended : made;
 }
 
+// True if there is a shape without a kernel for single rows for as many draws: at most 16, or all rows.
+static bool llm42__draws_fit(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
+    const int rows = cu->buckets[(size_t)llm42__bucket(cu, pass->rows)];
+    return p->draws == pass->rows || (p->draws <= 16 && llm42__draws_few(cu, pass->schedule, rows));
+}
+
 // True if the kernel for prompts takes single rows, too, whatever that costs: a FIXED pass has always the same kernels,
 // and what the other kernel needs is in execution 0 only.
 static bool llm42__must_be_prompts(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
@@ -1243,15 +1251,14 @@ static bool llm42__must_be_prompts(const llm42__cuda *cu, const llm42__prepared 
 }
 
 // Chooses the pass's padded shape. If no row is single, or if single rows count as prompts (llm42__make_tasks), the
-// kernel for single rows is not launched.
+// kernel for single rows is not launched, unless the number of draws is one that such a shape is not made for.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     const int rows =
         cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_SCHEDULE_FIXED ? pass->shape : pass->rows)];
     const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
     llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
-    const bool few = p->draws <= 16 && llm42__draws_few(cu, pass->schedule, rows);
-    if (!key.decode && (few || p->draws == pass->rows || llm42__must_be_prompts(cu, p, pass))) {
-        key.draws = few ? 16 : rows;
+    if (!key.decode && (llm42__draws_fit(cu, p, pass) || llm42__must_be_prompts(cu, p, pass))) {
+        key.draws = p->draws <= 16 && llm42__draws_few(cu, pass->schedule, rows) ? 16 : rows;
     } else if (!key.prefill && p->draws == pass->rows) {
         key.draws = rows;
     } else {
@@ -1301,6 +1308,8 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
                 LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, false}, which, error));
                 if ((fixed || which) && llm42__draws_few(cu, schedule, rows))
                     LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, which, error));
+                if (!fixed && !which && rows > usual)  // with a single row that is longer than all windows
+                    LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, true}, which, error));
             }
     }
     return LLM42_OK;
@@ -1420,23 +1429,26 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         }
     // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows. Few
     // rows of which one has more keys than a block's warps sum in one round are shared by clusters, if these are enough
-    // to read nearly as fast as all multiprocessors do (nine of twenty).
+    // to read nearly as fast as all multiprocessors do (nine of twenty), and if all are single and draw a token, so
+    // that there is a graph for it.
     const int rows = cu->buckets[(size_t)llm42__bucket(cu, R)];
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, rows);
     llm42__split split = {};
     split.by_position = llm42__by_position(cu, pass->schedule, single);
-    // Units by position have the same bits in both kernels. Then single rows count as prompts if that lengthens no
-    // layer's attention: if a prompt or a window has as many keys. This saves a launch in each layer.
+    // Units by position have the same bits in both kernels. Then single rows count as prompts if a prompt or a window
+    // has as many keys, and if the kernel for single rows is left out then (llm42__choose_key).
     int longest[2] = {0, 0};  // keys: of single rows, of others
     auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
     for (size_t i = 0; i < p->run_begin.size(); i++) {
         int *most = &longest[end_of(i) - p->run_begin[i] > 1];
         *most = std::max(*most, pass->row[end_of(i) - 1].position + 1);
     }
-    const bool as_prompts = llm42__must_be_prompts(cu, p, pass) || (split.by_position && longest[0] <= longest[1]);
+    const bool as_prompts = llm42__must_be_prompts(cu, p, pass) ||
+                            (split.by_position && longest[0] <= longest[1] && llm42__draws_fit(cu, p, pass));
     const int processors = cu->device.multiProcessorCount,
               most = single * cu->config.kv_heads * llm42__decode_cluster(cu, rows);  // blocks of all clusters
-    const bool spread = !as_prompts && longest[0] > shape.warps * LLM42__UNIT_KEYS && 20 * most >= 9 * processors;
+    const bool spread = !longest[1] && p->draws == R && longest[0] > shape.warps * LLM42__UNIT_KEYS &&
+                        20 * most >= 9 * processors;
     const int cluster = spread ? llm42__decode_cluster(cu, rows) : 1;
     p->wide = cluster > 1, split.few = shape.warps == 8, split.warps = shape.warps * cluster;
     split.task_keys = LLM42__TASK_KEYS * cluster;
@@ -1491,12 +1503,12 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
 static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, llm42__prepared *p,
                                    const llm42_pass *pass, llm42_error *error) {
     LLM42__TRY(llm42__check_pass(cu, pass, error));
-    llm42__make_tasks(cu, p, pass);
     p->draws = 0, p->page_stride = 0;
     for (int r = 0; r < pass->rows; r++) {
         p->draws += (pass->row[r].flags & LLM42_ROW_SAMPLE) != 0;
         p->page_stride = std::max(p->page_stride, (pass->row[r].position >> cu->page_shift) + 1);
     }
+    llm42__make_tasks(cu, p, pass);
     llm42__choose_key(cu, p, pass);
     llm42__meta_layout at = llm42__layout(cu, &p->key);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
@@ -3236,7 +3248,7 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     cu->Vr = llm42__padded((c->vocab + cu->ranks - 1) / cu->ranks), cu->Vp = cu->ranks * cu->Vr;
     cu->D = c->dim, cu->Dp = llm42__padded(c->dim);
     cu->Fp = llm42__padded(cu->leaves * llm42__leaf_width(cu));
-    cu->dp = c->head_dim <= 16 ? 16 : c->head_dim <= 32 ? 32 : c->head_dim <= 64 ? 64 : 128;
+    cu->dp = llm42__padded_head_dim(c->head_dim);
     cu->qkv = llm42__padded((c->heads + 2 * c->kv_heads) * c->head_dim);
     cu->attended = llm42__padded(c->heads * c->head_dim);
     cu->Ep = llm42__padded(std::max(1, c->experts));
@@ -3286,7 +3298,7 @@ static void llm42__sum_blocks(const llm42__blocks &list, size_t sums[LLM42__BLOC
 }
 
 // What CUDA needs beside the blocks, for kernels, graphs and cuBLASLt.
-static const size_t llm42__cuda_bytes = (size_t)300 << 20;
+static const size_t llm42__cuda_bytes = (size_t)400 << 20;
 
 // Bytes of device memory that a rank needs while its engine opens, and their sums by kind. Algorithms are tried on the
 // first device.
@@ -3570,7 +3582,8 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     LLM42__TRY(llm42__find_devices(desc, &options, &device, error));
     const llm42_config *c = &desc->model->config;
     const int room = llm42__shared_room(&device);
-    if (c->head_dim > 64 && llm42__decode_shape_of(128, c->heads / c->kv_heads, 1, 0, room).bytes > room)
+    const int ranks = std::max(1, desc->tensor_parallel), group = c->heads / ranks / std::max(1, c->kv_heads / ranks);
+    if (llm42__decode_shape_of(llm42__padded_head_dim(c->head_dim), group, 1, 0, room).bytes > room)
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
                           "with 132 KB a block or more",

@@ -138,7 +138,7 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
     static const int room[] = {166912, 101376, 232448}, processors[] = {108, 58, 132};
     const int device = random_int(0, 2), dims[] = {16, 48, 64, 128};
     llm42_config *c = &model->config;
-    c->kv_heads = random_int(1, 16), c->heads = c->kv_heads * random_int(1, 10), c->head_dim = dims[random_int(0, 3)];
+    c->kv_heads = random_int(1, 16), c->heads = c->kv_heads * random_int(1, 16), c->head_dim = dims[random_int(0, 3)];
     c->dim = c->ffn = c->vocab = 64, c->layers = 2, c->context = 131072;
     c->sliding_window = random_size(131072);
     static llm42_layer layer[2];
@@ -198,13 +198,14 @@ static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, 
         longest[single] = std::max(longest[single], pass->row[r].position + 1);
     }
     const bool by_position = llm42__by_position(cu, pass->schedule, lone),
-               as_prompts = by_position && longest[1] <= longest[0];
+               as_prompts = by_position && longest[1] <= longest[0] && llm42__draws_fit(cu, p, pass);
     std::vector<std::vector<llm42__decode_task>> of((size_t)pass->rows);  // in the order of their units
     std::vector<int> as_prompt((size_t)pass->rows);
     for (const llm42__decode_task &task : decode) of[(size_t)task.row].push_back(task);
     for (const llm42__prefill_task &task : p->tasks[reach].prefill)
         for (int r = task.row; r < task.row + task.rows; r++) as_prompt[(size_t)r]++;
     check(as_prompts ? !p->key.decode : p->key.decode || !lone, "a kernel for single rows where it is needed", at);
+    check(!p->key.wide || (!p->key.prefill && p->key.draws == p->key.rows), "clusters where there is a graph", at);
     for (int r = 0; r < pass->rows; r++) {
         const bool prompt = follows(r) || follows(r + 1) || as_prompts;
         check(as_prompt[(size_t)r] == prompt, "each row of a prompt is in one task, and others in none", at);
@@ -221,14 +222,15 @@ static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, 
 // Runs the pass through llm42__make_tasks and checks them.
 static void check_tasks(const llm42__cuda *cu, const llm42_pass *pass, int64_t at) {
     llm42__prepared p = {};
+    p.draws = random_int(0, 2) ? pass->rows : random_int(1, pass->rows);
     llm42__make_tasks(cu, &p, pass);
-    p.draws = pass->rows;
     llm42__choose_key(cu, &p, pass);
     const llm42__meta_layout layout = llm42__layout(cu, &p.key);
     check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
-    check(shape.bytes <= llm42__shared_room(&cu->device) || (cu->dp == 128 && cu->group > 8),  // these are refused
-          "blocks fit a multiprocessor", at);
+    // An engine of the last kind is refused (llm42__cuda_open).
+    const bool refused = cu->dp == 128 && cu->group > 8 && cu->device.sharedMemPerBlockOptin < (size_t)110000;
+    check((shape.bytes <= llm42__shared_room(&cu->device)) == !refused, "blocks fit a multiprocessor", at);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
         if (cu->has[reach]) check_decode_tasks(cu, &p, &layout, reach, window, pass, at);
@@ -281,7 +283,7 @@ struct decode_engine {
         llm42__prepared p = {};
         llm42_pass pass = {};
         for (size_t i = 0; i < keys.size(); i++) rows.push_back({(int)i, keys[i] - 1, 0, 0});
-        pass.schedule = schedule, pass.rows = pass.shape = (int)rows.size(), pass.row = rows.data();
+        pass.schedule = schedule, pass.rows = pass.shape = p.draws = (int)rows.size(), pass.row = rows.data();
         llm42__make_tasks(&cu, &p, &pass);
         if (wide) *wide = p.wide;
         return p.tasks[LLM42__FULL].decode;
