@@ -46,7 +46,7 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped.
-enum { LLM42__KERNELS = 27 };
+enum { LLM42__KERNELS = 28 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -2907,11 +2907,12 @@ __device__ __forceinline__ void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16
     }
 }
 
-// What a warp merges of a row's queries of one kv head: at most ITEMS queries.
+// A warp's share of merging a row: at most ITEMS queries of one kv head.
 template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
     enum { ITEMS = OCTETS * 8 / WARPS };
     llm42__merged<DP> m[ITEMS];
-    // records: [units, queries, record] in shared memory, of units that follow on those before (first: there are none).
+    // records: [units, queries, record] in shared memory, of the next `units` units (first: nothing has been added
+    // yet).
     __device__ __forceinline__ void add(const float *records, int units, bool first, int queries, float scale) {
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
@@ -2921,8 +2922,8 @@ template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
                                        (size_t)(queries * llm42__record(DP)), units, scale);
         }
     }
-    // The same for all units of a row, whose records lie in global memory, `step` floats apart. They come by way of
-    // shared memory, `at_once` units at a time, so that their copies wait for each other only there.
+    // The same for all units of a row, whose records lie in global memory, `step` floats apart. They are copied to
+    // shared memory, `at_once` units at a time. The block waits once for each such batch.
     __device__ __forceinline__ void add_all(float *shared, int at_once, const float *from, size_t step, int units,
                                             int queries, float scale) {
         const int warp = threadIdx.x / 32, of_unit = queries * llm42__record(DP);
@@ -2991,10 +2992,10 @@ template <int DP, int RING> struct llm42__strip_ring {
 // the kv head blockIdx.x / a.cluster, eight at a time. In each round every warp sums one unit (llm42__unit_walk). Each
 // warp copies strips of keys and values through its own ring and keeps the ring full from unit to unit.
 // Order: the one order. If a task has all units of a row, they are merged round by round. Each block of the cluster
-// merges its part of the queries, so warps write their records to its shared memory. When a warp has written those of
-// a round, it merges the round before. So no warp waits for another unless it is a whole round ahead. If several tasks
-// share a row, warps write their records to global memory. The last block to finish copies all of them to where its
-// strips were, and merges them.
+// merges its part of the queries, so every warp of the cluster writes the records of these queries to that block's
+// shared memory. After writing its records of a round, a warp merges the round before. So a warp waits only when it is
+// a whole round ahead of another one. If several tasks share a row, warps write their records to global memory. The
+// last block to finish copies all of them to where its strips were, and merges them.
 template <int DP, int RING, int OCTETS, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -3003,13 +3004,14 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     llm42__launch_next();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.group, cluster = CLUSTERS ? a.cluster : 1,
               kv_head = blockIdx.x / cluster, block = blockIdx.x % cluster, all = cluster * WARPS,
-              queries = group / cluster,                // those that the block merges
+              queries = group / cluster,                // that the block merges
         of_unit = queries * llm42__record(DP);          // floats of their records of a unit
     float *const records = (float *)(shared + STRIPS);  // of two rounds in turn: [2, all, of_unit]
     // Where the first two records have nothing: a barrier, and whether the block is the last one of its row. A phase of
     // the barrier ends with as many arrivals as there are warps. A warp arrives when it has written its records of a
     // round and has seen the phase before end, so what it waits for has been written, although in a cluster an arrival
-    // may come in the phase behind its own. merged: rounds of this block.
+    // may come in the phase behind its own. merged: rounds whose
+    // records this block has written, over all tasks.
     const uint32_t written = llm42__shared_address(records + DP + 2);
     unsigned *const is_last = (unsigned *)(records + llm42__record(DP) + DP + 2);
     uint32_t merged = 0;
@@ -3129,10 +3131,10 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     }
 }
 
-// The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are as many multiprocessors as
-// pairs of a row and a kv head, else four, and then of the builds of which two blocks fit a multiprocessor the one with
-// the longest ring is taken, or if there is none, of those of which one fits. `most`: bytes of shared memory that a
-// block may have.
+// The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are at least as many
+// multiprocessors as pairs of a row and a kv head, else four, and then of the builds of which two blocks fit a
+// multiprocessor the one with the longest ring is taken, or if there is none, of those of which one fits. `most`: bytes
+// of shared memory that a block may have.
 struct llm42__decode_shape {
     int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
 };
@@ -3152,7 +3154,8 @@ static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int 
 }
 
 // Blocks of eight warps that may share a row as a cluster: each merges a part of its queries. An H200 has 132
-// multiprocessors, but runs only 30 clusters of four blocks at a time.
+// multiprocessors, but runs only 30 clusters of four blocks at a time. So for clusters of more than two blocks 7/8 of
+// the multiprocessors are counted on.
 static inline int llm42__decode_cluster(const llm42__decode_shape &shape, int group, int pairs, int processors) {
     int blocks = 1;
     while (shape.warps == 8 && blocks < 8 && group % (2 * blocks) == 0 &&

@@ -142,10 +142,15 @@ then
             passed=$((passed + 1))
         fi
     fi
-    # The steps of attention whose order is one have the same bits. Control: not if copies have not arrived.
+    # The steps of attention whose order is one have the same bits. Controls: not if copies have not arrived, or if the
+    # blocks of a cluster do not wait for one another.
     if builds "attention_ladder, emulated" B="$out" "$out/tests/attention_ladder_emulated"; then
         "$out/tests/attention_ladder_emulated" --rows 1 --context 1024 >"$out/log" 2>&1 && passed=$((passed + 1)) ||
             fail "attention_ladder on the CPU"
+        if EMULATOR_FAULT=cluster "$out/tests/attention_ladder_emulated" --rows 1 --context 1024 >"$out/log" 2>&1 ||
+            ! grep -q 'attend_decode.*an mbarrier that is not open' "$out/log"; then
+            fail "attention_ladder finds blocks of a cluster that do not wait for one another"
+        else passed=$((passed + 1)); fi
         if EMULATOR_FAULT=wait "$out/tests/attention_ladder_emulated" --rows 1 --context 1024 >"$out/log" 2>&1 ||
             ! grep -q 'step 7 is off by' "$out/log"; then
             fail "attention_ladder finds copies that have not arrived"

@@ -111,7 +111,7 @@ static void cuda_pass_report(const bench *b, const rig *r, llm42_schedule schedu
     figures_write(b, &f);
 }
 
-// A pass by schedule `first`, and in turn the same pass by INVARIANT if `beside`.
+// Times a pass by schedule `first` and, if `beside`, in turn with it by INVARIANT.
 static void cuda_pass(const bench *b, rig *r, llm42_schedule first, bool beside, const char *kind, int context) {
     if (out_of_time(b)) return;
     const llm42_schedule schedules[MOST_IN_TURN] = {first, LLM42_SCHEDULE_INVARIANT};

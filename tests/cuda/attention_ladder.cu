@@ -324,7 +324,7 @@ static void cut_rows(ladder *l, int which, int cut, int keys) {
 }
 
 // Steps 7 to 9 run the library's kernels. Step 7: llm42__k_attend_decode with units of 128 keys, and the fastest number
-// of blocks for a row, some of them in clusters. Step 8: llm42__k_attend_prefill, the kernel for prompts and windows,
+// of blocks for a row, in clusters or not. Step 8: llm42__k_attend_prefill, the kernel for prompts and windows,
 // with one row a task. Step 9, the control: step 7 with one block for a row and one unit for each of its warps.
 static void launch_library(ladder *l, int step, const work &w) {
     const int which = step == BY_LOAD, tasks = step == PREFILL ? l->rows : l->decode_tasks[which],
@@ -390,7 +390,8 @@ static void describe_tasks(ladder *l) {
     to_device(l->header, header);
 }
 
-// In how many blocks a row is cut: the fastest of the powers of two. All must have the bits of step 6, which l->y has.
+// Into how many tasks a row is cut, and how many blocks a cluster has: the fastest powers of two. All must have the
+// bits of step 6, which l->y has.
 static void choose_cut(ladder *l) {
     double best = INFINITY;
     const llm42__decode_shape shape = decode_shape(l);

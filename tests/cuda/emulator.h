@@ -13,10 +13,11 @@
 // shares nothing with the library.
 //
 // A GPU runs threads in any order, and a copy to shared memory arrives at any time until it is waited for. So here the
-// order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is for each copy whether it arrives at
-// once or only when it is waited for. Copies that one mbarrier counts arrive in an order that is drawn, too. A
-// warpgroup's products read their operands when they are committed, or only when they are waited for. Until then their
-// sums are no numbers. (Blocks keep their order: some wait for what others of a device send.)
+// order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is which of its blocks begins late. For
+// each copy it is drawn whether it arrives at once or only when it is waited for. Copies that one mbarrier counts
+// arrive in an order that is drawn, too. A warpgroup's products read their operands when they are committed, or only
+// when they are waited for. Until then their sums are no numbers. (Blocks, or clusters of them, keep their order: some
+// wait for what others of a device send.)
 //
 // EMULATOR_FAULT is for controls:
 //   wait      each wait for copies leaves one group more than it should
@@ -313,14 +314,19 @@ inline void run_cluster(cluster *c) {
     const int threads = c->blocks[0]->live, all = threads * c->size;
     c->live = all, c->all = {};
     c->random = mix(seed ^ mix(index.x ^ (uint64_t)index.y << 20 ^ (uint64_t)index.z << 40));
-    while (c->live) {
+    // A block may begin late: when the others have run so often, or all wait for it.
+    const int late = (int)(draw() % (uint64_t)(c->size + 1));
+    uint64_t wait = c->size > 1 ? draw() % 4096 : 0;
+    for (uint64_t turn = 0; c->live; turn++) {
         c->progress = false;
         const uint64_t first = draw() % 1024;
         for (int i = 0; i < all; i++) {
             const int next = (int)(((uint64_t)i * STRIDE + first) % (uint64_t)all);
             block *b = c->blocks[(size_t)(next / threads)].get();
+            if (next / threads == late && turn < wait) continue;
             if (!b->fibers[next % threads].done) run_fiber(b, &b->fibers[next % threads]);
         }
+        if (!c->progress && turn < wait) wait = 0, c->progress = true;
         if (!c->progress)
             end_with("%d threads of block (%u, %u) wait for one another for ever", c->live, index.x, index.y);
     }

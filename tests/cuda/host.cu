@@ -329,7 +329,7 @@ static void check_long_rows(void) {
     }
 }
 
-// Few long rows are shared by clusters of blocks if these are many enough, each row by one. Other GPUs have none.
+// Clusters share few long rows, one cluster a row, if there are enough clusters. Only GPUs with major 9 have clusters.
 static void check_clusters(void) {
     decode_engine engine(FAST_AND_INVARIANT, LLM42_CUDA_FAST_DEFAULT);
     static const int rows[] = {1, 2, 4, 8, 16}, clusters[] = {4, 4, 2, 2, 1};
