@@ -3003,15 +3003,14 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     enum { KEYS = strips::KEYS, STRIPS = WARPS * RING * strips::STRIP, CLUSTERS = WARPS == 8 && LLM42__WARPGROUPS };
     llm42__launch_next();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.group, cluster = CLUSTERS ? a.cluster : 1,
-              kv_head = blockIdx.x / cluster, block = blockIdx.x % cluster, all = cluster * WARPS,
-              queries = group / cluster,                // that the block merges
-        of_unit = queries * llm42__record(DP);          // floats of their records of a unit
-    float *const records = (float *)(shared + STRIPS);  // of two rounds in turn: [2, all, of_unit]
+              kv_head = blockIdx.x / cluster, block = blockIdx.x % cluster, all = cluster * WARPS;
+    const int queries = group / cluster,
+              of_unit = queries * llm42__record(DP);    // of the block; floats of their records
+    float *const records = (float *)(shared + STRIPS);  // of two rounds: [2, all, of_unit]
     // Where the first two records have nothing: a barrier, and whether the block is the last one of its row. A phase of
     // the barrier ends with as many arrivals as there are warps. A warp arrives when it has written its records of a
     // round and has seen the phase before end, so what it waits for has been written, although in a cluster an arrival
-    // may come in the phase behind its own. merged: rounds whose
-    // records this block has written, over all tasks.
+    // may come in the phase behind its own. merged: rounds whose records this block has written, over all tasks.
     const uint32_t written = llm42__shared_address(records + DP + 2);
     unsigned *const is_last = (unsigned *)(records + llm42__record(DP) + DP + 2);
     uint32_t merged = 0;
