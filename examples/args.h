@@ -679,12 +679,14 @@ static inline void args_parse(int argc, char **argv, const char *about, const ar
     bool given[ARGS_MOST] = {false}, help = false, version = false;
     const args_option own[] = {ARGS_FLAG("help,h", &help, "print this and exit"),
                                ARGS_FLAG("version", &version, "print the version and exit"), ARGS_END};
-    args_options = options;
     args_open_standard();
     args_catch_signals();
     const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
     if (argc > 0) args_program = slash ? slash + 1 : argv[0];
     const int count = args_count(options, own);
+    static args_option kept[ARGS_MOST + 1];  // the program's table may be gone when the library refuses something
+    memcpy(kept, options, (size_t)(count + 1) * sizeof *kept);
+    args_options = kept;
     for (int i = 1; i < argc; i++) {
         const char *typed = argv[i], *name = typed + (typed[0] == '-') + (typed[0] == '-' && typed[1] == '-');
         const size_t length = strcspn(name, "=");

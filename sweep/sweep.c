@@ -586,8 +586,11 @@ static void run_cells(sweep *s, cell **cells) {
     // The cells that have run are kept.
     if ((failed || args_signal) && s->sim && !s->set.cell && cells_done(s)) result_write(s, false);
     stop_if_asked(s);
-    for (int64_t i = 0; i < count; i++)
-        if (cells[i]->error[0]) args_fail(1, "%s", cells[i]->error);
+    for (int64_t i = 0; i < count; i++) {
+        llm42_error error = {LLM42_INVALID, ""};
+        snprintf(error.text, sizeof error.text, "%s", cells[i]->error);
+        if (error.text[0]) args_check(error.result, &error);
+    }
 }
 
 // >>open ---------------------------------------------------------------------------------------------------------

@@ -687,6 +687,7 @@ done
 check "times of two devices" diff "$dir/took_1" "$dir/took_2"
 refuses 2 '--tensor-parallel: 1: calibration two is of 2 devices and has no table' --calibration "$dir/two.tsv"
 refuses 2 '--leaves: 3: must be 1, 2, 4 or 8, and fit the model' "${sim[@]}" --leaves 1,3
+refuses 2 '--page-size: 3: must be a power of two' "${sim[@]}" --page-size 3
 # The simulator knows the times of the calibration's leaves alone. Where no pass is INVARIANT they mean nothing.
 sed 's/^# device: none$/&\n# leaves: 2/' "$dir/none.tsv" >"$dir/leaves.tsv"
 two_leaves=(--calibration "$dir/leaves.tsv" --requests 20 --qps offline --quiet)
@@ -729,7 +730,7 @@ refuses 2 'only with --backend sim' --backend cpu --calibration "$dir/none.tsv"
 refuses 2 '--overlap on: only with --backend sim' --backend cpu --overlap off,on
 refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
 refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
-refuses 1 'token_budget' "${sim[@]}" --chunked off --token-budget 4000
+refuses 2 '--token-budget: 4000: ' "${sim[@]}" --chunked off --token-budget 4000
 refuses 1 'sglang:64x64x10.: seed 4294967296: must be below 2\^32' "${sim[@]}" --workload sglang:64x64x10 --seed 4294967296
 configuration() { "$sweep" "${sim[@]}" --requests 5 "$@" | grep '^# configuration'; }
 check "scales that look alike are two configurations" [ "$(configuration --flip-scale 1.0000001)" != \
@@ -750,7 +751,7 @@ check "the spread is part of the configuration" [ "$(configuration --flip-spread
 refuses 2 '--flip-scale, --flip-spread: only with --backend sim' --backend cpu --flip-spread 1
 # A cell that fails costs no other: the rows that are there are written, and the status says that one is missing.
 "$sweep" "${sim[@]}" --chunked on,off --token-budget 4000 >"$dir/stdout" 2>"$dir/stderr" </dev/null
-check "one row of two, status 1" test $? = 1 -a "$(grep -vc '^#' "$dir/stdout")" = 2
+check "one row of two, status 2" test $? = 2 -a "$(grep -vc '^#' "$dir/stdout")" = 2
 check "and one line says why" test "$(wc -l <"$dir/stderr")" = 1
 refuses 2 '--pages: 1 of 16 tokens: .* raise --pages' "${sim[@]}" --pages 1
 refuses 2 '--pages: 2 of 16 tokens: requests can have 36 tokens and need 3 pages' "${cpu[@]}" --pages 2

@@ -100,6 +100,9 @@ few=()
 ends 0 '^every promise held$' determinism --requests 2 --tokens 8 "${few[@]}" --tsv "$out/determinism.tsv"
 cp "$out/log" "$out/determinism"
 ends 0 'decode' bench --suite decode --repeats 1 --tokens 16
+# What the library refuses later is said of the option, too: the table of options lives on.
+ends 2 '^bench: --leaves: 3: must be 1, 2, 4 or 8' bench --quick --model synthetic:tiny --leaves 3
+ends 2 '^bench: --tensor-parallel: 3: ' bench --quick --model synthetic:tiny --tensor-parallel 3
 # Before anything is measured or fitted, and with the reason.
 for file in --out --calibrate --margins; do
     ends 1 '^bench: /dev/full: cannot write: No space left on device$' bench --suite decode --repeats 1 $file /dev/full

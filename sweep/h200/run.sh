@@ -105,7 +105,7 @@ stale)
                 "$(sed -n 's/^# date: //p' "$OUT/$file.tsv" 2>/dev/null | head -n 1)"
         done
     done
-    echo "$old of these files are not of revision $today: run.sh all measures their parts again"
+    echo "$old of these files are not of revision $today: run.sh all measures their parts again, on an H200"
     ;;
 all)
     left=0
