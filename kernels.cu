@@ -46,14 +46,16 @@ typedef __nv_bfloat16 llm42__bf16;
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
 // was a trial that was dropped.
-enum { LLM42__KERNELS = 28 };
+enum { LLM42__KERNELS = 29 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
 //
 // Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. It must call
 // llm42__wait_for_previous() before it reads that kernel's output, and must not read it through the read-only cache (so
-// no __restrict__). Earlier devices run kernels one after another and need neither.
+// no __restrict__). A kernel waits for the one before it alone, so every kernel must wait, even where it reads nothing:
+// else the next one could start before the last one but one has ended. Earlier devices run kernels one after another
+// and need neither.
 __device__ __forceinline__ void llm42__wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -1572,7 +1574,8 @@ typedef struct llm42__draw {
 typedef struct llm42__header {
     int32_t rows, prefill_tasks, decode_tasks, draws, page_stride;
     uint32_t number;  // of the pass, in its execution; for mail between ranks
-    int32_t pad[2];
+    int32_t old;      // 1: an earlier pass has written the KV of all positions before a single row's
+    int32_t pad;
 } llm42__header;
 typedef struct llm42__meta {
     const llm42__header *header;
@@ -2660,7 +2663,6 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
     llm42__softmax *const state = (llm42__softmax *)(shared + shape::STATE_AT) + thread;
     const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
-    llm42__wait_for_previous();
     // All at once, so that no load waits for another one. There is room for as many tasks as rows, and blocks.
     const int tasks = meta.header->prefill_tasks, page_stride = meta.header->page_stride;
     llm42__prefill_task task = meta.prefill[blockIdx.y];
@@ -2689,6 +2691,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
         __syncthreads();  // all threads have read the keys, values and sums of the last task
         look_up(team, page);
         look_up(team + TEAMS, next_page);
+        llm42__wait_for_previous();
         llm42__queries<DP> q;
         q.template load<TEAMS * 128>(base + shape::QUERIES_AT, a, task);
         load(k_cache, k_at, team);
@@ -2742,6 +2745,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
         }
         llm42__await<DP, 0>(score);  // of a team that has no unit
     }
+    llm42__wait_for_previous();  // of a block that has no task
 }
 
 // A warp's sums for the queries of one row, in octets of eight. Rows of the tensor cores' result are keys (or columns
@@ -2922,29 +2926,38 @@ template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
                                        (size_t)(queries * llm42__record(DP)), units, scale);
         }
     }
-    // The same for all units of a row, whose records lie in global memory, `step` floats apart. They are copied to
-    // shared memory, `at_once` units at a time. The block waits once for each such batch.
-    __device__ __forceinline__ void add_all(float *shared, int at_once, const float *from, size_t step, int units,
-                                            int queries, float scale) {
-        const int warp = threadIdx.x / 32, of_unit = queries * llm42__record(DP);
-        for (int first = 0; first < units; first += at_once) {
-            const int count = LLM42__MIN(at_once, units - first);
-            for (int u = warp; u < count; u += WARPS)
-                for (int i = threadIdx.x % 32 * 4; i < of_unit; i += 128)
-                    llm42__copy16(llm42__shared_address(shared + u * of_unit + i), from + (first + u) * step + i, true);
-            llm42__copy_commit();
-            llm42__copy_wait<0>();
-            __syncthreads();  // the records have arrived
-            add(shared, count, first == 0, queries, scale);
-            __syncthreads();  // and have been read
-        }
-    }
     __device__ __forceinline__ void write(llm42__bf16 *out, int queries, int head_dim) const {  // out: [queries, d]
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
             const int query = threadIdx.x / 32 + i * WARPS;
             if (query < queries) llm42__write_merged<DP>(m[i], out + (size_t)query * head_dim, head_dim);
         }
+    }
+    // Merges and writes a whole row, whose records lie in global memory. They are copied to `bytes` bytes of shared
+    // memory in batches, and one batch is merged while the next one arrives.
+    __device__ __forceinline__ void merge_all(const llm42__attention &a, const llm42__decode_task &task, int kv_head,
+                                              float *shared, int bytes, llm42__bf16 *out) {
+        const int warp = threadIdx.x / 32, units = task.row_units, of_unit = a.group * llm42__record(DP),
+                  at_once = bytes / (2 * of_unit * (int)sizeof(float));  // units of a batch
+        const size_t step = (size_t)a.kv_heads * of_unit;
+        const float *from = a.partial + (size_t)(task.record - task.first_unit) * step + (size_t)kv_head * of_unit;
+        auto batch = [&](int first) { return shared + first / at_once % 2 * at_once * of_unit; };
+        auto copy = [&](int first) {
+            for (int u = first + warp; u < LLM42__MIN(first + at_once, units); u += WARPS)
+                for (int i = threadIdx.x % 32 * 4; i < of_unit; i += 128)
+                    llm42__copy16(llm42__shared_address(batch(first) + (u - first) * of_unit + i), from + u * step + i,
+                                  true);
+            llm42__copy_commit();
+        };
+        copy(0);
+        for (int first = 0; first < units; first += at_once) {
+            copy(first + at_once);
+            llm42__copy_wait<1>();
+            __syncthreads();  // the records have arrived
+            add(batch(first), LLM42__MIN(at_once, units - first), first == 0, a.group, a.scale);
+            __syncthreads();  // and have been read
+        }
+        write(out, a.group, a.head_dim);
     }
 };
 
@@ -2969,6 +2982,9 @@ template <int DP, int RING> struct llm42__strip_ring {
     uint32_t base;
     int write = 0, read = 0;
     const llm42__bf16 *k_cache, *v_cache;
+    __device__ __forceinline__ llm42__strip_ring(const void *shared, const llm42__attention &a, int kv_head)
+        : base(llm42__shared_address(shared) + threadIdx.x / 32 * (RING * STRIP)), k_cache(a.k + kv_head * DP),
+          v_cache(a.v + kv_head * DP) {}
     // place: of the lane's key in each of the four strips of keys.
     __device__ __forceinline__ void load(int strip, const uint32_t (&place)[4], llm42__unit_place p) {
         if (p.at + strip % 4 * KEYS < p.end)
@@ -2985,6 +3001,18 @@ template <int DP, int RING> struct llm42__strip_ring {
         return at;
     }
 };
+
+// Where a lane's key lies in each of the four strips of p, in pieces (llm42__copy_keys). step: from a key to the next.
+__device__ __forceinline__ void llm42__look_up(uint32_t (&place)[4], llm42__unit_place p, const int32_t *pages,
+                                               int page_shift, uint32_t step) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int t = p.at + i * LLM42__STRIP_KEYS + threadIdx.x % 32;
+        place[i] = LLM42__NOWHERE;
+        if (t < p.end)
+            place[i] = (uint32_t)((pages[t >> page_shift] << page_shift) + (t & (1 << page_shift) - 1)) * step;
+    }
+}
 
 // Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
@@ -3021,13 +3049,12 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
 #endif
     if (!CLUSTERS) __syncthreads();
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
-    llm42__wait_for_previous();
-    for (int task_at = blockIdx.y; task_at < meta.header->decode_tasks; task_at += gridDim.y) {
+    const int tasks = meta.header->decode_tasks, page_stride = meta.header->page_stride;
+    for (int task_at = blockIdx.y; task_at < tasks; task_at += gridDim.y) {
         const llm42__unit_walk walk(meta.decode[task_at], all);
         const llm42__decode_task &task = walk.task;
-        const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
-        const int mask = (1 << meta.page_shift) - 1, high = meta.position[task.row],
-                  low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
+        const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * page_stride;
+        const int high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
         const bool alone = task.record < 0;
         const int rounds = (walk.last_unit - task.first_unit + all - 1) / all;
         llm42__row_merge<DP, OCTETS, WARPS> row;
@@ -3035,23 +3062,20 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
             row.add(records + (merged + 1) % 2 * all * of_unit,
                     LLM42__MIN(all, walk.last_unit - task.first_unit - round * all), round == 0, queries, a.scale);
         };
-        auto look_up = [&](uint32_t(&at)[4], llm42__unit_place p) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int t = p.at + i * KEYS + lane;
-                at[i] = LLM42__NOWHERE;
-                if (t < p.end) at[i] = (uint32_t)((pages[t >> meta.page_shift] << meta.page_shift) + (t & mask)) * step;
-            }
-        };
-        strips ring;
-        ring.base = llm42__shared_address(shared) + (uint32_t)(warp * RING * strips::STRIP);
-        ring.k_cache = a.k + kv_head * DP, ring.v_cache = a.v + kv_head * DP;
+        strips ring(shared, a, kv_head);
         llm42__unit_place now = walk.begin(task.first_unit + block * WARPS + warp), next = walk.after(now);
         uint32_t places[4], next_places[4];
-        look_up(places, now);
+        llm42__look_up(places, now, pages, meta.page_shift, step);
+        // Strips that the pass does not write are copied while the kernel before this one runs.
+        static_assert(RING <= 4, "these strips are keys");
+        const int old = meta.header->old ? high : 0;
 #pragma unroll
-        for (int strip = 0; strip < RING; strip++) ring.load(strip, places, now);
-        look_up(next_places, next);
+        for (int strip = 0; strip < RING; strip++) {
+            if (now.at + (strip + 1) * KEYS > old) llm42__wait_for_previous();
+            ring.load(strip, places, now);
+        }
+        llm42__look_up(next_places, next, pages, meta.page_shift, step);
+        llm42__wait_for_previous();
         uint32_t q[OCTETS][DP / 16][2];
         llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + kv_head * group) * DP, group);
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
@@ -3083,7 +3107,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
                 next = walk.after(now);
 #pragma unroll
                 for (int i = 0; i < 4; i++) places[i] = next_places[i];
-                look_up(next_places, next);
+                llm42__look_up(next_places, next, pages, meta.page_shift, step);
             }
             if (!alone) {
                 float *to = a.partial + (((size_t)task.record + unit - task.first_unit) * a.kv_heads + kv_head) *
@@ -3119,15 +3143,11 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
             continue;
         }
         const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * cluster);
-        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks, is_last)) {
-            const int whole = group * llm42__record(DP);
-            row.add_all((float *)shared, STRIPS / (whole * (int)sizeof(float)),
-                        a.partial + ((size_t)(task.record - task.first_unit) * a.kv_heads + kv_head) * whole,
-                        (size_t)a.kv_heads * whole, task.row_units, group, a.scale);
-            row.write(out, group, a.head_dim);
-        }
+        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks, is_last))
+            row.merge_all(a, task, kv_head, (float *)shared, STRIPS, out);
         __syncthreads();  // all threads know whether this block is the last, before the next task
     }
+    llm42__wait_for_previous();  // of a block that has no task
 }
 
 // The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are at least as many

@@ -156,7 +156,9 @@ struct llm42__prepared {
     llm42__shape_key key;
     llm42__tasks tasks[LLM42__REACHES];
     std::vector<int> run_begin;  // first row of each run of rows of one sequence
+    std::vector<int> seqs;       // of the runs, ascending
     int draws, page_stride;
+    bool old;                                  // see llm42__header
     bool wide;                                 // see llm42__shape_key
     size_t head_bytes, pages_at, pages_bytes;  // the metadata up to the tasks, and the page tables
 };
@@ -1418,15 +1420,18 @@ static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__tasks *tasks,
 
 static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     int single = 0, R = pass->rows;
-    p->run_begin.clear();
+    p->run_begin.clear(), p->seqs.clear();
     auto same_run = [&](int r) {
         return pass->row[r].seq == pass->row[r - 1].seq && pass->row[r].position == pass->row[r - 1].position + 1;
     };
     for (int r = 0; r < R; r++)
         if (!r || !same_run(r)) {
             p->run_begin.push_back(r);
+            p->seqs.push_back(pass->row[r].seq);
             single += r + 1 == R || !same_run(r + 1);
         }
+    std::sort(p->seqs.begin(), p->seqs.end());
+    p->old = std::adjacent_find(p->seqs.begin(), p->seqs.end()) == p->seqs.end();  // no sequence has two runs
     // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows.
     // Clusters share the rows if one of them has more keys than a block's warps sum in one round, if all are single and
     // draw a token, so that there is a graph, and if the clusters have at least 9/20 as many blocks as there are
@@ -1556,7 +1561,8 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
         const auto &prefill = p->tasks[reach].prefill;
         const auto &decode = p->tasks[reach].decode;
         *(llm42__header *)(base + at.header[reach]) = {
-            pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(), p->draws, p->page_stride, ex->number, {0, 0}};
+            pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(), p->draws, p->page_stride, ex->number, p->old,
+            0};
         memcpy(base + at.prefill[reach], prefill.data(), prefill.size() * sizeof prefill[0]);
         memcpy(base + at.decode[reach], decode.data(), decode.size() * sizeof decode[0]);
         if (cu->has[reach]) p->head_bytes = at.decode[reach] + decode.size() * sizeof decode[0];

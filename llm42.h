@@ -400,7 +400,7 @@ typedef struct llm42_row {
 
 typedef struct llm42_seq {
     int64_t request;       // key of the request whose rows these are; by default its id, which counts from 1
-    const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
+    const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1; shared ones are only read
     llm42_sampling sampling;
 } llm42_seq;
 

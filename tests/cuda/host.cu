@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -224,6 +225,14 @@ static void check_tasks(const llm42__cuda *cu, const llm42_pass *pass, int64_t a
     llm42__prepared p = {};
     p.draws = random_int(0, 2) ? pass->rows : random_int(1, pass->rows);
     llm42__make_tasks(cu, &p, pass);
+    std::set<int> seqs;
+    bool two_runs = false;
+    for (int r = 0; r < pass->rows; r++) {
+        const bool follows = r && pass->row[r].seq == pass->row[r - 1].seq &&
+                             pass->row[r].position == pass->row[r - 1].position + 1;
+        two_runs = two_runs || (!follows && !seqs.insert(pass->row[r].seq).second);
+    }
+    check(p.old == !two_runs, "keys before a single row are old if no sequence has two runs", at);
     llm42__choose_key(cu, &p, pass);
     const llm42__meta_layout layout = llm42__layout(cu, &p.key);
     check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
@@ -246,9 +255,10 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
               longest = cu->desc.max_context, usual = random_int(1, longest);
     for (int seq = 0; (int)rows.size() < want; seq++) {
         int position = random_int(0, 1) ? usual - 1 : random_size(longest) - 1, run = random_int(0, 9) ? 1 : 40;
+        const int again = random_int(0, 399) ? 0 : random_int(0, seq), own = 2000 - seq + again;  // no usual order
         for (; run && (int)rows.size() < want && position < longest; run--) {
             llm42_row row = {};
-            row.seq = seq, row.position = position++;
+            row.seq = own, row.position = position++;
             rows.push_back(row);
         }
     }
