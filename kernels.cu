@@ -53,14 +53,17 @@ enum { LLM42__KERNELS = 29 };
 //
 // Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. It must call
 // llm42__wait_for_previous() before it reads that kernel's output, and must not read it through the read-only cache (so
-// no __restrict__). A kernel waits for the one before it alone, so every kernel must wait, even where it reads nothing:
-// else the next one could start before the last one but one has ended. Earlier devices run kernels one after another
-// and need neither.
+// no __restrict__). A kernel waits only for the one right before it. So every kernel must wait, even one that reads
+// nothing: if kernels A, B and C follow one another and B did not wait, then B could end first, and C's wait would
+// return while A still runs. Before its wait a kernel may read only what no kernel of this pass writes, such as
+// metadata and keys of earlier passes. Earlier devices run kernels one after another and need neither.
+#ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
 __device__ __forceinline__ void llm42__wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+#endif
 __device__ __forceinline__ void llm42__launch_next() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -2745,7 +2748,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
         }
         llm42__await<DP, 0>(score);  // of a team that has no unit
     }
-    llm42__wait_for_previous();  // of a block that has no task
+    llm42__wait_for_previous();  // a block without a task has not waited yet
 }
 
 // A warp's sums for the queries of one row, in octets of eight. Rows of the tensor cores' result are keys (or columns
@@ -2933,8 +2936,8 @@ template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
             if (query < queries) llm42__write_merged<DP>(m[i], out + (size_t)query * head_dim, head_dim);
         }
     }
-    // Merges and writes a whole row, whose records lie in global memory. They are copied to `bytes` bytes of shared
-    // memory in batches, and one batch is merged while the next one arrives.
+    // Merges and writes a whole row, whose records lie in global memory. They are copied in batches to shared memory,
+    // which has room for two batches in `bytes` bytes: one is merged while the next one arrives.
     __device__ __forceinline__ void merge_all(const llm42__attention &a, const llm42__decode_task &task, int kv_head,
                                               float *shared, int bytes, llm42__bf16 *out) {
         const int warp = threadIdx.x / 32, units = task.row_units, of_unit = a.group * llm42__record(DP),
@@ -2955,7 +2958,7 @@ template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
             llm42__copy_wait<1>();
             __syncthreads();  // the records have arrived
             add(batch(first), LLM42__MIN(at_once, units - first), first == 0, a.group, a.scale);
-            __syncthreads();  // and have been read
+            __syncthreads();  // the batch has been read, so the one after the next may overwrite it
         }
         write(out, a.group, a.head_dim);
     }
@@ -2975,8 +2978,8 @@ __device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned 
     return *is_last;
 }
 
-// A warp's ring of RING strips, with the places where the next one is written and read. The strips of 128 keys come in
-// the order k0 k1 k2 k3 v0 v1 v2 v3.
+// A warp's ring of RING strips, with the places where the next one is written and read. Each step of 128 keys has eight
+// strips: k0 k1 k2 k3 with its keys, then v0 v1 v2 v3 with its values.
 template <int DP, int RING> struct llm42__strip_ring {
     enum { KEYS = LLM42__STRIP_KEYS, STRIP = KEYS * DP * 2 };
     uint32_t base;
@@ -3002,7 +3005,8 @@ template <int DP, int RING> struct llm42__strip_ring {
     }
 };
 
-// Where a lane's key lies in each of the four strips of p, in pieces (llm42__copy_keys). step: from a key to the next.
+// For each of the four strips of p: where this lane's key lies in the cache, counted in pieces (llm42__copy_keys), or
+// LLM42__NOWHERE if p has no such key. step: pieces from one key to the next.
 __device__ __forceinline__ void llm42__look_up(uint32_t (&place)[4], llm42__unit_place p, const int32_t *pages,
                                                int page_shift, uint32_t step) {
 #pragma unroll
@@ -3023,7 +3027,7 @@ __device__ __forceinline__ void llm42__look_up(uint32_t (&place)[4], llm42__unit
 // merges its part of the queries, so every warp of the cluster writes the records of these queries to that block's
 // shared memory. After writing its records of a round, a warp merges the round before. So a warp waits only when it is
 // a whole round ahead of another one. If several tasks share a row, warps write their records to global memory. The
-// last block to finish copies all of them to where its strips were, and merges them.
+// last block to finish copies all these records into the shared memory that held its strips, and merges them.
 template <int DP, int RING, int OCTETS, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -3066,7 +3070,8 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
         llm42__unit_place now = walk.begin(task.first_unit + block * WARPS + warp), next = walk.after(now);
         uint32_t places[4], next_places[4];
         llm42__look_up(places, now, pages, meta.page_shift, step);
-        // Strips that the pass does not write are copied while the kernel before this one runs.
+        // Strips whose keys were all written by earlier passes are copied before the wait, all others after it. old:
+        // keys of the row that are certainly from earlier passes.
         static_assert(RING <= 4, "these strips are keys");
         const int old = meta.header->old ? high : 0;
 #pragma unroll
@@ -3147,7 +3152,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
             row.merge_all(a, task, kv_head, (float *)shared, STRIPS, out);
         __syncthreads();  // all threads know whether this block is the last, before the next task
     }
-    llm42__wait_for_previous();  // of a block that has no task
+    llm42__wait_for_previous();  // a block without a task has not waited yet
 }
 
 // The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are at least as many

@@ -400,7 +400,7 @@ typedef struct llm42_row {
 
 typedef struct llm42_seq {
     int64_t request;       // key of the request whose rows these are; by default its id, which counts from 1
-    const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1; shared ones are only read
+    const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
     llm42_sampling sampling;
 } llm42_seq;
 
@@ -413,8 +413,8 @@ typedef struct llm42_output {
 // operators run. layer counts from 0; it is -1 before the first and after the last. This is slow.
 typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
 
-// A forward pass. Each row writes the KV of its position. Then it attends to all positions of its sequence up to its
-// own, including those that other rows of this pass write. Rows of a sequence stand in ascending position.
+// A forward pass. Each row writes the KV of its position, but not to a page that two sequences share. It attends to all
+// positions of its sequence up to its own, also those that other rows write. A sequence's rows ascend in position.
 typedef struct llm42_pass {
     llm42_schedule schedule;
     int rows;              // R, rows in the list

@@ -118,16 +118,23 @@ then
             fi
         done
     # Controls: the bits are wrong if waits leave a copy that has not arrived, or if no thread waits at a barrier.
+    tiny=("$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick)
     for fault in wait barrier; do
-        if EMULATOR_FAULT=$fault "$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick \
-            >"$out/log" 2>&1 || ! grep -q 'that differ' "$out/log"; then
+        if EMULATOR_FAULT=$fault "${tiny[@]}" >"$out/log" 2>&1 || ! grep -q 'that differ' "$out/log"; then
             fail "the emulator's fault $fault is found"
         else
             passed=$((passed + 1))
         fi
     done
+    # The bits stay if each kernel begins as early as it may. Control: not if none waits for those ahead of it.
+    if EMULATOR_EARLY=1 "${tiny[@]}" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "kernels that begin early"; fi
+    if EMULATOR_EARLY=1 EMULATOR_FAULT=begin "${tiny[@]}" >"$out/log" 2>&1 || ! grep -q 'other bits' "$out/log"; then
+        fail "the emulator's fault begin is found"
+    else
+        passed=$((passed + 1))
+    fi
     # Nor does a fault in the meetings of a cluster remain unnoticed.
-    if EMULATOR_FAULT=cluster "$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick >"$out/log" 2>&1 ||
+    if EMULATOR_FAULT=cluster "${tiny[@]}" >"$out/log" 2>&1 ||
         ! grep -q 'the shared memory of a block that has ended' "$out/log"; then
         fail "the emulator's fault cluster is found"
     else

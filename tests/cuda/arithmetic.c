@@ -56,9 +56,10 @@ static int compare_films(const char *what, const film *want, const film *got) {
     return (int)arrlen(want->shots);
 }
 
-// The rows of four passes, all sampled: two prompts; the rest of one beside a single row; single rows alone, with two
-// and more units of keys; and windows of few rows.
-enum { MOST_ROWS = 192, SEQUENCES = 4, PASSES = 5 };
+// The rows of six passes, all sampled: two prompts; the rest of one beside a single row; single rows alone, with two
+// and more units of keys; windows; and rows of a sequence of which one sees what another one writes, with a row of
+// another sequence between them. Attention copies strips of 32 keys, and position 31 ends one.
+enum { MOST_ROWS = 192, SEQUENCES = 4, PASSES = 6 };
 static int make_rows(int pass, int context, const int32_t *ids, llm42_row *row) {
     const int half = context < 300 ? context / 2 - 4 : 160, most = context < 300 ? context - 4 : 310;
     const struct {
@@ -66,8 +67,9 @@ static int make_rows(int pass, int context, const int32_t *ids, llm42_row *row) 
     } runs[PASSES][SEQUENCES] = {{{0, 0, half}, {1, 0, 19}},
                                  {{0, half, most - half}, {1, 19, 1}, {2, 0, 1}},
                                  {{0, most, 1}, {1, 20, 1}, {2, 1, 1}, {3, 0, 1}},
-                                 {{0, most, 2}, {1, 20, 5}, {3, 1, 3}},
-                                 {{0, most + 2, 1}, {3, 4, 1}}};
+                                 {{0, most, 2}, {1, 20, 11}, {3, 1, 3}},
+                                 {{0, most + 2, 1}, {3, 4, 1}},
+                                 {{1, 31, 1}, {0, most + 3, 1}, {1, 32, 1}}};
     int rows = 0;
     for (int s = 0; s < SEQUENCES; s++)
         for (int i = 0; i < runs[pass][s].count; i++) {
@@ -160,8 +162,8 @@ static bool compare_outputs(const char *what, int pass, const answer *want, cons
 
 static void compare_answers(const char *what, const llm42_model *model, const answer *want, const answer *got,
                             int context, const int32_t *ids) {
-    static const char *const names[PASSES] = {"prompts", "a prompt and single rows", "single rows", "windows",
-                                              "two single rows"};
+    static const char *const names[PASSES] = {"prompts", "a prompt and single rows", "single rows",
+                                              "windows", "two single rows",          "rows of a sequence apart"};
     llm42_row row[MOST_ROWS];
     int operators = 0, rows = 0;
     for (int p = 0; p < PASSES; p++) {

@@ -110,6 +110,8 @@ cudaError_t cudaMalloc(void **to, size_t bytes) {
     *to = aligned_alloc(512, (bytes + 511) / 512 * 512);
     if (!*to) return cudaErrorMemoryAllocation;
     memset(*to, 0xff, bytes);
+    std::lock_guard<std::mutex> hold(emulator::memory_mutex);
+    emulator::memory[(unsigned char *)*to] = bytes;
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *block);
@@ -132,11 +134,11 @@ cudaError_t cudaMemset(void *to, int value, size_t bytes) {
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-    emulator::enqueue(stream, [=] { memmove(to, from, bytes); });
+    emulator::enqueue(stream, [=] { memmove(to, from, bytes), emulator::begins = true; });
     return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
-    emulator::enqueue(stream, [=] { memset(to, value, bytes); });
+    emulator::enqueue(stream, [=] { memset(to, value, bytes), emulator::begins = true; });
     return cudaSuccess;
 }
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
@@ -181,6 +183,8 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaFree(void *block) {
     cudaDeviceSynchronize();
+    std::lock_guard<std::mutex> hold(emulator::memory_mutex);
+    emulator::memory.erase((unsigned char *)block);
     free(block);
     return cudaSuccess;
 }

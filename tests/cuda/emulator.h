@@ -26,9 +26,13 @@
 //   cluster   a cluster's blocks do not wait for one another
 //   product   each wait for a warpgroup's products leaves one group more than it should
 //   swizzle   a box is copied without exchanging the pieces of its rows
+//   begin     no thread waits for the kernel ahead (with EMULATOR_EARLY)
+//
+// On a GPU a kernel may begin before those ahead of it have ended. With EMULATOR_EARLY=1 what a thread copies by
+// cp.async before it waits for them is what memory had when the pass began, so it lacks what they write.
 //
 // These are not emulated: cuBLASLt; fences, and the order in which a GPU's caches see writes; registers that move
-// between warpgroups; kernels that begin before the one ahead has ended.
+// between warpgroups; what else a kernel reads that begins before the one ahead has ended.
 #ifndef LLM42_EMULATOR_H
 #define LLM42_EMULATOR_H
 #include <cstdint>
@@ -44,6 +48,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -127,6 +132,7 @@ struct fiber {
     place at;
     std::vector<late_copy> late;
     std::vector<size_t> groups;  // of these: how many there were at each commit
+    bool waited;                 // for the kernel ahead
     unsigned char *stack = nullptr;
     bool done = true;
     uint3 thread;
@@ -194,7 +200,27 @@ inline thread_local fiber *self;
 inline const uint64_t seed = getenv("EMULATOR_SEED") ? strtoull(getenv("EMULATOR_SEED"), nullptr, 10) : 1;
 inline bool fault(const char *name) { return getenv("EMULATOR_FAULT") && !strcmp(getenv("EMULATOR_FAULT"), name); }
 inline const bool wait_fault = fault("wait"), barrier_fault = fault("barrier"), mbarrier_fault = fault("mbarrier"),
-                  cluster_fault = fault("cluster"), product_fault = fault("product"), swizzle_fault = fault("swizzle");
+                  cluster_fault = fault("cluster"), product_fault = fault("product"), swizzle_fault = fault("swizzle"),
+                  begin_fault = fault("begin"), early = getenv("EMULATOR_EARLY");
+
+// Device memory, and what this stream's pass found there when it began.
+inline std::mutex memory_mutex;
+inline std::map<const unsigned char *, size_t> memory;  // bytes of each block
+inline thread_local std::map<const unsigned char *, std::vector<unsigned char>> before;
+inline thread_local bool begins = true;  // no kernel has run since memory was last copied or set
+inline void begin_pass() {
+    if (!early || !begins) return;
+    std::lock_guard<std::mutex> hold(memory_mutex);
+    begins = false;
+    before.clear();
+    for (auto &block : memory) before[block.first].assign(block.first, block.first + block.second);
+}
+inline const void *as_it_was(const void *p) {
+    auto block = before.upper_bound((const unsigned char *)p);
+    if (block == before.begin()) return p;
+    const size_t at = (size_t)((const unsigned char *)p - (--block)->first);
+    return at < block->second.size() ? block->second.data() + at : p;
+}
 
 inline uint64_t mix(uint64_t x) {  // the numbers of SplitMix64
     x += 0x9e3779b97f4a7c15u;
@@ -295,7 +321,7 @@ inline void start_block(block *b) {
     for (warp &w : b->warps) w.meet = {}, w.groups = 0, w.sums.clear(), w.products.clear();
     memset(b->shared, 0xff, b->bytes);  // as floats these are not numbers
     for (int i = 0; i < threads; i++) {
-        b->fibers[i].done = false, b->fibers[i].index = i;
+        b->fibers[i].done = false, b->fibers[i].index = i, b->fibers[i].waited = false;
         b->fibers[i].late.clear(), b->fibers[i].groups.clear();
         b->fibers[i].thread = {(unsigned)i % b->threads.x, (unsigned)i / b->threads.x % b->threads.y,
                                (unsigned)i / b->threads.x / b->threads.y};
@@ -338,6 +364,7 @@ inline void run_cluster(cluster *c) {
 inline void run_grid(const void *kernel, int size, dim3 grid, dim3 threads, size_t bytes, void (*call)(void *),
                      void *closure) {
     static thread_local cluster own;
+    begin_pass();
     around = &own, own.size = size;
     while (own.blocks.size() < (size_t)size) own.blocks.emplace_back(new block);
     here = own.blocks[0].get(), here->kernel = kernel;
@@ -849,7 +876,9 @@ template <typename T> T whole(unsigned mask, T value) {
 // The primitives of kernels.cu.
 #define LLM42__EMULATED 1
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
+inline void llm42__wait_for_previous() { emulator::self->waited = !emulator::begin_fault; }
 inline void llm42__copy16(uint32_t to, const void *from, bool valid) {
+    if (emulator::early && valid && !emulator::self->waited) from = emulator::as_it_was(from);
     const emulator::late_copy copy = {to, from, valid};
     if (emulator::draw() % 2) emulator::self->late.push_back(copy);
     else emulator::arrive(copy);

@@ -132,10 +132,11 @@ static bool feed_prompt(rig *g, const subject *s, llm42_schedule schedule) {
     return rig_prefill(g, schedule, 0, s->ids, s->prompt, g->desc.max_rows, NULL);
 }
 
-// A row sees what another row of its sequence writes in the same pass, also if the rows between them are not in it.
-// What it must not see, the control: the KV that was there before.
+// A row must see what an earlier row of its sequence writes in the same pass, even if the positions between the two are
+// not in the pass. The earlier position first holds another token. The later row must give the bits that it gives after
+// the new token was written by a pass of its own. The control: with the other token its bits are different.
 static void check_two_runs(rig *g, subject *s, llm42_schedule schedule, const char *name) {
-    // If the prompt has 300 tokens, 14 before its end is in an earlier strip of keys than the end.
+    // Attention copies strips of 32 keys. With a prompt of 300 tokens, position 286 is in an earlier strip than 300.
     const int window = g->model->config.sliding_window, apart = window && window <= 14 ? window - 1 : 14,
               first = s->prompt < apart ? 0 : s->prompt - apart;
     const int32_t before = s->ids[first], after = (before + 1) % g->vocab;
