@@ -10,10 +10,16 @@ static int cluster_size(const cudaLaunchConfig_t *config) {
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) blocks = (int)config->attrs[i].val.clusterDim.x;
     return blocks;
 }
-#define cudaLaunchKernelEx(config, kernel, ...)                                                                      \
-    emulator::launch(                                                                                                \
-        {(config)->gridDim, (config)->blockDim, (config)->dynamicSmemBytes, (config)->stream, cluster_size(config)}, \
-        kernel, __VA_ARGS__)
+static bool is_dependent(const cudaLaunchConfig_t *config) {
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            return config->attrs[i].val.programmaticStreamSerializationAllowed;
+    return false;
+}
+#define cudaLaunchKernelEx(config, kernel, ...)                                                            \
+    emulator::launch({(config)->gridDim, (config)->blockDim, (config)->dynamicSmemBytes, (config)->stream, \
+                      cluster_size(config), is_dependent(config)},                                         \
+                     kernel, __VA_ARGS__)
 
 template <typename KERNEL> static cudaError_t cudaFuncSetAttribute(KERNEL *, cudaFuncAttribute, int) {
     return cudaSuccess;
@@ -144,6 +150,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
     emulator::enqueue(stream, [=] {
         for (size_t i = 0; i < height; i++) memset((char *)to + i * pitch, value, width);
+        emulator::begins = true;
     });
     return cudaSuccess;
 }

@@ -28,11 +28,13 @@
 //   swizzle   a box is copied without exchanging the pieces of its rows
 //   begin     no thread waits for the kernel ahead (with EMULATOR_EARLY)
 //
-// On a GPU a kernel may begin before those ahead of it have ended. With EMULATOR_EARLY=1 what a thread copies by
-// cp.async before it waits for them is what memory had when the pass began, so it lacks what they write.
+// On a GPU a kernel that is launched with programmatic dependence may begin before those ahead of it have ended. With
+// EMULATOR_EARLY=1 what a thread copies by cp.async before it waits for them is what memory had when the pass began, so
+// it lacks what they write. Such a kernel must wait in at least one thread. (EMULATOR_EARLY reads the memory of all
+// devices while others may write it: use it with one rank.)
 //
 // These are not emulated: cuBLASLt; fences, and the order in which a GPU's caches see writes; registers that move
-// between warpgroups; what else a kernel reads that begins before the one ahead has ended.
+// between warpgroups; what else a kernel reads or writes before it waits for those ahead of it.
 #ifndef LLM42_EMULATOR_H
 #define LLM42_EMULATOR_H
 #include <cstdint>
@@ -207,12 +209,14 @@ inline const bool wait_fault = fault("wait"), barrier_fault = fault("barrier"), 
 inline std::mutex memory_mutex;
 inline std::map<const unsigned char *, size_t> memory;  // bytes of each block
 inline thread_local std::map<const unsigned char *, std::vector<unsigned char>> before;
-inline thread_local bool begins = true;  // no kernel has run since memory was last copied or set
+inline thread_local bool begins = true;   // no kernel has run since memory was last copied or set
+inline thread_local bool waited = false;  // a thread of this kernel has waited for those ahead
 inline void begin_pass() {
     if (!early || !begins) return;
     std::lock_guard<std::mutex> hold(memory_mutex);
     begins = false;
-    before.clear();
+    for (auto block = before.begin(); block != before.end();)
+        block = memory.count(block->first) ? std::next(block) : before.erase(block);
     for (auto &block : memory) before[block.first].assign(block.first, block.first + block.second);
 }
 inline const void *as_it_was(const void *p) {
@@ -360,11 +364,13 @@ inline void run_cluster(cluster *c) {
     c->late.clear();
 }
 
-// `size` blocks are a cluster.
-inline void run_grid(const void *kernel, int size, dim3 grid, dim3 threads, size_t bytes, void (*call)(void *),
-                     void *closure) {
+// `size` blocks are a cluster. dependent: the launch is programmatic.
+inline void run_grid(const void *kernel, int size, bool dependent, dim3 grid, dim3 threads, size_t bytes,
+                     void (*call)(void *), void *closure) {
     static thread_local cluster own;
+    begins = begins || !dependent;
     begin_pass();
+    waited = false;
     around = &own, own.size = size;
     while (own.blocks.size() < (size_t)size) own.blocks.emplace_back(new block);
     here = own.blocks[0].get(), here->kernel = kernel;
@@ -382,6 +388,7 @@ inline void run_grid(const void *kernel, int size, dim3 grid, dim3 threads, size
                 }
                 run_cluster(&own);
             }
+    if (early && dependent && !waited && !begin_fault) end_with("no thread has waited for the kernel ahead");
 }
 
 // >>streams ------------------------------------------------------------------------------------------------------
@@ -452,16 +459,17 @@ struct shape {  // of a launch by <<<>>>
     dim3 grid, threads;
     size_t bytes;
     cudaStream_t to;
-    int cluster;  // blocks of one
-    shape(dim3 grid, dim3 threads, size_t bytes = 0, cudaStream_t to = nullptr, int cluster = 1)
-        : grid(grid), threads(threads), bytes(bytes), to(to), cluster(cluster) {}
+    int cluster;     // blocks of one
+    bool dependent;  // programmatic
+    shape(dim3 grid, dim3 threads, size_t bytes = 0, cudaStream_t to = nullptr, int cluster = 1, bool dependent = false)
+        : grid(grid), threads(threads), bytes(bytes), to(to), cluster(cluster), dependent(dependent) {}
 };
 // The kernel's arguments are copied when it is launched.
 template <typename... PARAMS, typename... ARGS>
 cudaError_t launch(const shape &s, void (*kernel)(PARAMS...), const ARGS &...args) {
     auto call = [kernel, all = std::tuple<std::remove_const_t<PARAMS>...>(args...)]() { std::apply(kernel, all); };
     enqueue(s.to, [=]() mutable {
-        run_grid((const void *)kernel, s.cluster, s.grid, s.threads, s.bytes,
+        run_grid((const void *)kernel, s.cluster, s.dependent, s.grid, s.threads, s.bytes,
                  [](void *closure) { (*(decltype(call) *)closure)(); }, &call);
     });
     return cudaSuccess;
@@ -876,7 +884,7 @@ template <typename T> T whole(unsigned mask, T value) {
 // The primitives of kernels.cu.
 #define LLM42__EMULATED 1
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
-inline void llm42__wait_for_previous() { emulator::self->waited = !emulator::begin_fault; }
+inline void llm42__wait_for_previous() { emulator::self->waited = emulator::waited = !emulator::begin_fault; }
 inline void llm42__copy16(uint32_t to, const void *from, bool valid) {
     if (emulator::early && valid && !emulator::self->waited) from = emulator::as_it_was(from);
     const emulator::late_copy copy = {to, from, valid};

@@ -255,6 +255,7 @@ static void check_pass(const llm42__cuda *cu, int64_t at) {
               longest = cu->desc.max_context, usual = random_int(1, longest);
     for (int seq = 0; (int)rows.size() < want; seq++) {
         int position = random_int(0, 1) ? usual - 1 : random_size(longest) - 1, run = random_int(0, 9) ? 1 : 40;
+        // Seldom a sequence stands twice, at any two places: the rule must hold for what callers should not do, too.
         const int again = random_int(0, 399) ? 0 : random_int(0, seq), own = 2000 - seq + again;  // no usual order
         for (; run && (int)rows.size() < want && position < longest; run--) {
             llm42_row row = {};
