@@ -22,7 +22,7 @@ void rig_run(rig *r, llm42_schedule schedule, int shape) {
 }
 
 // If there are fewer page tables than sequences, several sequences share a table. Their rows then write to shared
-// pages, which is forbidden (llm42_seq), so the tokens of such passes are wrong. Here only times are measured.
+// pages, which is forbidden (llm42_pass), so the tokens of such passes are wrong. Here only times are measured.
 void rig_deal_pages(rig *r, int context) {
     r->pages_a_table = (context + PAGE_SIZE - 1) / PAGE_SIZE;
     int64_t tables = r->pool / r->pages_a_table;

@@ -132,30 +132,6 @@ static bool feed_prompt(rig *g, const subject *s, llm42_schedule schedule) {
     return rig_prefill(g, schedule, 0, s->ids, s->prompt, g->desc.max_rows, NULL);
 }
 
-// A row must see what an earlier row of its sequence writes in the same pass, even if the positions between the two are
-// not in the pass. The earlier position first holds another token. The later row must give the bits that it gives after
-// the new token was written by a pass of its own. The control: with the other token its bits are different.
-static void check_two_runs(rig *g, subject *s, llm42_schedule schedule, const char *name) {
-    // Attention copies strips of 32 keys. This is the last one that could be copied early, which INVARIANT passes do.
-    const int first = s->prompt < 32 ? 0 : s->prompt / 32 * 32 - 1;
-    const int32_t before = s->ids[first], after = (before + 1) % g->vocab;
-    const size_t V = (size_t)g->vocab;
-    float *old = new_floats(V), *want = new_floats(V);
-    llm42_row row[] = {{0, first, after, LLM42_ROW_SAMPLE}, {0, s->prompt, s->ids[s->prompt], LLM42_ROW_SAMPLE}};
-    llm42_pass pass = rig_pass(g, schedule, row, 2, s->outs, s->got);
-    bool ran = rig_feed(g, schedule, 0, s->ids, s->prompt, 1, NULL, old);
-    s->ids[first] = after;
-    ran = ran && rig_feed(g, schedule, 0, s->ids, first, 1, NULL, NULL) &&
-          rig_feed(g, schedule, 0, s->ids, s->prompt, 1, NULL, want);
-    s->ids[first] = before;
-    ran = ran && rig_feed(g, schedule, 0, s->ids, first, 1, NULL, NULL) && rig_run(g, &pass);
-    CHECK_MSG(ran && !memcmp(s->got + V, want, V * sizeof *want), "%s: a row does not see its pass's other run", name);
-    CHECK_MSG(ran && memcmp(old, want, V * sizeof *want), "%s: another token at %d changes nothing", name, first);
-    rig_feed(g, schedule, 0, s->ids, first, 1, NULL, NULL);
-    free(old);
-    free(want);
-}
-
 static void check_schedule(rig *g, subject *s, llm42_schedule schedule, int M, const char *name) {
     int tried, pieces = options.quick ? 3 : 12;
     if (!CHECK(feed_prompt(g, s, schedule) && feed_subject(g, s, schedule, 0, SUBJECT, 0, 0, true))) return;
@@ -172,7 +148,6 @@ static void check_schedule(rig *g, subject *s, llm42_schedule schedule, int M, c
     for (int i = 0; i < SUBJECT; i++)  // what fast passes left is overwritten
         rig_feed(g, LLM42_SCHEDULE_FAST, 0, s->ids, s->prompt + i, 1, NULL, NULL);
     CHECK_MSG(feed_subject(g, s, schedule, 0, SUBJECT, 3, 5, false), "%s: bits hold a trace of fast passes", name);
-    check_two_runs(g, s, schedule, name);
     rig_shuffle(g);
     CHECK_MSG(fill_others(g, s) && feed_prompt(g, s, schedule) &&
                   feed_subject(g, s, schedule, 0, SUBJECT, BEFORE, AFTER, false),
