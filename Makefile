@@ -68,8 +68,8 @@ CHOSEN = $(if $(TEST),$(strip $(foreach t,$(TESTS) $(SCRIPTS),$(if $(filter $(TE
 # Parallel inside, unless the caller has chosen a number of jobs.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all sweep figures accuracy fit demo test check asan bench fuzz format campaign serve-hostile deps install \
-    uninstall clean help banner setup need programs tests shared run-demo FORCE
+.PHONY: all sweep figures accuracy fit pages demo test check asan bench fuzz format campaign serve-hostile deps \
+    install uninstall clean help banner setup need programs tests shared run-demo FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -91,6 +91,9 @@ accuracy: setup banner  ## our figures beside every published point: errors by f
 fit: setup banner  ## fit the calibration h100-pcie-paper.tsv to the published tables again
 	@+$(SUBMAKE) $(B)/fit
 	$(B)/fit
+
+pages:  ## write the tables of the pages from the files that were measured (sweep/pages says which)
+	python3 sweep/pages/pages.py
 
 demo: setup banner  ## build and run the lecture demo, a determinism check under load, and an audit of an H200's answers
 	@+$(SUBMAKE) $(B)/rollback $(B)/diff $(B)/determinism $(B)/audit

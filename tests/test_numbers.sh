@@ -119,4 +119,97 @@ END
 else
     skip "revisions of files" "python3 is not here"
 fi
+
+# The tables and numbers of the pages that have a specification (sweep/pages). Controls: each change is found.
+pages() { python3 sweep/pages/pages.py --check "$@"; }
+differs() {  # differs FILE CHANGE MESSAGE: where sed has made this change, a page is not that of its files
+    sed -i.kept "$2" "$root/$1" && ! cmp -s "$root/$1" "$root/$1.kept" || return 1
+    ! pages --root "$root" >"$out/differs" 2>&1 && cat "$out/differs" && grep -qF "$3" "$out/differs" &&
+        mv "$root/$1.kept" "$root/$1"
+}
+if command -v python3 >/dev/null; then
+    check "make pages would change nothing, and numbers in text are those of files" pages
+    tail -n 1 "$log"
+    root=$out/pages
+    rm -rf "$root" && mkdir -p "$root/sweep/pages" "$root/d"
+    printf '# date: 2026-11-29\n# cuda kernels: 9\nrows\tcase\tms\n1\tfast\t4.125\n8\tfast\t5\n8\tslow\t\n' \
+        >"$root/d/a.tsv"
+    cat >"$root/sweep/pages/page.txt" <<'END'
+page: d/page.md
+a = a.tsv
+twice = a.tsv a.tsv
+
+# A comment.
+table: each
+each rows: 1; 8
+each what | case: quick |
+    fast; none | slow*
+rows: 1000 * rows
+what: what
+ms [2]: a.maybe('ms')
+revision: head('a.tsv', 'cuda kernels')
+day: head('a.tsv', 'date')
+
+table: rows
+header all | sum
+row {what; 0}, {a.sum('ms'); +1} ms | {len(twice.all('ms'))}
+
+table: of
+each row of a where ms and ms > 4.5
+rows: rows
+ms [g2]: a('ms', case='fast', rows=rows) * 100
+
+A pass takes {2} ms, and
+another {0}.
+= a('ms', rows=1)
+= max(a.all('ms'))
+END
+    sed -i 's/{what; 0}/{1.5; 0}/' "$root/sweep/pages/page.txt"
+    for name in each rows of; do printf '<!-- table: %s -->\n<!-- end -->\n' $name; done >"$root/d/page.md"
+    printf '\nA pass takes 4.13\nms, and another 5.\n' >>"$root/d/page.md"
+    check "tables that are not there yet" eval "! pages --root $root >$log"
+    check "they are written" python3 sweep/pages/pages.py --root "$root"
+    check "and then right" pages --root "$root"
+    check "the page" diff "$root/d/page.md" - <<'END'
+<!-- table: each -->
+| rows | what | ms | revision | day |
+| --- | --- | --- | --- | --- |
+| 1,000 | quick | 4.13 | 9 | 2026-11-29 |
+| 1,000 | none | | 9 | 2026-11-29 |
+| 8,000 | quick | 5.00 | 9 | 2026-11-29 |
+| 8,000 | none | | 9 | 2026-11-29 |
+<!-- end -->
+<!-- table: rows -->
+| all | sum |
+| --- | --- |
+| 2, +9.1 ms | 4 |
+<!-- end -->
+<!-- table: of -->
+| rows | ms |
+| --- | --- |
+| 8 | 5e+02 |
+<!-- end -->
+
+A pass takes 4.13
+ms, and another 5.
+END
+    while IFS='|' read -r file change message; do
+        check "a change is found: $change" differs "$file" "$change" "$message"
+    done <<'END'
+d/page.md|s/9.1 ms/9.2 ms/|d/page.md: table rows is not that of the files
+d/page.md|/none/d|d/page.md: table each is not that of the files
+d/page.md|s/4.13$/4.12/|d/page.md: has not: A pass takes 4.13 ms, and another 5.
+d/page.md|s/4.13$/4.13 ms, and another 5. A pass takes 4.14/|d/page.md: has also: A pass takes 4.14
+d/page.md|s/table: of/table: if/|d/page.md: table if stands only on the page
+d/page.md|0,/ end /s///|d/page.md: the marks of tables are no pairs
+d/a.tsv|s/4.125/4.25/|d/page.md: table each is not that of the files
+d/a.tsv|s/slow/fast/|a.tsv has 2 rows for ms
+d/a.tsv|1,2d|d/page.md: table each is not that of the files
+sweep/pages/page.txt|s/rows=rows/row=rows/|a.tsv has no column row
+sweep/pages/page.txt|s/ms \[2\]/ms/|4.125: say how many decimals it has
+sweep/pages/page.txt|s/another {0}/another/|2 values
+END
+else
+    skip "tables and numbers of pages" "python3 is not here"
+fi
 finish

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Writes the tables of the pages from the files that were measured, and compares the numbers in their text with these.
+
+    python3 sweep/pages/pages.py [--check] [SPECIFICATION...]    # `make pages`; default: all of this folder
+
+Each page has a specification, sweep/pages/NAME.txt, of paragraphs with blank lines between. A line that begins with
+blanks continues the line before, and # begins a comment.
+
+    page: sweep/results/h200/README.md
+    passes = passes.tsv                   the name of a file, from the page's folder; several, or *, are joined
+
+    table: decode                         a table, which stands on the page between <!-- table: decode --> and <!-- end -->
+    each rows | keys: 1 | 512; 8 | 4096   its rows: here two
+    rows: rows                            a column: its heading, and a Python expression
+    FAST, ms [2]: passes('ms', case='fast_decode', context_tokens=keys)      [2]: it has two decimals
+
+    The floor is {2} ms.                  a phrase of the page, with {decimals} instead of numbers, and their expressions
+    = passes('floor_ms', case='fast_decode', rows=1)
+
+`each row of passes where ms > 4` makes a row of the table for each such row of a file, whose columns are names then.
+Several lines `each` are combined. Instead of them a table may have `header A | B` and lines `row CELL | CELL`, in which
+{EXPRESSION; DECIMALS} is a number. Decimals may also be g2, two significant digits, or +1, with a sign.
+
+An expression has Python's functions, median, mean and these:
+    passes('ms', rows=8)       the value of a column in the one row of the file where other columns have these values; a
+                               name of `each` that is a column is such a condition, too; '* offline' is any text that ends so
+    passes.maybe(...)          the same, and an empty cell if there is no such row
+    passes.all(...)            the values of all rows with these values, as a list; passes.sum(...) is their sum
+    head('passes.tsv', 'date') what a line `# date: ...` at the head of a file says; an empty cell if there is none
+
+With --check nothing is written, and what would change is an error. A phrase that is not on its page is always one, and
+so is, as a control, a phrase that is still there when one number has changed in its last digit.
+"""
+import argparse
+import contextlib
+import fnmatch
+import glob
+import os
+import re
+import statistics
+import sys
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
+ROUNDING = r"\+?g?\d+"
+
+
+def value_of(text):
+    """A number if the text is one, None if it is empty."""
+    if NUMBER.match(text):
+        return float(text) if re.search(r"[.eE]", text) else int(text)
+    return text or None
+
+
+def head(path, key):
+    """What the manifest at the head of a file says of a key, or None."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            match = line.startswith("#") and re.match(rf"# {re.escape(key)}: (.*)", line)
+            if match:
+                return value_of(match[1])
+    return None
+
+
+class File:
+    """The rows of one or several files as dictionaries. `bound` has the names that `each` binds."""
+
+    def __init__(self, paths, bound):
+        self.rows, self.paths, self.bound = [], paths, bound
+        for path in paths:
+            with open(path, encoding="utf-8") as file:
+                lines = [line.rstrip("\n").split("\t") for line in file if line[0] not in "#\n"]
+            self.rows += [dict(zip(lines[0], map(value_of, line))) for line in lines[1:]]
+
+    def matching(self, where):
+        for name in where:
+            if not any(name in row for row in self.rows):
+                raise ValueError(f"{self.paths[0]} has no column {name}")
+        conditions = {name: value for name, value in self.bound.items() if name in self.rows[0]}
+        conditions.update(where)
+
+        def holds(row, name, value):
+            if isinstance(value, str) and "*" in value:
+                return fnmatch.fnmatchcase(str(row.get(name)), value)
+            return row.get(name) in value if isinstance(value, (list, tuple, set)) else row.get(name) == value
+        return [row for row in self.rows if all(holds(row, *pair) for pair in conditions.items())]
+
+    def all(self, column, **where):
+        values = [row.get(column) for row in self.matching(where)]
+        return [value for value in values if value is not None]
+
+    def sum(self, column, **where):
+        return sum(self.all(column, **where))
+
+    def maybe(self, column, **where):
+        return self(column, **where) if self.matching(where) else None
+
+    def __call__(self, column, **where):
+        rows = self.matching(where)
+        if len(rows) != 1 or column not in rows[0]:
+            raise ValueError(f"{self.paths[0]} has {len(rows)} rows for {column}, {where}, {self.bound}")
+        return rows[0][column]
+
+
+def text_of(value, rounding=None, changed=False):
+    """A value as it stands on a page. `changed`: as a control, another one in the last digit."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if rounding and "g" in rounding:
+        return f"{1.5 * value + 1 if changed else value:.{rounding[1:]}g}"
+    if rounding is None and isinstance(value, float) and value != int(value):
+        raise ValueError(f"{value}: say how many decimals it has")
+    decimals = int((rounding or "0").lstrip("+"))
+    value = value * (1 + 1e-12) + (10 ** -decimals if changed else 0)  # halves go up
+    sign = "+" if rounding and rounding[0] == "+" and value > 0 else ""
+    return sign + re.sub(r"^-(?=[0.]*$)", "", f"{value:,.{decimals}f}")
+
+
+class Names(dict):
+    """What expressions know: files, and what `each` binds."""
+
+    def __init__(self):
+        super().__init__(median=statistics.median, mean=statistics.fmean, head=head)
+        self.bound = {}
+
+    def value(self, expression, **bound):
+        # One dictionary of names, because functions inside of an expression do not see a second one.
+        return eval(expression, {**self, **bound})  # pylint: disable=eval-used
+
+    def define(self, line):
+        """A line NAME = FILE...; says whether it is one."""
+        match = re.match(r"(\w+) = (\S+\.tsv( \S+\.tsv)*)$", line)
+        if match:
+            paths = [path for name in match[2].split() for path in sorted(glob.glob(name)) or [name]]
+            self[match[1]] = File(paths, self.bound)
+        return bool(match)
+
+    def each(self, line):
+        """What the rows of a line `each` bind."""
+        match = re.match(r"row of (\w+)( where (.*))?$", line)
+        if match:
+            return [{**row, "row": row} for row in self[match[1]].rows
+                    if not match[3] or self.value(match[3], row=row, **row)]
+        keys, values = line.split(": ", 1)
+        keys = [key.strip() for key in keys.split("|")]
+        rows = [[value_of(value.strip()) for value in row.split("|")] for row in values.split(";")]
+        if any(len(row) != len(keys) for row in rows):
+            raise ValueError(f"not all rows have {len(keys)} values: each {line}")
+        return [dict(zip(keys, row)) for row in rows]
+
+
+@contextlib.contextmanager
+def inside(folder):
+    """Names of files are those from here."""
+    here = os.getcwd()
+    os.chdir(folder or ".")
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+def table(lines, names):
+    """The lines of a table."""
+    header, rows, each, columns = None, [], [{}], []
+    for line in lines:
+        column = re.match(rf"(.+?)(?: \[({ROUNDING})\])?: (.*)$", line)
+        if line.startswith("each "):
+            each = [{**row, **more} for row in each for more in names.each(line[5:])]
+        elif line.startswith("header "):
+            header = line[7:]
+        elif line.startswith("row "):
+            rows.append(re.sub(rf"\{{([^{{}}]*?)(?:; ({ROUNDING}))?\}}",
+                               lambda match: text_of(names.value(match[1]), match[2]), line[4:]))
+        elif column:
+            columns.append(column.groups())
+        else:
+            raise ValueError(f"what does this line mean: {line}")
+    for bound in each if columns else []:
+        header = " | ".join(name for name, _, _ in columns)
+        names.bound.clear()
+        names.bound.update({} if "row" in bound else bound)
+        rows.append(" | ".join(text_of(names.value(expression, **bound), rounding)
+                               for _, rounding, expression in columns))
+    names.bound.clear()
+    if not header or not rows:
+        raise ValueError("the table has no rows")
+    lines = [header, " | ".join("---" for _ in header.split(" | "))] + rows
+    return "".join(re.sub(r"\|  (?=\|)", "| ", f"| {line} |\n") for line in lines)
+
+
+def check_phrase(text, phrase, values):
+    """Yields what is wrong with a phrase: it is not on the page, or it is with a number changed in its last digit."""
+    parts = re.split(rf"\{{({ROUNDING})\}}", phrase)
+    if len(values) != len(parts) // 2:
+        raise ValueError(f"{len(values)} values")
+    for change in range(len(values) + 1):
+        texts = [text_of(value, parts[2 * i + 1], i + 1 == change) for i, value in enumerate(values)] + [""]
+        wanted = "".join(part + number for part, number in zip(parts[::2], texts))
+        if (wanted in text) != (change == 0):
+            yield f"has {'also' if change else 'not'}: {wanted}"
+
+
+def paragraphs(path):
+    """The paragraphs of a specification as lists of lines, without comments, and with continued lines joined."""
+    with open(path, encoding="utf-8") as file:
+        text = re.sub(r"^#.*\n", "", file.read(), flags=re.M)
+    return [re.sub(r"\n +", " ", paragraph.strip()).split("\n") for paragraph in re.split(r"\n\n+", text)]
+
+
+class Page:
+    """A page and its specification."""
+
+    def __init__(self, specification, check):
+        self.check, self.wrong, self.tables, self.numbers = check, [], {}, 0
+        (first, *files), *rest = paragraphs(specification)
+        self.path = first.removeprefix("page: ")
+        with open(self.path, encoding="utf-8") as file:
+            self.text = file.read()
+        self.names = Names()
+        with inside(os.path.dirname(self.path)):
+            for line in files:
+                if not self.names.define(line):
+                    self.wrong.append(f"what does this line mean: {line}")
+            for lines in rest:
+                try:
+                    self.take(lines)
+                except Exception as error:  # an expression may fail in any way
+                    self.wrong.append(f"{error}: {lines[0]}")
+
+    def take(self, lines):
+        if lines[0].startswith("table: "):
+            self.tables[lines[0].removeprefix("table: ")] = table(lines[1:], self.names)
+            return
+        phrase = " ".join(line for line in lines if not line.startswith("= "))
+        values = [value for line in lines if line.startswith("= ") for value in self.names.value(f"({line[2:]},)")]
+        self.numbers += len(values)
+        self.wrong += check_phrase(" ".join(self.text.split()), phrase, values)
+
+    def write(self):
+        """Writes the tables, or says what would change."""
+        found = {match[2]: match[3] for match in TABLE.finditer(self.text)}
+        if len(found) != self.text.count("<!-- table: ") or len(found) != self.text.count("<!-- end -->"):
+            self.wrong.append("the marks of tables are no pairs, or a name stands twice")
+            return
+        self.wrong += [f"table {name} stands only on the page, or only in the specification"
+                       for name in sorted(set(found) ^ set(self.tables))]
+        for name in sorted(set(found) & set(self.tables)):
+            old, new = found[name].split("\n"), self.tables[name].split("\n")
+            for i in range(max(len(old), len(new))) if self.check else []:
+                if old[i:i + 1] != new[i:i + 1]:
+                    self.wrong.append(f"table {name} is not that of the files; make pages writes: {new[i:i + 1]}")
+                    break
+        text = TABLE.sub(lambda match: match[1] + self.tables.get(match[2], match[3]) + match[4], self.text)
+        if text != self.text and not self.check:
+            with open(self.path, "w", encoding="utf-8") as file:
+                file.write(text)
+            print(f"{self.path}: written")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail if something would change")
+    parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+    parser.add_argument("specifications", nargs="*")
+    options = parser.parse_args()
+    os.chdir(options.root)
+    pages = [Page(path, options.check) for path in options.specifications or sorted(glob.glob("sweep/pages/*.txt"))]
+    for page in pages:
+        page.write()
+        for wrong in page.wrong:
+            print(f"{page.path}: {wrong}")
+    print(f"{len(pages)} pages with {sum(len(page.tables) for page in pages)} tables and "
+          f"{sum(page.numbers for page in pages)} numbers in their text")
+    return any(page.wrong for page in pages)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
