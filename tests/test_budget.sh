@@ -23,6 +23,10 @@ while read -r section lines; do
     within "llm42.h, section $section" "$lines" $limit
 done < <(awk 'function put() { if (name) print name, NR - begin } /^\/\/ >>[a-z]/ { put(); name = substr($2, 3); begin = NR }
     /^#endif  \/\/ LLM42_IMPLEMENTATION$/ { put(); name = "" }' llm42.h)
+while read -r release lines; do
+    within "CHANGELOG.md, $release" "$lines" 120
+done < <(awk 'function put() { if (name) print name, NR - begin } /^## / { put(); name = $2; begin = NR }
+    END { NR++; put() }' CHANGELOG.md)
 within llm42_calibration.h "$(wc -l <examples/util/llm42_calibration.h)" 360
 within llm42_draft.h "$(wc -l <examples/util/llm42_draft.h)" 790
 within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 540
