@@ -188,10 +188,13 @@ $(B)/o/sweep/sweep.o: OWN_PLANNER = $(if $(PLANNER),-DLLM42_PLANNER='"$(abspath 
 $(B)/o/sweep/sweep.o: $(B)/.planner
 LINK = $(SAY)mkdir -p $(@D) && $(CC) $(if $(filter $(B)/tests/%,$@),$(TEST_CFLAGS),$(CFLAGS)) $(OMP) $(filter %.o,$^) \
     -o $@ $(if $(filter %/llm42_cuda.o,$^),$(CUDA_LIBS)) $(LDFLAGS) \
-    $$(grep -qs tokenizer.h $(<:.o=.d) && echo -lpcre2-8) -lm
-$(B)/%: $(B)/o/examples/%.o $(B)/llm42.o $(CUDA_OBJECT)
+    $$(grep -qs tokenizer.h $(patsubst %.o,%.d,$(filter $(B)/o/%,$^)) && echo -lpcre2-8) -lm
+# A program is its own file and those in the folder of its name, of which cuda.c needs the CUDA backend.
+.SECONDEXPANSION:
+PARTS = $(patsubst %.c,$(B)/o/%.o,$(filter-out $(if $(CUDA_OBJECT),,%/cuda.c),$(wildcard $(1)/*.c)))
+$(B)/%: $(B)/o/examples/%.o $$(call PARTS,examples/$$*) $(B)/llm42.o $(CUDA_OBJECT)
 	$(LINK)
-$(B)/%: $(B)/o/sweep/%.o $(B)/llm42.o $(CUDA_OBJECT)
+$(B)/%: $(B)/o/sweep/%.o $$(call PARTS,sweep/$$*) $(B)/llm42.o $(CUDA_OBJECT)
 	$(LINK)
 ifeq ($(HTTP),1)
 $(B)/serve: LDFLAGS += $(shell pkg-config --libs libmicrohttpd jansson) -lpthread
@@ -200,8 +203,6 @@ $(B)/serve:
 	@echo "$@ needs libmicrohttpd and jansson: make deps installs libmicrohttpd-dev, libjansson-dev and pkg-config" >&2
 	@exit 1
 endif
-# bench is several files; cuda.c needs the CUDA backend.
-$(B)/bench: $(patsubst %.c,$(B)/o/%.o,$(filter-out $(if $(CUDA_OBJECT),,%/cuda.c),$(wildcard sweep/bench/*.c)))
 $(B)/tests/%: $(B)/o/tests/%.o
 	$(LINK)
 $(filter-out $(WHITE_BOX:%=$(B)/%),$(TESTS)): $(B)/llm42.o

@@ -12,22 +12,15 @@
 // Nothing is injected unless --inject says so. The order of sums of a fast pass depends on its number of rows, so the
 // low bits of a result depend on which other requests share the pass. The prompts were chosen so that these bits change
 // a token among the first 64.
-#define _DEFAULT_SOURCE    // TIOCGWINSZ
-#define _XOPEN_SOURCE 700  // wcwidth
-#include <time.h>
-
+#define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "args.h"
 #include "planners.h"
-#include "util/tokenizer.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "util/llm42_trace.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
-#include "rollback/record.h"
-#include "rollback/screen.h"
-#include "rollback/slides.h"
+#include "rollback/rollback.h"
 
 static const char *const PROMPTS[] = {
     "The farmer thought of the",

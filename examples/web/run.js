@@ -1,4 +1,4 @@
-// run.js: what a run has shown. As in examples/rollback/record.h, everything that changes carries the number of the
+// run.js: what a run has shown. As in examples/rollback/record.c, everything that changes carries the number of the
 // pass that changed it, so the page can go back. Passes count from 1.
 
 let bytes_of_token = [];
@@ -122,7 +122,7 @@ export class Run {
   }
 
   // The command of build/diff that adds the sums of a rollback both ways, or why there is none. See
-  // examples/rollback/record.h, diff_command.
+  // examples/rollback/record.c, diff_command.
   diff_arguments(rollback) {
     const lane = this.lanes[rollback.lane], n = rollback.agreed + 1;
     const drawn = [];

@@ -1,152 +1,42 @@
-// record.h: what the lecture demo (rollback.c) has seen. A pass is never drawn from the engine but from this record, so
-// that the viewer can go back. Everything that changes carries the number of the pass that changed it; passes count
-// from 1. Pointers marked [] are stb_ds arrays.
-//
-//     rollback.c    options, serving, what is recorded, the comparison at the end
-//     record.h      the record, and its text as characters that have a look
-//     screen.h      a pass on a terminal or in a log, and the keys
-//     slides.h      the whole run as SVG or HTML
-#ifndef RECORD_H
-#define RECORD_H
+// record.c: the record of a run (see rollback.h), and its text as characters that have a look.
+#define _XOPEN_SOURCE 700  // wcwidth
+#include "rollback.h"
 
 #include <locale.h>
 #include <stdarg.h>
 #include <wchar.h>
 
-#include "../args.h"
-#include "../util/llm42_trace.h"
-#include "../util/llm42_transcript.h"
-#include "../util/tokenizer.h"
-
-enum { MAX_LANES = 16, TOKEN_COLUMNS = 24 };  // no token is wider where it stands alone
-#define WORD_BEGINS "\u00b7"                  // instead of a token's leading space, where tokens stand alone
-
-// How text looks. Looks differ by more than their colour, and brackets say most of it where there is none. The colours
-// are one palette, on a terminal, in HTML and in SVG. People who see no red or green can tell them apart, and they can
-// be read on black and on white.
-#define LOOKS(X)                                                                      \
-    X(PROMPT, "\033[2m", "", "", "prompt")                                            \
-    X(ORDINARY, "", "", "", "ordinary")                                               \
-    X(CANDIDATE, "\033[4;38;5;166m", "(", ")", "candidate")                           \
-    X(COMMITTED, "\033[1;38;5;32m", "", "", "committed")                              \
-    X(STRUCK, "\033[9;38;5;166m", "[-", "-]", "dropped")                              \
-    X(VERDICT, "\033[7;1;38;5;29m", "{+", "+}", "verifier's own")                     \
-    X(PLAIN, "", "", "", NULL)                                                        \
-    X(STRONG, "\033[1m", "", "", NULL)                                                \
-    X(FAINT, "\033[2m", "", "", NULL)                                                 \
-    X(NAME, "\033[1;38;5;32m", "", "", NULL)       /* of a deterministic request */   \
-    X(FAST_LETTER, "\033[38;5;166m", "", "", NULL) /* the letter of a kind of pass */ \
-    X(REPLAY_LETTER, "\033[1;38;5;32m", "", "", NULL)                                 \
-    X(ROLLBACK_LETTER, "\033[7;1;38;5;166m", "", "", NULL)
-typedef enum look {
-#define LOOK_NAME(name, ansi, open, close, legend) name,
-    LOOKS(LOOK_NAME)
-#undef LOOK_NAME
-} look;
-static const struct {
-    const char *name, *ansi, *open, *close, *legend;
-} LOOK[] = {
+const look_text LOOK[] = {
 #define LOOK_VALUE(name, ansi, open, close, legend) {#name, ansi, open, close, legend},
     LOOKS(LOOK_VALUE)
 #undef LOOK_VALUE
 };
 
-static const struct {
-    char letter;
-    look look;
-    const char *legend;
-} PASSES[] = {
+const pass_kind PASSES[PASS_KINDS] = {
     {'.', FAST_LETTER, "fast"},     {'I', PLAIN, "INVARIANT"},          {'P', PLAIN, "prompts"},
     {'R', REPLAY_LETTER, "replay"}, {'X', ROLLBACK_LETTER, "rollback"},
 };
-// INVARIANT_PASS: without a window. PROMPT_PASS: deterministic prompts in a FIXED pass.
-enum { FAST_PASS, INVARIANT_PASS, PROMPT_PASS, REPLAY_PASS, ROLLBACK_PASS, PASS_KINDS };
 
-// A token of a request's line. Nothing leaves the line: what was dropped stays, struck out.
-typedef struct item {
-    int32_t token;
-    look look;  // at the end: of a candidate COMMITTED or STRUCK
-    int index;  // among the output tokens; prompt: -1
-    int born;
-    int settled;  // when it was committed or dropped; 0: still a candidate
-} item;
+frame *frame_at(const demo *d, int pass) { return &d->frames[pass - 1]; }
+int passes(const demo *d) { return (int)arrlen(d->frames); }
+int first_window(const demo *d, int pass) { return pass > 1 ? frame_at(d, pass - 1)->windows : 0; }
 
-// A verification: a request's candidates beside the outputs of the replay pass. If `dropped` is not 0, it is a
-// rollback: candidate[agreed] differs from output[agreed].
-typedef struct window {
-    int lane, pass, index;        // index of candidate[0] among the output tokens
-    int agreed, dropped;          // candidates; of the dropped ones the first is the one that differs
-    int32_t *candidate, *output;  // []; an output behind the candidates is the replay pass's own token
-    float fast, replay;           // rollback: log-probability of the candidate less that of its replacement, by pass
-    float step;                   // the distance of bf16 numbers as large as these two logits
-    bool injected;                // the candidate was made wrong on purpose
-} window;
-
-typedef struct lane {
-    char name[8];
-    bool deterministic;
-    int64_t id;
-    int32_t *prompt;  // []
-    item *items;      // []
-    // Of the pass that is running:
-    float *fast;      // [] ring x V: the logits that the latest candidates were drawn from, and
-    int32_t *drawn;   // [] ring: what was drawn
-    int32_t *output;  // []: what a replay pass gave in its place
-    bool disagrees;   // it found a candidate that differs, and `found` has fast, replay, step and injected
-    window found;
-} lane;
-
-// A pass, and the counts after it.
-typedef struct frame {
-    int kind, windows;  // so many are in the record by then
-    llm42_event event;
-    llm42_stats stats;
-} frame;
-
-typedef struct demo {
-    const char *model_path, *preset, *verifier, *verify, *prefill, *planner, *trace_path, *record_path, *html_path,
-        *svg_path;
-    llm42_engine_desc how;  // policies and planner
-    int64_t window, group, requests, tokens, delay, seed, threads;
-    int budget, longest;  // rows of a pass, tokens of a request, at most
-    double inject;
-    bool step;
-    llm42_model *model;
-    tok *tok;
-    llm42_trace *trace;
-    llm42_recorder *recorder;
-    float *logits;  // of a pass
-    int ring;
-    // The record.
-    llm42_event event;  // of the pass that is running
-    lane lane[MAX_LANES];
-    frame *frames;    // []
-    window *windows;  // []
-} demo;
-
-static frame *frame_at(const demo *d, int pass) { return &d->frames[pass - 1]; }
-static int passes(const demo *d) { return (int)arrlen(d->frames); }
-static int first_window(const demo *d, int pass) { return pass > 1 ? frame_at(d, pass - 1)->windows : 0; }
-
-// Whether a kind of pass may be in a run with these policies.
-static bool may_occur(const demo *d, int kind) {
+bool may_occur(const demo *d, int kind) {
     const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
     const bool invariant = !fixed || d->how.policy.prefill == LLM42_PREFILL_INVARIANT;
     return kind == PROMPT_PASS ? !invariant : kind != INVARIANT_PASS || invariant;
 }
 
-static look look_at(const item *i, int pass) { return i->settled && i->settled <= pass ? i->look : CANDIDATE; }
+look look_at(const item *i, int pass) { return i->settled && i->settled <= pass ? i->look : CANDIDATE; }
 
-// Output tokens of a request that a pass released or dropped.
-static int count_settled(const lane *l, int pass, bool dropped) {
+int count_settled(const lane *l, int pass, bool dropped) {
     int count = 0;
     for (int i = 0; i < (int)arrlen(l->items); i++)
         count += l->items[i].index >= 0 && l->items[i].settled == pass && (l->items[i].look == STRUCK) == dropped;
     return count;
 }
 
-// The rollback to show where there is room for one: the first that nothing injected, else the first; NULL: none.
-static const window *best_rollback(const demo *d) {
+const window *best_rollback(const demo *d) {
     const window *best = NULL;
     for (int i = 0; i < (int)arrlen(d->windows); i++) {
         const window *w = &d->windows[i];
@@ -162,9 +52,8 @@ static int drawn_in(const demo *d, const window *w, int i) {
     while (k > 0 && (items[k].index != w->index + i || items[k].settled != w->pass || items[k].born == w->pass)) k--;
     return items[k].born;
 }
-static const llm42_event *drawn_by(const demo *d, const window *w, int i) {
-    return &frame_at(d, drawn_in(d, w, i))->event;
-}
+
+const llm42_event *drawn_by(const demo *d, const window *w, int i) { return &frame_at(d, drawn_in(d, w, i))->event; }
 
 // The replay pass before this one that verified the same request; 0: none.
 static int verified_before(const demo *d, const window *w) {
@@ -174,20 +63,7 @@ static int verified_before(const demo *d, const window *w) {
     return pass;
 }
 
-// Passes, their rows, and the median of their times, because one time alone is noise. total: passes x median.
-typedef struct cost {
-    int passes, rows;
-    double median, total;  // seconds; the median is 0 where kinds of passes are added
-} cost;
-
-// How the same requests came out alone. The first line counts deterministic ones, and their tokens.
-typedef struct proof {
-    int same, count, tokens, bits, returned;
-    int drifted;  // of all, none marked
-    cost all_fast, all_invariant;
-} proof;
-
-static const char *no_rollback(const demo *d) {
+const char *no_rollback(const demo *d) {
     return frame_at(d, passes(d))->stats.candidates
                ? "No rollback in this run: no candidate differed from its replay pass. "
                  "--requests 16 or --inject 0.05 may show one."
@@ -196,26 +72,18 @@ static const char *no_rollback(const demo *d) {
 }
 
 // >>text ---------------------------------------------------------------------------------------------------------
-// A character that is safe on a terminal, in XML and in HTML, and the columns that it takes.
-typedef struct cell {
-    char text[5];
-    signed char width;
-    unsigned char look;
-    bool glued;  // a space at which no line ends
-} cell;
 
-// Columns are counted by the C library, which knows characters in a UTF-8 locale only. Nothing else of the locale is
-// used: numbers keep their point.
-static void text_open(void) {
+void text_open(void) {
     if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, "en_US.UTF-8");
 }
 
-static int columns_of(const cell *cells, int begin, int end) {
+int columns_of(const cell *cells, int begin, int end) {
     int width = 0;
     for (int i = begin; i < end; i++) width += cells[i].width;
     return width;
 }
-static int columns(const cell *cells) { return columns_of(cells, 0, (int)arrlen(cells)); }
+
+int columns(const cell *cells) { return columns_of(cells, 0, (int)arrlen(cells)); }
 
 // Characters that turn the direction of text would turn the rest of the line, too.
 static bool is_unsafe(uint32_t c) {
@@ -252,7 +120,7 @@ static void add_text(cell **cells, look look, const char *text, size_t size) {
     }
 }
 
-__attribute__((format(printf, 3, 4))) static void add(cell **cells, look look, const char *format, ...) {
+void add(cell **cells, look look, const char *format, ...) {
     char text[4096];
     va_list values;
     va_start(values, format);
@@ -261,11 +129,11 @@ __attribute__((format(printf, 3, 4))) static void add(cell **cells, look look, c
     add_text(cells, look, text, strlen(text));
 }
 
-static void add_cells(cell **cells, const cell *more, int begin, int end) {
+void add_cells(cell **cells, const cell *more, int begin, int end) {
     if (end > begin) memcpy(arraddnptr(*cells, end - begin), more + begin, sizeof(cell) * (size_t)(end - begin));
 }
 
-static void add_tokens(cell **cells, const demo *d, look look, const int32_t *ids, int count) {
+void add_tokens(cell **cells, const demo *d, look look, const int32_t *ids, int count) {
     char *text = NULL;
     for (int i = 0; i < count; i++) {
         bool special = ids[i] < d->tok->count && d->tok->piece[ids[i]].special;
@@ -276,8 +144,7 @@ static void add_tokens(cell **cells, const demo *d, look look, const int32_t *id
     arrfree(text);
 }
 
-// One token alone: its text, or its number if it has none. A long one loses its end.
-static void add_token(cell **cells, const demo *d, look look, int32_t id) {
+void add_token(cell **cells, const demo *d, look look, int32_t id) {
     cell *own = NULL;
     add_tokens(&own, d, look, &id, 1);
     if (!columns(own)) add(&own, look, "#%d", (int)id);
@@ -288,8 +155,7 @@ static void add_token(cell **cells, const demo *d, look look, int32_t id) {
     arrfree(own);
 }
 
-// A request's whole line as it stands after a pass.
-static cell *lane_text(const demo *d, const lane *l, int pass, bool color) {
+cell *lane_text(const demo *d, const lane *l, int pass, bool color) {
     cell *cells = NULL;
     int32_t *run = NULL;
     for (int i = 0, n = (int)arrlen(l->items); i < n && l->items[i].born <= pass; i++) {
@@ -307,15 +173,13 @@ static cell *lane_text(const demo *d, const lane *l, int pass, bool color) {
 }
 
 // >>lines --------------------------------------------------------------------------------------------------------
-// Text that has been broken into lines: a stb_ds array of stb_ds arrays.
-typedef cell **page;
 
-static void page_free(page *p) {
+void page_free(page *p) {
     for (int i = 0; i < (int)arrlen(*p); i++) arrfree((*p)[i]);
     arrfree(*p);
 }
 
-static bool is_break(const cell *c) { return c->text[0] == ' ' && !c->glued; }
+bool is_break(const cell *c) { return c->text[0] == ' ' && !c->glued; }
 
 // Where the line that begins at `at` ends: behind a space, unless that leaves it less than half full. Text only grows
 // at its end, so what has been read stays where it is.
@@ -329,8 +193,7 @@ static int line_end(const cell *cells, int at, int width) {
     return end < count && space ? space : end;
 }
 
-// Adds a paragraph in lines of at most `width` columns, all but the first indented by `hang`, and frees its text.
-static void add_paragraph(page *p, cell *cells, int width, int hang) {
+void add_paragraph(page *p, cell *cells, int width, int hang) {
     int at = 0, count = (int)arrlen(cells);
     if (hang > width / 2) hang = width / 2;
     do {
@@ -345,20 +208,13 @@ static void add_paragraph(page *p, cell *cells, int width, int hang) {
     arrfree(cells);
 }
 
-// Moves the lines from `first` on to another page.
-static void move_lines(page *to, page *from, int first) {
+void move_lines(page *to, page *from, int first) {
     for (int i = 0; i < first; i++) arrfree((*from)[i]);
     for (int i = first; i < (int)arrlen(*from); i++) arrput(*to, (*from)[i]);
     arrfree(*from);
 }
 
 // >>window -------------------------------------------------------------------------------------------------------
-// A verification as columns: a candidate, how it compares, and the replay pass's output.
-typedef struct column {
-    cell *candidate, *output;  // []; empty: there is none
-    char mark;                 // = equal, X differs, . behind one that differs, + the replay pass's own, else a space
-    int width;
-} column;
 
 // A token of a column. The dot says that a word begins: tokens are parts of words. Two tokens of one text are told
 // apart by their numbers.
@@ -394,7 +250,7 @@ static column column_of(const demo *d, const window *w, int i) {
     return c;
 }
 
-static column *columns_of_window(const demo *d, const window *w) {
+column *columns_of_window(const demo *d, const window *w) {
     int candidates = (int)arrlen(w->candidate), outputs = (int)arrlen(w->output);
     column *all = NULL;
     for (int i = 0; i < candidates || i < outputs; i++) {
@@ -404,7 +260,7 @@ static column *columns_of_window(const demo *d, const window *w) {
     return all;
 }
 
-static void columns_free(column *all) {
+void columns_free(column *all) {
     for (int i = 0; i < (int)arrlen(all); i++) {
         arrfree(all[i].candidate);
         arrfree(all[i].output);
@@ -425,8 +281,7 @@ static void add_quoted(cell **text, const demo *d, look look, int32_t id) {
     glue(*text, first);
 }
 
-// What came of a verification.
-static cell *window_outcome(const demo *d, const window *w) {
+cell *window_outcome(const demo *d, const window *w) {
     cell *text = NULL;
     add(&text, NAME, "%s", d->lane[w->lane].name);
     add(&text, STRONG, ", pass %d:", w->pass);
@@ -457,8 +312,7 @@ static void add_preference(cell **text, const demo *d, const window *w, float by
     } else add(text, PLAIN, " by %.4g", size);
 }
 
-// Why a rollback happened. An injected candidate says nothing about the pass that drew it.
-static cell *rollback_reason(const demo *d, const window *w, bool in_full) {
+cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     cell *text = NULL;
     add(&text, PLAIN, "Log-probabilities: ");
     if (w->injected) add(&text, PLAIN, "the candidate was made wrong on purpose; ");
@@ -481,9 +335,7 @@ static cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     return text;
 }
 
-// Which passes drew the candidates up to the one that differs. The keys and values that they left are in all that came
-// behind, so the first difference may be some tokens earlier.
-static cell *rows_text(const demo *d, const window *w) {
+cell *rows_text(const demo *d, const window *w) {
     cell *text = NULL;
     const int n = w->agreed + 1, replayed = verified_before(d, w);
     bool mixed = false;
@@ -518,8 +370,7 @@ static cell *rows_text(const demo *d, const window *w) {
     return text;
 }
 
-// build/diff runs the same rows both ways. NULL: it cannot, because a replay pass has come between.
-static cell *diff_command(const demo *d, const window *w) {
+cell *diff_command(const demo *d, const window *w) {
     cell *text = NULL;
     const lane *l = &d->lane[w->lane];
     const int before = (int)arrlen(l->prompt) + w->index - 1;  // tokens whose keys and values were final
@@ -543,6 +394,7 @@ static cell *diff_command(const demo *d, const window *w) {
 }
 
 // >>counts -------------------------------------------------------------------------------------------------------
+
 // What became of all candidates, and where all committed tokens came from: the parts add up.
 typedef struct shares {
     int held, differed, behind, lost;  // candidates
@@ -581,7 +433,7 @@ static cell *parts_text(int all, const char *unit, const part *parts, int n) {
     return text;
 }
 
-static cell *candidates_text(const demo *d) {
+cell *candidates_text(const demo *d) {
     const shares n = count_shares(d);
     const part parts[] = {{n.held, "held"},
                           {n.differed, "differed"},
@@ -590,7 +442,7 @@ static cell *candidates_text(const demo *d) {
     return parts_text((int)frame_at(d, passes(d))->stats.candidates, "", parts, 4);
 }
 
-static cell *committed_text(const demo *d) {
+cell *committed_text(const demo *d) {
     const shares n = count_shares(d);
     const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
     const int all = (int)frame_at(d, passes(d))->stats.deterministic_tokens;
@@ -603,13 +455,13 @@ static cell *committed_text(const demo *d) {
 }
 
 // >>cost ---------------------------------------------------------------------------------------------------------
+
 static int compare_seconds(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-// What these passes cost. Frees the array.
-static cost cost_of_passes(llm42_event *events) {
+cost cost_of_passes(llm42_event *events) {
     cost c = {.passes = (int)arrlen(events)};
     double *seconds = NULL;
     if (!c.passes) return c;
@@ -623,22 +475,14 @@ static cost cost_of_passes(llm42_event *events) {
     return c;
 }
 
-static cost cost_of_kinds(const demo *d, int first, int last) {
+cost cost_of_kinds(const demo *d, int first, int last) {
     llm42_event *events = NULL;
     for (int i = 0; i < passes(d); i++)
         if (d->frames[i].kind >= first && d->frames[i].kind <= last) arrput(events, d->frames[i].event);
     return cost_of_passes(events);
 }
 
-// What the run cost, beside the two ways to serve the same requests without verification.
-typedef struct cost_line {
-    const char *name;
-    cost cost;
-} cost_line;
-enum { COSTS = 7 };
-
-// Returns how many lines there are.
-static int costs_of(const demo *d, const proof *p, cost_line to[COSTS]) {
+int costs_of(const demo *d, const proof *p, cost_line to[COSTS]) {
     cost_line lines[COSTS] = {
         {"FAST passes", cost_of_kinds(d, FAST_PASS, FAST_PASS)},
         {"replay passes", cost_of_kinds(d, REPLAY_PASS, ROLLBACK_PASS)},
@@ -659,10 +503,9 @@ static int costs_of(const demo *d, const proof *p, cost_line to[COSTS]) {
     return count;
 }
 
-static bool verifies(const demo *d) { return frame_at(d, passes(d))->stats.verifications > 0; }
+bool verifies(const demo *d) { return frame_at(d, passes(d))->stats.verifications > 0; }
 
-// What verification costs, and what it buys. Every number is of this run.
-static cell *price_text(const demo *d) {
+cell *price_text(const demo *d) {
     const int again = (int)frame_at(d, passes(d))->stats.recomputed;
     cell *text = NULL;
     add(&text, PLAIN,
@@ -673,5 +516,3 @@ static cell *price_text(const demo *d) {
         cost_of_kinds(d, REPLAY_PASS, ROLLBACK_PASS).rows, again, args_plural(again));
     return text;
 }
-
-#endif  // RECORD_H

@@ -1,38 +1,20 @@
-// screen.h: a pass of the record on a terminal or in a log, and the keys that page through the passes. See record.h.
+// screen.c: a pass of the record on a terminal or in a log, and the keys that page through the passes.
 //
 //     a terminal             one screen, drawn again for each pass
 //     with NO_COLOR set      the same without colours: brackets say what they say
 //     with TERM=dumb         no control sequences at all: screens and lines below each other
 //     a file or a pipe       a log: a line for each pass that is not fast, and how its candidates compared
-#ifndef SCREEN_H
-#define SCREEN_H
+#define _DEFAULT_SOURCE  // TIOCGWINSZ
+#include "rollback.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 
-#include "record.h"
-
 enum { LOG_WIDTH = 100, LABEL = 11, POLL_MS = 200, ESCAPE_MS = 50 };
 
-// STEP waits for a key after each pass, SEEK goes on to the next rollback, QUIET shows nothing until the summary.
-typedef enum screen_mode { RUN, STEP, SEEK, QUIET } screen_mode;
-
-typedef struct screen {
-    bool terminal, live, color;  // live: drawn in place
-    bool keys, piped_keys;       // there is someone, or something, to press them
-    bool letter;                 // was the last piped key
-    screen_mode mode;
-    int at;           // the pass that is shown
-    int width, rows;  // columns to use
-    bool drawn, ended;
-    int64_t delay;
-} screen;
-
 // >>keys ---------------------------------------------------------------------------------------------------------
-typedef enum key { KEY_NONE, KEY_NEXT, KEY_BACK, KEY_ROLLBACK, KEY_RUN, KEY_QUIT, KEY_END } key;
-
 // Signal handlers need these.
 static struct termios keys_saved;
 static volatile sig_atomic_t keys_raw, continued;
@@ -94,7 +76,7 @@ static void keys_open(screen *s) {
     s->keys = keys_raw || s->piped_keys;
 }
 
-static void stop_if_interrupted(const screen *s) {
+void stop_if_interrupted(const screen *s) {
     if (args_signal && s && s->drawn) printf("\n");
     args_stop_if_asked();
 }
@@ -146,6 +128,7 @@ static key read_one_key(screen *s) {
 }
 
 // >>lines --------------------------------------------------------------------------------------------------------
+
 static bool measure(screen *s) {
     struct winsize size = {0};
     bool known = s->terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col && size.ws_row;
@@ -157,7 +140,7 @@ static bool measure(screen *s) {
     return changed;
 }
 
-static void screen_open(screen *s, bool step, int64_t delay) {
+void screen_open(screen *s, bool step, int64_t delay) {
     const char *term = getenv("TERM");
     s->terminal = args_is_terminal(stdout);
     s->live = s->terminal && term && term[0] && strcmp(term, "dumb");
@@ -182,7 +165,7 @@ static void print_line(const screen *s, const cell *line) {
     if (s->color && look != PLAIN) printf("\033[0m");
 }
 
-static void print_page(const screen *s, page *p, int indent) {
+void print_page(const screen *s, page *p, int indent) {
     for (int i = 0; i < (int)arrlen(*p); i++) {
         printf("%*s", arrlen((*p)[i]) ? indent : 0, "");
         print_line(s, (*p)[i]);
@@ -191,15 +174,13 @@ static void print_page(const screen *s, page *p, int indent) {
     page_free(p);
 }
 
-// A paragraph of the summary.
-static void print_text(const screen *s, cell *text, int hang) {
+void print_text(const screen *s, cell *text, int hang) {
     page p = NULL;
     add_paragraph(&p, text, s->width, hang);
     print_page(s, &p, 0);
 }
 
-// A command, which a shell reads as one line. Lines end behind a space or a comma, unless there is none.
-static void print_command(const screen *s, cell *text) {
+void print_command(const screen *s, cell *text) {
     for (int at = 0, end, n = (int)arrlen(text); at < n; at = end) {
         cell *line = NULL;
         end = at + s->width - 1 < n ? at + s->width - 1 : n;
@@ -217,7 +198,7 @@ static void print_command(const screen *s, cell *text) {
     arrfree(text);
 }
 
-__attribute__((format(printf, 4, 5))) static void say(const screen *s, look look, int hang, const char *format, ...) {
+void say(const screen *s, look look, int hang, const char *format, ...) {
     char text[1024];
     cell *cells = NULL;
     va_list values;
@@ -228,9 +209,7 @@ __attribute__((format(printf, 4, 5))) static void say(const screen *s, look look
     print_text(s, cells, hang);
 }
 
-// The last `lines` lines of a request as it stands after a pass, or all if that is 0. A single line shows the last
-// characters instead.
-static void add_lane(page *p, const demo *d, const screen *s, const lane *l, int pass, int lines) {
+void add_lane(page *p, const demo *d, const screen *s, const lane *l, int pass, int lines) {
     cell *text = lane_text(d, l, pass, s->color);
     page body = NULL;
     int room = s->width - 4, skip = 0;
@@ -248,6 +227,7 @@ static void add_lane(page *p, const demo *d, const screen *s, const lane *l, int
 }
 
 // >>pass ---------------------------------------------------------------------------------------------------------
+
 // A deterministic request that has read KV of FAST passes gets a candidate from an INVARIANT row, too.
 static void add_invariant_pass(cell **text, const demo *d, int pass) {
     int count = 0, named = 0;
@@ -302,9 +282,7 @@ static cell *window_row(const column *all, int begin, int end, int row) {
     return text;
 }
 
-// A verification as README.md draws it: candidates above the outputs of the replay pass. What is too long goes on
-// below. If there are more than `most` lines, the stretch with the first difference is kept.
-static void add_window(page *p, const demo *d, const window *w, int width, int most) {
+void add_window(page *p, const demo *d, const window *w, int width, int most) {
     page head = NULL, rows = NULL, reason = NULL;
     column *all = columns_of_window(d, w);
     int count = (int)arrlen(all), *starts = NULL, split = 0;
@@ -336,6 +314,7 @@ static void add_window(page *p, const demo *d, const window *w, int width, int m
 }
 
 // >>log ----------------------------------------------------------------------------------------------------------
+
 static void log_pass(const demo *d, const screen *s) {
     int pass = s->at;
     const frame *f = frame_at(d, pass);
@@ -371,6 +350,7 @@ static void log_pass(const demo *d, const screen *s) {
 }
 
 // >>frame --------------------------------------------------------------------------------------------------------
+
 // What a screen shows: settings, a letter for each pass, the requests, a verification, and counts.
 static void add_strip(cell **text, const demo *d, const screen *s) {
     int room = s->width - columns(*text) - 5, first = (s->at - 1) / room * room + 1;
@@ -381,8 +361,7 @@ static void add_strip(cell **text, const demo *d, const screen *s) {
     }
 }
 
-// W, G and policies.
-static cell *policies_text(const demo *d) {
+cell *policies_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "W %d x G %d", (int)d->window, (int)d->group);
     if (d->how.policy.replay == LLM42_REPLAY_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
@@ -533,6 +512,7 @@ static void draw(const demo *d, screen *s) {
 }
 
 // >>show ---------------------------------------------------------------------------------------------------------
+
 // Waits for a key, at most `ms` milliseconds unless that is negative, or until the program is asked to end. A screen
 // whose terminal changes its size is drawn again. In the background, and without keys, time passes alone.
 static key wait_for_key(const demo *d, screen *s, int64_t ms) {
@@ -570,8 +550,7 @@ static bool apply_key(screen *s, key pressed) {
     return true;
 }
 
-// Shows a pass that has just been recorded, and older ones as long as the viewer pages through them.
-static void show(const demo *d, screen *s) {
+void show(const demo *d, screen *s) {
     s->at = s->ended ? s->at : s->at + 1;
     while (s->mode != QUIET && !args_signal) {
         const frame *f = frame_at(d, s->at);
@@ -585,13 +564,10 @@ static void show(const demo *d, screen *s) {
     }
 }
 
-// After the last pass. Who looked for another rollback and found none may still go back.
-static void show_end(const demo *d, screen *s) {
+void show_end(const demo *d, screen *s) {
     s->ended = true;
     if (s->mode == SEEK) s->mode = s->keys ? STEP : RUN;
     if (s->mode == STEP) show(d, s);
     stop_if_interrupted(s);
     if (s->live && s->drawn) printf("\n");
 }
-
-#endif  // SCREEN_H

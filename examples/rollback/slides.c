@@ -1,19 +1,13 @@
-// slides.h: the whole run as a web page or as a picture for a slide. See record.h. Both are single files without
+// slides.c: the whole run as a web page or as a picture for a slide. Both are single files without
 // scripts, fonts or pictures from elsewhere. Their bytes depend on the run and the options alone.
 //
 // The picture has a light ground of its own, so that it can be read on a dark slide too. It shows every pass, a line of
 // each deterministic request, and one rollback. The page has all of them, and follows the reader's choice of a light or
 // a dark screen.
-#ifndef SLIDES_H
-#define SLIDES_H
-
-#include "record.h"
+#define _POSIX_C_SOURCE 200809L
+#include "rollback.h"
 
 enum { SVG_WIDTH = 1600, SVG_MARGIN = 40, SVG_TEXT = 26, SVG_SMALL = 22, SVG_LANE = 28 };
-
-typedef struct slides {
-    FILE *html, *svg;
-} slides;
 
 // Colours of text by its look, and of what is drawn: on a light and on a dark ground.
 static const struct {
@@ -74,6 +68,7 @@ static void write_runs(FILE *f, const cell *cells, double x, double column) {
 }
 
 // >>grid ---------------------------------------------------------------------------------------------------------
+
 // A mark for each thing that can happen to a request in a pass. Marks differ by shape, not by colour alone.
 static void write_mark(FILE *f, const char *name, double x, double y, double wide) {
     bool rollback = !strcmp(name, "rollback");
@@ -124,8 +119,8 @@ static void write_lane(FILE *f, const demo *d, int k, double x, double y, double
         if (w->lane == k) write_mark(f, w->dropped ? "rollback" : "commit", x + wide * (w->pass - 0.5), y, wide);
     }
 }
-
 enum { LEGEND_ENTRIES = 6 };
+
 static const char *const LEGEND[LEGEND_ENTRIES][2] = {
     {"token", "token, final at once"},   {"candidate", "candidate that held"},
     {"wrong", "candidate, dropped"},     {"commit", "window, all agreed"},
@@ -188,6 +183,7 @@ static double write_grid(FILE *f, const demo *d, double x, double y, double widt
 }
 
 // >>words --------------------------------------------------------------------------------------------------------
+
 static cell *settings_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "%s: %d request%s, %d deterministic (D), ", d->model_path, (int)d->requests,
@@ -228,6 +224,7 @@ static cell *proof_text(const demo *d, const proof *p) {
 }
 
 // >>svg ----------------------------------------------------------------------------------------------------------
+
 static double write_lines(FILE *f, page *lines, double y, int size) {
     for (int i = 0; i < (int)arrlen(*lines); i++) {
         y += 1.4 * size;
@@ -284,7 +281,6 @@ static double write_picture(FILE *f, const demo *d, const proof *p) {
     else arrfree(note);
     return write_paragraph(f, proof_text(d, p), y + 26, SVG_TEXT);
 }
-
 static const char SVG_FONT[] = "font-family=\"'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace\"";
 
 // The height is known only when all is drawn, so it is drawn twice, first into nothing.
@@ -306,6 +302,7 @@ static void write_svg(FILE *f, const demo *d, const proof *p) {
 }
 
 // >>html ---------------------------------------------------------------------------------------------------------
+
 static void write_element(FILE *f, const char *element, cell *text) {
     fprintf(f, "<%s>", element);
     write_runs(f, text, -1, 0);
@@ -562,24 +559,22 @@ static void write_html(FILE *f, const demo *d, const proof *p) {
 }
 
 // >>files --------------------------------------------------------------------------------------------------------
+
 static FILE *slides_begin(const char *option, const char *path) {
     FILE *f = path ? llm42_file_create(path) : NULL;
     if (path && !f) args_fail(1, "%s: cannot write %s: %s", option, path, strerror(errno));
     return f;
 }
 
-// Before the run, so that a name that cannot be written ends it at once.
-static void slides_open(slides *s, const demo *d) {
+void slides_open(slides *s, const demo *d) {
     s->html = slides_begin("--html", d->html_path);
     s->svg = slides_begin("--svg", d->svg_path);
 }
 
-static void slides_finish(slides *s, const demo *d, const proof *p) {
+void slides_finish(slides *s, const demo *d, const proof *p) {
     if (s->html) write_html(s->html, d, p);
     if (s->html && !llm42_file_finish(s->html))
         args_fail(1, "--html: cannot write %s: %s", d->html_path, strerror(errno));
     if (s->svg) write_svg(s->svg, d, p);
     if (s->svg && !llm42_file_finish(s->svg)) args_fail(1, "--svg: cannot write %s: %s", d->svg_path, strerror(errno));
 }
-
-#endif  // SLIDES_H
