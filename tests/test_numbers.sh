@@ -78,48 +78,6 @@ echo "  $numbers numbers of ${#pages[@]} pages compared with data"
 echo "only $numbers numbers" >"$log"
 check "at least 100 numbers are compared" test "$numbers" -ge 100
 
-# Pages name the revisions of the files of GPUs (revisions.py). Controls: pages of which each is wrong in one way.
-revisions() { python3 tests/revisions.py --root "$@"; }
-refused() {  # refused PAGE MESSAGE: this, and nothing else, is wrong with the page
-    ! revisions "$root" "$1" >"$out/refused" 2>&1 && cat "$out/refused" && [ "$(cat "$out/refused")" = "$1:$2" ]
-}
-if command -v python3 >/dev/null; then
-    # shellcheck disable=SC2046  # pages are several
-    check "pages name the revisions of their files" revisions . $(find . -name '*.md' -not -path "./build*" |
-        grep -v CHANGELOG | cut -c 3- | sort)
-    root=$out/root page=sweep/results/h200/page.md
-    mkdir -p "$root/tests" "$root/sweep/results/h200"
-    echo 'The bits of INVARIANT passes changed after revision 7 and not since.' >"$root/sweep/results/h200/README.md"
-    printf '# date: 2026-11-30\n# cuda kernels: 9\n' >"$root/sweep/results/h200/new.tsv"
-    for name in old scoring; do echo '# cuda kernels: 6' >"$root/sweep/results/h200/$name.tsv"; done
-    printf 'README.md\t{} tokens\tsweep/results/h200/scoring.tsv\n' >"$root/tests/numbers.tsv"
-    while IFS=$'\t' read -r text message; do
-        printf '# Page\n%b\n' "$text" >"$root/$page"
-        if [ "$message" = right ]; then
-            check "a page that is right: $text" revisions "$root" $page
-        else
-            check "a page that is wrong: $text" refused $page "${message/: /: sweep/results/h200/}"
-        fi
-    done <<'END'
-`new.tsv` (revision 9, 2026-11-30)\nand `old.tsv`, revision 6, and `new.tsv` again	right
-All is of revision 9, `new.tsv`, too\n## Next\n`ol*.tsv` is of revision 6	right
-| file | revision | date |\n| --- | --- | --- |\n| `new.tsv` | 9 | 2026-11-30 |\n| `old.tsv` | 6 | |	right
-The bits are\nnot today's: `scoring.tsv`, revision 6	right
-`new.tsv` and\n[this](old.tsv), revision 9	3: old.tsv is of revision 6, not 9
-`new.tsv` (revision 9, 2026-11-29)	2: new.tsv is of 2026-11-30, not 2026-11-29
-| file | revision |\n| --- | --- |\n| `new.tsv` | 8 |	4: new.tsv is of revision 9, not 8
-All is of revision 8, `new.tsv`, too	2: new.tsv is of revision 9, which does not stand beside it
-Revision 6\nand revision 9: `new.tsv`	3: new.tsv is of revision 9, which does not stand beside it
-Revision 9\n## Next\n`new.tsv`	4: new.tsv is of revision 9, and the section names none
-`scoring.tsv`, revision 6	2: scoring.tsv is of revision 6, and nothing says that its bits are not today's
-END
-    echo 'No token.' >"$root/README.md"
-    check "the README may quote older bits only if it says so" refused README.md \
-        "1: sweep/results/h200/scoring.tsv is of revision 6, and nothing says that its bits are not today's"
-else
-    skip "revisions of files" "python3 is not here"
-fi
-
 # The tables and numbers of the pages that have a specification (sweep/pages). Controls: each change is found.
 pages() { python3 sweep/pages/pages.py --check "$@"; }
 differs() {  # differs FILE CHANGE MESSAGE: where sed has made this change, a page is not that of its files

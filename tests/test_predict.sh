@@ -1,6 +1,6 @@
 #!/bin/bash
 # Measured runs beside simulated ones: the errors of sweep/experiments/predict.inc on made-up measurements,
-# sweep/cpu/run.sh with few requests and its refusals, and that SGLang's tables are those of the committed measurements.
+# sweep/cpu/run.sh with few requests and its refusals, and the grids of the H200.
 # From the environment: B (the build folder).
 set -u
 export LC_ALL=C
@@ -82,16 +82,6 @@ said() {
 }
 check "with FORCE=1 the results say so" said
 check "an unknown part: the usage" refuses "bash sweep/cpu/run.sh calibrate" cpu everything
-
-sglang() {
-    OUT_H200=$dir B=$B bash sweep/figures/h200_sglang.sh && cmp "$dir/sglang.md" sweep/results/h200/sglang.md
-}
-check "SGLang's tables beside ours are those of the committed measurements" sglang
-extra() {
-    grep -F '| Triton | 1024 | 1024 | 36.91 | 57.25 | 55.1 |' "$dir/sglang.md" &&
-        grep '^| ShareGPT | DVR |' "$dir/sglang.md"
-}
-check "SGLang's largest extra time is 55.1%" extra
 
 # The grids of the H200, by one seed.
 mkdir "$dir/h200" && cp sweep/results/h200/grid_8b.tsv sweep/results/h200/grid_base42.tsv "$dir/h200"

@@ -1,10 +1,8 @@
 #!/bin/bash
 # Batch-invariant kernels beside those that are not, on one H200: the product down by rows in % of cuBLASLt's speed
 # (LLM-42, Fig. 4a), RMSNorm by rows (Fig. 4b), and what invariance costs whole passes. Others' kernels are in % of the
-# cuBLAS of their own run. Needs kernels.tsv (sweep/h200/run.sh kernels). It also writes
-# h200_kernels_operators.md: which operators keep the bits of a row, beside the answers of LLM-42's Table 2. If there is
-# kernels_peers.tsv (PyTorch's kernels in the same call: part, subject, variant, rows, tflop_per_s, gb_per_s), its
-# kernels are drawn, too.
+# cuBLAS of their own run. Needs kernels.tsv (sweep/h200/run.sh kernels). If there is kernels_peers.tsv (PyTorch's
+# kernels in the same call: part, subject, variant, rows, tflop_per_s, gb_per_s), its kernels are drawn, too.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
 needs="kernels"
 # shellcheck source=sweep/figures/h200.inc
@@ -48,32 +46,6 @@ lines() { awk -F '\t' -v OFS='\t' -v figure="$figure" "$@"; }
         { print figure, "pct_of_fast run", "published " $1, "nan", "nan", 100 * $2 / base }'
 } >"$work/points"
 mv "$work/points" "$points"
-
-# The operators, as a table for reading.
-rows "$table" part subject variant batch_invariant position_invariant repeats distinct changes_at row_counts control \
-    published_as note >"$work/operators"
-rows "$reference/table2_invariance.tsv" operator batch_invariant position_invariant >"$work/published"
-awk -F '\t' -v device="$(device_of "$table")" '
-    FILENAME == ARGV[1] { published[$1] = $2 " | " $3; next }
-    $1 != "operators" { next }
-    !head {
-        print "# Which operators keep the bits of a row\n"
-        print "Measured bit by bit on " device " by `build/kernels --part operators`; this file is made by"
-        print "`sweep/figures/h200_kernels.sh`. Batch-invariant: one row has the same bits with every number of rows"
-        print "that was tried. Position-invariant: every row has the same bits wherever it stands in a pass of one"
-        print "shape. The last columns are the answers of Table 2 of LLM-42. If a control came out"
-        print "otherwise, the probe could not see differences.\n"
-        print "| operator | variant | batch-invariant | position-invariant | results of one row |" \
-            " first change at rows | LLM-42: batch | LLM-42: position |"
-        print "| --- | --- | --- | --- | --- | --- | --- | --- |"
-        head = 1
-    }
-    {
-        control = $10 == "-" ? "" : " (control: " $10 ")"
-        printf "| %s | %s%s | %s | %s | %s | %s | %s |\n", $2, $3, control, $4, $5, $7 == "-" ? "" : $7,
-            $8 == "-" ? "" : $8 == 0 ? "none" : $8, $11 in published ? published[$11] : " | "
-    }' "$work/published" "$work/operators" >"$OUT/${figure}_operators.md"
-[ -s "$OUT/${figure}_operators.md" ] || rm "$OUT/${figure}_operators.md"
 
 peak() {  # peak VARIANT: its TFLOP/s with 512 rows and more, least and most
     tell "%.0f to %.0f" '$2 == "tflop_per_s down" && $3 == "peer '"$1"'" && $4 >= 512 {

@@ -9,9 +9,6 @@
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
 #     bash sweep/h200/run.sh presets            ShareGPT lengths, all at once: presets best and invariant, by share
 #     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
-#     bash sweep/h200/run.sh workloads          all presets in one program, with the ceilings beside them
-#     bash sweep/h200/run.sh workloads-fixed    the same, 1024 tokens in and 256 out
-#     bash sweep/h200/run.sh choice             what decided the parameters of preset dvr
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves
@@ -143,16 +140,6 @@ mixture)
     MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
     bench passes_mixture --suite passes --seconds 300
     bench stages_mixture --suite stages --seconds 120
-    ;;
-workloads) bench workloads_presets --suite workloads --requests "${REQUESTS:-1024}" --seconds "$SECONDS_MAX" ;;
-workloads-fixed)
-    bench workloads_fixed_presets --suite workloads --workload fixed:1024x256 --requests "${REQUESTS:-1024}" \
-        --seconds "$SECONDS_MAX"
-    ;;
-choice)
-    dvr=(--model "$MODEL_8B" --requests "${REQUESTS:-512}" --workload sharegpt --max-running 256 --qps offline
-        --preset dvr --ratio 0.1,1)
-    measure choice "${dvr[@]}" --prefill invariant,packed --verify eager,wait --window 16,32 --group 16,32
     ;;
 presets | group)
     load=(--model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 --kv-tokens 262144

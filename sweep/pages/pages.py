@@ -26,6 +26,7 @@ An expression has Python's functions, median, mean and these:
                                name of `each` that is a column is such a condition, too; '* offline' is any text that ends so
     passes.maybe(...)          the same, and an empty cell if there is no such row
     passes.all(...)            the values of all rows with these values, as a list; passes.sum(...) is their sum
+                               (joined files have a column `file`)
     head('passes.tsv', 'date') what a line `# date: ...` at the head of a file says; an empty cell if there is none
 
 With --check nothing is written, and what would change is an error. A phrase that is not on its page is always one, and
@@ -46,10 +47,10 @@ ROUNDING = r"\+?g?\d+"
 
 
 def value_of(text):
-    """A number if the text is one, None if it is empty."""
+    """A number if the text is one, None if it is empty or nan."""
     if NUMBER.match(text):
         return float(text) if re.search(r"[.eE]", text) else int(text)
-    return text or None
+    return None if text in ("", "nan") else text
 
 
 def head(path, key):
@@ -70,7 +71,7 @@ class File:
         for path in paths:
             with open(path, encoding="utf-8") as file:
                 lines = [line.rstrip("\n").split("\t") for line in file if line[0] not in "#\n"]
-            self.rows += [dict(zip(lines[0], map(value_of, line))) for line in lines[1:]]
+            self.rows += [{"file": path, **dict(zip(lines[0], map(value_of, line)))} for line in lines[1:]]
 
     def matching(self, where):
         for name in where:
@@ -182,7 +183,6 @@ def table(lines, names):
         names.bound.update({} if "row" in bound else bound)
         rows.append(" | ".join(text_of(names.value(expression, **bound), rounding)
                                for _, rounding, expression in columns))
-    names.bound.clear()
     if not header or not rows:
         raise ValueError("the table has no rows")
     lines = [header, " | ".join("---" for _ in header.split(" | "))] + rows
@@ -227,6 +227,7 @@ class Page:
                     self.take(lines)
                 except Exception as error:  # an expression may fail in any way
                     self.wrong.append(f"{error}: {lines[0]}")
+                self.names.bound.clear()
 
     def take(self, lines):
         if lines[0].startswith("table: "):
