@@ -2066,60 +2066,55 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
 
 typedef struct llm42__heads {
     int heads, kv_heads, head_dim, qkv_stride;   // qkv [R, stride]: q, k, v side by side
-    bool interleaved;                            // rope pairs (2i, 2i + 1)
     const float *bias, *q_norm, *k_norm, *rope;  // [(H + 2K) d] [d] [d], NULL where there is none; rope [T][d / 2][2]
     float eps;
 } llm42__heads;
 
-// The eight pairs of a head's d values that a lane rotates: pair lane * 8 + i consists of the values `first` and
-// `second`. whole: the sixteen values of a lane lie in two pieces, at `low` and `high`.
+// The eight pairs of a head's d values that a lane rotates: pair i of the lane consists of the values low + i and
+// high + i. whole: the sixteen values of a lane are two pieces of sixteen bytes.
 template <int DP> struct llm42__pairs {
     float x[8][2];
     int d, lane, low, high;
-    bool interleaved, whole;
+    bool whole;
     __device__ __forceinline__ llm42__pairs(const llm42__heads &a, int lane)
-        : d(a.head_dim), lane(lane), low(a.interleaved ? lane * 16 : lane * 8),
-          high(a.interleaved ? low + 8 : low + a.head_dim / 2), interleaved(a.interleaved),
+        : d(a.head_dim), lane(lane), low(lane * 8), high(low + a.head_dim / 2),
           whole(a.head_dim == DP && a.qkv_stride % 8 == 0) {}
-    __device__ __forceinline__ int first(int i) const { return interleaved ? 2 * (lane * 8 + i) : lane * 8 + i; }
-    __device__ __forceinline__ int second(int i) const { return first(i) + (interleaved ? 1 : d / 2); }
     __device__ __forceinline__ bool there(int i) const { return lane * 8 + i < d / 2; }
 
     __device__ __forceinline__ void load(const llm42__bf16 *from, bool needed) {
         if (needed && whole) {
             union {
                 uint4 piece[2];
-                llm42__bf16 value[16];
+                llm42__bf16 value[2][8];
             } all;
             all.piece[0] = *(const uint4 *)(from + low), all.piece[1] = *(const uint4 *)(from + high);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                x[i][0] = __bfloat162float(interleaved ? all.value[2 * i] : all.value[i]);
-                x[i][1] = __bfloat162float(interleaved ? all.value[2 * i + 1] : all.value[8 + i]);
+                x[i][0] = __bfloat162float(all.value[0][i]);
+                x[i][1] = __bfloat162float(all.value[1][i]);
             }
             return;
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            x[i][0] = needed && there(i) ? __bfloat162float(from[first(i)]) : 0.0f;
-            x[i][1] = needed && there(i) ? __bfloat162float(from[second(i)]) : 0.0f;
+            x[i][0] = needed && there(i) ? __bfloat162float(from[low + i]) : 0.0f;
+            x[i][1] = needed && there(i) ? __bfloat162float(from[high + i]) : 0.0f;
         }
     }
     __device__ __forceinline__ void store(llm42__bf16 *to) const {
         if (whole) {
-            auto value = [&](int i) { return interleaved ? x[i / 2][i % 2] : x[i % 8][i / 8]; };
             uint4 piece[2];
             uint32_t *words = (uint32_t *)piece;
 #pragma unroll
-            for (int i = 0; i < 8; i++) words[i] = llm42__pack(value(2 * i), value(2 * i + 1));
+            for (int i = 0; i < 8; i++) words[i] = llm42__pack(x[2 * i % 8][i / 4], x[2 * i % 8 + 1][i / 4]);
             *(uint4 *)(to + low) = piece[0], *(uint4 *)(to + high) = piece[1];
             return;
         }
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             if (!there(i)) continue;
-            to[first(i)] = __float2bfloat16_rn(x[i][0]);
-            to[second(i)] = __float2bfloat16_rn(x[i][1]);
+            to[low + i] = __float2bfloat16_rn(x[i][0]);
+            to[high + i] = __float2bfloat16_rn(x[i][1]);
         }
         for (int i = d + lane; i < DP; i += DP / 16) to[i] = __float2bfloat16_rn(0.0f);
     }
@@ -2153,8 +2148,8 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             if (!p.there(i)) continue;
-            p.x[i][0] = llm42__rounded(p.x[i][0] + a.bias[head * d + p.first(i)]);
-            p.x[i][1] = llm42__rounded(p.x[i][1] + a.bias[head * d + p.second(i)]);
+            p.x[i][0] = llm42__rounded(p.x[i][0] + a.bias[head * d + p.low + i]);
+            p.x[i][1] = llm42__rounded(p.x[i][1] + a.bias[head * d + p.high + i]);
         }
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
     float sum = 0, scale = 1;
@@ -2172,8 +2167,8 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         if (norm && p.there(i)) {
-            p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.first(i)]);
-            p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.second(i)]);
+            p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.low + i]);
+            p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.high + i]);
         }
         if (is_q || is_k) {
             const float2 before = {p.x[i][0], p.x[i][1]};

@@ -755,8 +755,8 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, i
                                         llm42_error *error) {
     const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    llm42__heads a = {c->heads,    c->kv_heads,   c->head_dim,   cu->qkv,  c->rope_interleaved,
-                      layer->bias, layer->q_norm, layer->k_norm, cu->rope, c->norm_eps};
+    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv,    layer->bias,
+                      layer->q_norm, layer->k_norm, cu->rope,    c->norm_eps};
     auto kernel = cu->dp == 16   ? llm42__k_rope<16>
                   : cu->dp == 32 ? llm42__k_rope<32>
                   : cu->dp == 64 ? llm42__k_rope<64>

@@ -59,8 +59,8 @@
 
    STEP BY STEP
 
-   1. llm42_model_load loads a model: an HF folder (llama, mistral, ministral, qwen2, qwen3, qwen3_moe), a llama2.c .bin
-      file, or random weights of a named shape. A model is read-only, so any number of engines may share it.
+   1. llm42_model_load loads a model: an HF folder (llama, mistral, ministral, qwen2, qwen3, qwen3_moe), or random
+      weights of a named shape. A model is read-only, so any number of engines may share it.
    2. llm42_engine_open opens an engine. Zero every field of its desc that you do not care about, because zero always
       means the default that the field's comment states. .preset names a set of policies: LLM42_PRESET_BEST is for
       serving, and the default, LLM42_PRESET_DVR, shows the protocol. LLM42_PRESETS lists what each of them sets.
@@ -192,7 +192,7 @@
    -cuda, -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, config, safetensors, llama2c, synthetic, load
+      model       json, config, safetensors, synthetic, load
       backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibrated, sim
       engine      state, kv, submit, calls, step, admit, planner, hybrid, draft, plan, verify, open
 
@@ -291,8 +291,7 @@ typedef struct llm42_config {
     int sliding_window;   // positions that a token sees in layers with a window, itself included; 0: no layer has one
     float norm_eps;
     double rope_theta;
-    bool rope_interleaved;  // pairs (2i, 2i+1) as in llama2.c files, else (i, i + d/2) as in HF folders
-    double rope_factor;     // llama3 frequency scaling; 0: none
+    double rope_factor;  // llama3 frequency scaling; 0: none
     double rope_low_freq_factor, rope_high_freq_factor, rope_original_context;
     bool tied;                 // the LM head is the embedding
     int bos;                   // -1: none
@@ -341,10 +340,9 @@ typedef struct llm42_model {
 } llm42_model;
 
 typedef struct llm42_model_desc {
-    // Required. One of: an HF folder (config.json and *.safetensors); a llama2.c .bin file;
-    // "synthetic:NAME[,seed=N][,margin=X]", random weights of a named shape (see llm42_synthetic_names); "shape:NAME",
-    // such a shape without weights, for the simulator. N is below 10^19, default: 42. X is 0 or from 1e-30 to 1000,
-    // default: 3 (see section synthetic).
+    // Required. One of: an HF folder (config.json and *.safetensors); "synthetic:NAME[,seed=N][,margin=X]", random
+    // weights of a named shape (see llm42_synthetic_names); "shape:NAME", such a shape without weights, for the
+    // simulator. N is below 10^19, default: 42. X is 0 or from 1e-30 to 1000, default: 3 (see section synthetic).
     const char *path;
     bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     // Read the files of weights into memory. Default: map them, which takes no time and shares memory between
@@ -2593,97 +2591,6 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     return LLM42_OK;
 }
 
-// >>llama2c ------------------------------------------------------------------------------------------------------
-// Owns: llama2.c checkpoints (version 0). A file begins with seven int32: dim, ffn, layers, heads, kv heads, vocab,
-// context. If vocab is negative, the LM head is not the embedding. Then come fp32 tensors, each for all layers.
-// Calls: files, config.
-// Invariant: the tensors end where the file ends, because a file of another size is refused.
-
-// The first field of the header that cannot be a size; -1: there is none.
-static int llm42__llama2c_bad_field(const int32_t h[7]) {
-    for (int i = 0; i < 7; i++)
-        if (h[i] == 0 || h[i] > 1 << 24 || (i == 5 ? h[i] < -(1 << 24) : h[i] < 0)) return i;
-    return -1;
-}
-
-// Sizes from the header; they must make a model.
-static llm42_result llm42__llama2c_config(llm42_config *c, const llm42__file *file, llm42_error *error) {
-    static const char *const field[] = {"dim",        "hidden_dim", "n_layers", "n_heads",
-                                        "n_kv_heads", "vocab_size", "seq_len"};
-    int32_t h[7], turned[7];  // turned: with the bytes the other way round
-    const char *path = file->path;
-    if (file->size < sizeof h) return llm42_fail(error, LLM42_FORMAT, "%s: truncated: no llama2.c header", path);
-    memcpy(h, file->data, sizeof h);
-    for (size_t i = 0; i < sizeof h; i++) ((char *)turned)[i] = file->data[i ^ 3];
-    int bad = llm42__llama2c_bad_field(h);
-    if (bad >= 0 && llm42__llama2c_bad_field(turned) < 0)
-        return llm42_fail(error, LLM42_FORMAT,
-                          "%s: wrong byte order: the header is big-endian, and must be little-endian", path);
-    if (bad >= 0)
-        return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: header field %s is %d", path, field[bad],
-                          h[bad]);
-    *c = (llm42_config){.arch = LLM42_ARCH_LLAMA,
-                        .dim = h[0],
-                        .ffn = h[1],
-                        .layers = h[2],
-                        .heads = h[3],
-                        .kv_heads = h[4],
-                        .vocab = abs(h[5]),
-                        .context = h[6],
-                        .head_dim = h[0] / h[3],
-                        .norm_eps = 1e-5f,
-                        .rope_theta = 10000.0,
-                        .rope_interleaved = true,
-                        .tied = h[5] > 0,
-                        .bos = 1,
-                        .stop = {1},
-                        .stop_count = 1};  // a text ends where the next one would begin
-    if (c->layers > 4096 || c->dim % c->heads)
-        return llm42_fail(error, LLM42_FORMAT, "%s: not a llama2.c file: n_layers %d, n_heads %d", path, h[2], h[3]);
-    return llm42__config_check(c, path, error);
-}
-
-// Takes the next n x k values.
-static llm42_matrix llm42__llama2c_take(const float **at, int n, int k) {
-    llm42_matrix m = {.data = *at, .type = LLM42_DTYPE_FP32, .n = n, .k = k};
-    *at += (size_t)n * (size_t)k;
-    return m;
-}
-
-static llm42_result llm42__load_llama2c(llm42_model *model, const char *path, llm42_error *error) {
-    llm42_config *c = &model->config;
-    llm42__file file;
-    LLM42__TRY(llm42__model_file(model, path, &file, error));
-    LLM42__TRY(llm42__llama2c_config(c, &file, error));
-
-    const int D = c->dim, F = c->ffn, L = c->layers, V = c->vocab, kv = c->kv_heads * c->head_dim;
-    const size_t header = 7 * sizeof(int32_t), rotations = (size_t)c->context * (size_t)c->head_dim;
-    const double a_layer = 2.0 * D + 2.0 * D * D + 2.0 * D * kv + 3.0 * D * F, vocabulary = (double)V * D;
-    const double values = (c->tied ? 1 : 2) * vocabulary + L * a_layer + D + (double)rotations;
-    if ((double)header + 4 * values != (double)file.size)
-        return llm42_fail(error, LLM42_FORMAT, "%s: the header asks for %.0f bytes, the file has %zu", path,
-                          (double)header + 4 * values, file.size);
-    llm42_layer *layer;
-    LLM42__TRY(llm42__model_layers(model, &layer, error));
-    const float *at = (const float *)(const void *)(file.data + header);
-    model->embed = llm42__llama2c_take(&at, V, D);
-    for (int l = 0; l < L; l++) layer[l].attention_norm = llm42__llama2c_take(&at, 1, D).data;
-    for (int l = 0; l < L; l++) layer[l].q = llm42__llama2c_take(&at, D, D);
-    for (int l = 0; l < L; l++) layer[l].k = llm42__llama2c_take(&at, kv, D);
-    for (int l = 0; l < L; l++) layer[l].v = llm42__llama2c_take(&at, kv, D);
-    for (int l = 0; l < L; l++) layer[l].o = llm42__llama2c_take(&at, D, D);
-    for (int l = 0; l < L; l++) layer[l].ffn_norm = llm42__llama2c_take(&at, 1, D).data;
-    for (int l = 0; l < L; l++) layer[l].gate = llm42__llama2c_take(&at, F, D);
-    for (int l = 0; l < L; l++) layer[l].down = llm42__llama2c_take(&at, D, F);
-    for (int l = 0; l < L; l++) layer[l].up = llm42__llama2c_take(&at, F, D);
-    model->final_norm = llm42__llama2c_take(&at, 1, D).data;
-    at += rotations;  // backends compute these themselves
-    model->head = c->tied ? model->embed : llm42__llama2c_take(&at, V, D);
-    model->mapped_bytes = file.size;
-    assert((const char *)at == file.data + file.size);
-    return LLM42_OK;
-}
-
 // >>synthetic ----------------------------------------------------------------------------------------------------
 // Owns: random weights in bf16 for named shapes, made from a seed. Their standard deviation is 1 in the embedding and
 // 1/sqrt(k) in other matrices. Output and down projections are also divided by sqrt(2L), so that the residual stream
@@ -2834,7 +2741,7 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
 // >>load ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_model_load, which finds the loader for a path. Weights are used as they lie in the file, so the machine
 // must be little-endian, as the files are.
-// Calls: safetensors, llama2c, synthetic.
+// Calls: safetensors, synthetic.
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 #ifndef LLM42__BIG_ENDIAN  // a test defines it
@@ -2845,8 +2752,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     if (!model) return llm42_fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
     *model = NULL;
     if (!desc || !desc->path || !desc->path[0])
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_model_desc.path: required: a model folder, a .bin file or synthetic:NAME");
+        return llm42_fail(error, LLM42_INVALID, "llm42_model_desc.path: required: a model folder or synthetic:NAME");
     const bool synthetic = strncmp(desc->path, "synthetic:", 10) == 0;
     if (desc->on_device && !synthetic)
         return llm42_fail(error, LLM42_INVALID,
@@ -2863,14 +2769,17 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     else if (strncmp(desc->path, "shape:", 6) == 0)
         result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
     else if (stat(desc->path, &st) != 0)
-        result = llm42_fail(error, LLM42_IO, "%s: no such model folder or file: %s", desc->path, strerror(errno));
+        result = llm42_fail(error, LLM42_IO, "%s: no such model folder: %s", desc->path, strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        result = llm42_fail(error, LLM42_UNSUPPORTED,
+                            "%s: not a folder: a model is an HF folder (since 0.3.0 llama2.c files must be converted: "
+                            "examples/python/llama2c.py)",
+                            desc->path);
     else if (LLM42__BIG_ENDIAN)
         result = llm42_fail(error, LLM42_UNSUPPORTED,
                             "%s: wrong byte order: model files are little-endian, and this machine is big-endian",
                             desc->path);
-    else
-        result = S_ISDIR(st.st_mode) ? llm42__load_folder(m, desc->path, error)
-                                     : llm42__load_llama2c(m, desc->path, error);
+    else result = llm42__load_folder(m, desc->path, error);
     if (result != LLM42_OK) {
         llm42_model_free(m);
         return result;
@@ -3749,17 +3658,17 @@ static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int
     }
 }
 
-// Shapes: x [heads, d] of one row, in place. Pairs are (i, i + d/2), or (2i, 2i+1) for llama2.c files. No sums.
+// Shapes: x [heads, d] of one row, in place. Pairs are (i, i + d/2). No sums.
 static void llm42__cpu_rope(const llm42__cpu *cpu, float *x, int heads, int position) {
     const llm42_config *c = &cpu->model->config;
-    int half = c->head_dim / 2, step = c->rope_interleaved ? 2 : 1, other = c->rope_interleaved ? 1 : half;
+    const int half = c->head_dim / 2;
     const float *angle = cpu->rope + (size_t)position * (size_t)(2 * half);
     for (int head = 0; head < heads; head++) {
         float *v = x + (size_t)head * (size_t)c->head_dim;
         for (int i = 0; i < half; i++) {
-            float a = v[i * step], b = v[i * step + other], cosine = angle[2 * i], sine = angle[2 * i + 1];
-            v[i * step] = fmaf(a, cosine, -(b * sine));
-            v[i * step + other] = fmaf(b, cosine, a * sine);
+            float a = v[i], b = v[i + half], cosine = angle[2 * i], sine = angle[2 * i + 1];
+            v[i] = fmaf(a, cosine, -(b * sine));
+            v[i + half] = fmaf(b, cosine, a * sine);
         }
         llm42__cpu_round_all(cpu, v, (size_t)c->head_dim);
     }
@@ -4585,20 +4494,20 @@ static float llm42__sm90_row_squares(const float *x, int n) {
 }
 
 // The sum of squares of llm42__k_rope, for one head: a lane has the values of eight pairs. d is at most 128.
-static float llm42__sm90_head_squares(const float *x, int d, bool interleaved) {
+static float llm42__sm90_head_squares(const float *x, int d) {
     const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : 8;
     float sum[8] = {0};
     assert(d <= 128);
     for (int pair = 0; pair < d / 2; pair++) {
-        const float a = x[interleaved ? 2 * pair : pair], b = x[interleaved ? 2 * pair + 1 : pair + d / 2];
-        sum[pair / 8] = fmaf(a, a, sum[pair / 8]);
-        sum[pair / 8] = fmaf(b, b, sum[pair / 8]);
+        sum[pair / 8] = fmaf(x[pair], x[pair], sum[pair / 8]);
+        sum[pair / 8] = fmaf(x[pair + d / 2], x[pair + d / 2], sum[pair / 8]);
     }
     return llm42__sm90_warp_sum(sum, lanes);
 }
 
 static float llm42__sm90_squares(const llm42_config *c, const float *x, int n, bool head) {
-    return head ? llm42__sm90_head_squares(x, n, c->rope_interleaved) : llm42__sm90_row_squares(x, n);
+    (void)c;
+    return head ? llm42__sm90_head_squares(x, n) : llm42__sm90_row_squares(x, n);
 }
 
 // Attention: the one order of attention in kernels.cu. Units of 128 keys begin at multiples of 128. Scores are sums of

@@ -600,8 +600,8 @@ static inline bool args_same_place(const args_place *place, const char *path) {
            !strcmp(place->name, other.name);
 }
 
-// Exits if `path`, which the option `out` names, is a file that is read for the option `in`: `from` itself, one of the
-// folder `from`, or a tokenizer beside the model `from`. Of KIND:FILE it is FILE.
+// Exits if `path`, which the option `out` names, is a file that is read for the option `in`: `from` itself, or one of
+// the folder `from`. Of KIND:FILE it is FILE.
 static inline void args_check_input(const char *out, const char *path, const char *in, const char *from) {
     args_place place;
     char found[4096], file[8192];
@@ -610,16 +610,9 @@ static inline void args_check_input(const char *out, const char *path, const cha
     if (access(read, F_OK) && colon) read = args_find(colon + 1, found);
     bool same = args_same_place(&place, read);
     DIR *folder = opendir(read);
-    const char *slash = strrchr(read, '/'), *first = "";
-    snprintf(file, sizeof file, "%.4000s", read);
-    if (!folder && strstr(in, "model")) {
-        snprintf(file, sizeof file, "%.*s.", slash ? (int)(slash - read) + 1 : 0, read);
-        folder = opendir(file), first = "tok";
-    }
-    const size_t used = strlen(file);
     for (struct dirent *entry; folder && !same && (entry = readdir(folder));) {
-        snprintf(file + used, sizeof file - used, "/%s", entry->d_name);
-        same = !strncmp(entry->d_name, first, strlen(first)) && args_same_place(&place, file);
+        snprintf(file, sizeof file, "%.4000s/%s", read, entry->d_name);
+        same = args_same_place(&place, file);
     }
     if (folder) closedir(folder);
     if (same) args_fail(2, "%s %s is a file that %s %s reads: give another name", out, path, in, from);

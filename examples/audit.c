@@ -47,7 +47,7 @@ static bool skip_ordinary, no_mmap;
 static const args_option options[] = {
     ARGS_WORD("FILE", &path, "the transcript"),
     ARGS_IN("model,m DIR", &model_path,
-            "your copy of the model: folder, llama2.c file or synthetic:NAME; or from-file,\n"
+            "your copy of the model: folder or synthetic:NAME; or from-file,\n"
             "                         the one that FILE names, whose maker chose it (at most 4 GB)"),
     ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
     ARGS_INT("window W", &window, 1, INT32_MAX, "number of successive tokens in a window"),

@@ -656,8 +656,8 @@ static void parse(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("a SIDE", &a_text, "one side, for example schedule=fast,rows=8"),
         ARGS_TEXT("b SIDE", &b_text, "the other side, for example rows=9"),
-        ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
-        ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+        ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
+        ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
         ARGS_ONCE("ids LIST", &ids_text, "the tokens (default: 0,905,312,264,1108,283,1767)"),
         ARGS_ONCE("text TEXT", &text, "the tokens as text; the token BOS (begin of sequence) is put before them"),
         ARGS_INT(

@@ -29,8 +29,8 @@ static bool deterministic, ignore_eos, ids_out, logprobs, json, stream, chatting
 static drafting drafts;
 
 static const args_option options[] = {
-    ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
-    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
+    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
     ARGS_ONCE("prompt,p TEXT", &prompt, "prompt (default: It was); empty: the begin-of-text token alone"),
     ARGS_IN("prompt-file,f FILE", &prompt_file,
             "the prompt is all of this file, the newline at its end too; -: standard input"),

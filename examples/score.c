@@ -49,8 +49,8 @@ static bool all_logits, summary, no_mmap;
 static size_t text_size;
 
 static const args_option options[] = {
-    ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
-    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
+    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
     ARGS_ONCE("ids LIST", &ids_text, "the tokens, as in 0,5,7"),
     ARGS_ONCE("text TEXT", &text, "the tokens as text; BOS goes before it"),
     ARGS_IN("file,f FILE", &text_file, "the text is what this file says; -: standard input"),

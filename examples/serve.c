@@ -28,8 +28,8 @@ static bool no_mmap, offered, prefix_cache;
 static drafting drafts;
 
 static const args_option options[] = {
-    ARGS_IN("model,m DIR", &model_path, "model folder, llama2.c file or synthetic:NAME"),
-    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in or beside the model)"),
+    ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
+    ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
     ARGS_ONCE("name NAME", &serve.name, "what clients call the model (default: the last part of its path)"),
     ARGS_TEXT("host NAME", &host, "address to listen on; 0.0.0.0 or :: for all of this computer's"),
     ARGS_INT("port,p N", &port, 0, 65535, "0: any free one, which is printed"),

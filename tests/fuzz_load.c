@@ -14,7 +14,6 @@ enum {
     SAFETENSORS,  // a whole model.safetensors beside a valid config
     HEADER,       // the JSON of its header; length and data are made to fit
     INDEX,        // model.safetensors.index.json beside two valid shards
-    LLAMA2C,      // a llama2.c model
     TOKENIZER,    // tokenizer.json
     LLAMA2C_TOKENIZER,
     KINDS,
@@ -181,9 +180,9 @@ static void load_tokenizer(const char *path) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char *const names[] = {
-        "config.json", "model.safetensors", "model.safetensors", "model.safetensors.index.json",
-        "x.bin",       "tokenizer.json",    "tokenizer.bin"};
+    static const char *const names[] = {"config.json",       "model.safetensors",
+                                        "model.safetensors", "model.safetensors.index.json",
+                                        "tokenizer.json",    "tokenizer.bin"};
     if (size < 2) return 0;
     set_up();
     int kind = data[0] % KINDS, shape = data[1] % TEST_SHAPES;
@@ -208,7 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         test_write(path, data, size);
     }
     if (kind >= TOKENIZER) load_tokenizer(path);
-    else load_model(kind == LLAMA2C ? path : dir, size % 2 == 0, round ? round + 1 : 0);
+    else load_model(dir, size % 2 == 0, round ? round + 1 : 0);
     return 0;
 }
 
@@ -238,8 +237,8 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     int kind = index % KINDS, shape = index / KINDS, round = 0;
     if (shape >= TEST_SHAPES) {
         index -= KINDS * TEST_SHAPES;
-        if (index >= (LLAMA2C + 1) * (int)(sizeof rounds / sizeof *rounds)) return 0;
-        kind = index % (LLAMA2C + 1), shape = 0, round = rounds[index / (LLAMA2C + 1)];
+        if (index >= TOKENIZER * (int)(sizeof rounds / sizeof *rounds)) return 0;
+        kind = index % TOKENIZER, shape = 0, round = rounds[index / TOKENIZER];
     }
     const test_shape *s = &test_shapes[shape];
     size_t bytes, used = 2;
@@ -256,7 +255,6 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         test_append(&text, index_file, bytes);
         free(index_file);
     }
-    if (kind == LLAMA2C) text = test_llama2c(shape % 2 == 0);
     if (kind == TOKENIZER) text = test_tokenizer();
     if (kind == LLAMA2C_TOKENIZER) text = llama2c_tokenizer();
     out[0] = (uint8_t)(kind + round * KINDS);

@@ -192,19 +192,6 @@ static inline void test_model_folder(const char *dir, const test_shape *s) {
     test_text_free(&file);
 }
 
-// A llama2.c file: seven int32, then fp32 weights, with the two tables of rotations that loaders skip.
-static inline test_text test_llama2c(bool tied) {
-    enum { D = 16, F = 24, L = 1, H = 2, K = 1, V = 32, T = 16 };
-    const int32_t fields[7] = {D, F, L, H, K, tied ? V : -V, T};
-    const int kv = D / H * K;
-    size_t floats = V * D + (size_t)L * (2 * D + 2 * D * D + 2 * D * kv + 3 * D * F) + D + T * (D / H) +
-                    (tied ? 0 : V * D);
-    test_text out = {0};
-    test_append(&out, fields, sizeof fields);
-    test_weights(&out, "F32", floats * 4);
-    return out;
-}
-
 // Two shards and their index; the second shard holds only the last norm (and the head).
 static inline void test_shards(const char *dir, const test_shape *s) {
     size_t bytes, second = 0;

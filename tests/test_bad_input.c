@@ -132,16 +132,6 @@ TEST(valid_models_load) {
             llm42_model_free(m);
         }
     }
-    for (int tied = 0; tied < 2; tied++) {
-        llm42_model *m = NULL;
-        llm42_error error = {0};
-        test_text bin = test_llama2c(tied);
-        test_write(test_path(folder, "x.bin"), bin.data, bin.size);
-        CHECK_MSG(llm42_model_load(&m, &(llm42_model_desc){.path = test_path(folder, "x.bin")}, &error) == LLM42_OK,
-                  "%s", error.text);
-        llm42_model_free(m);
-        test_text_free(&bin);
-    }
 }
 
 TEST(path_that_does_not_exist) {
@@ -633,30 +623,11 @@ TEST(index_that_names_a_missing_file) {
     refused(dir, LLM42_FORMAT, "model.embed_tokens.weight");
 }
 
-TEST(llama2c_files) {
-    char path[80];
-    snprintf(path, sizeof path, "%s/x.bin", folder);
-    test_text bin = test_llama2c(true);
-    const size_t sizes[] = {1, 27, 28, 29, bin.size / 2, bin.size - 4, bin.size - 1};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        test_write(path, bin.data, sizes[i]);
-        refused(path, LLM42_FORMAT, "x.bin");
-    }
-    const int32_t values[] = {0, -1, INT32_MAX, INT32_MIN, 3};
-    for (size_t field = 0; field < 7; field++)
-        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
-            int32_t was;
-            memcpy(&was, bin.data + 4 * field, 4);
-            memcpy(bin.data + 4 * field, &values[v], 4);
-            test_write(path, bin.data, bin.size);
-            refused(path, LLM42_FORMAT, "x.bin");
-            memcpy(bin.data + 4 * field, &was, 4);
-        }
-    test_write(path, "", 0);
-    refused(path, LLM42_FORMAT, "x.bin");
-    test_write_text(path, "This is a text and no model at all, though longer than a header.");
-    refused(path, LLM42_FORMAT, "x.bin");
-    test_text_free(&bin);
+TEST(a_file_is_no_model) {
+    test_write_text(test_path(folder, "x.bin"), "A llama2.c file, say.");
+    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "x.bin: not a folder");
+    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "since 0.3.0");
+    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "examples/python/llama2c.py");
 }
 
 // As files of a big-endian machine would be, and as ours look to one.
@@ -669,11 +640,6 @@ TEST(files_in_the_other_byte_order) {
     refused(dir, LLM42_FORMAT, "little-endian");
     test_text_free(&header);
     test_text_free(&file);
-    test_text bin = test_llama2c(true);
-    test_swap_bytes(bin.data, 4, (int)bin.size / 4);
-    test_write(test_path(folder, "x.bin"), bin.data, bin.size);
-    refused(test_path(folder, "x.bin"), LLM42_FORMAT, "little-endian");
-    test_text_free(&bin);
 }
 
 static void desc_refused(const llm42_engine_desc *desc, llm42_result want, const char *part) {
@@ -923,7 +889,7 @@ int main(int argc, char **argv) {
     RUN(heads_that_do_not_divide);
     RUN(experts_that_cannot_be_chosen);
     RUN(index_that_names_a_missing_file);
-    RUN(llama2c_files);
+    RUN(a_file_is_no_model);
     RUN(files_in_the_other_byte_order);
     RUN(sizes_of_an_engine_desc);
     RUN(token_ids_out_of_range);

@@ -56,12 +56,10 @@ for program in $sources sweep bench fit ranks; do
     done
 done
 
-# Files that an option does not name itself: of the default model, the tokenizer beside a model's file, the models of
-# diff's sides, the cells of a sweep.
-cp -r examples/tiny42 "$dir/tiny" && chmod -R u+w "$dir/tiny" && touch "$dir/tiny/model.bin" "$dir/tiny/tokenizer.bin"
+# Files that an option does not name itself: of the default model, the models of diff's sides, the cells of a sweep.
+cp -r examples/tiny42 "$dir/tiny" && chmod -R u+w "$dir/tiny"
 reads="is a file that .* reads: give another name"
 check "the default model" refuses "$reads" generate --record examples/tiny42/model.safetensors
-check "a tokenizer beside" refuses "$reads" generate --model "$dir/tiny/model.bin" --record "$dir/tiny/tokenizer.bin"
 check "a side's model" refuses "$reads" diff -b "model=$dir/tiny" --out "$dir/tiny/config.json"
 sim=(--calibration sweep/calibration/cpu-tiny42.tsv --workload fixed:8x8 --requests 4)
 "$B/sweep" "${sim[@]}" --cells "$dir/cells" >/dev/null

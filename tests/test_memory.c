@@ -79,21 +79,13 @@ static llm42_result load(void) { return llm42_model_load(&loaded, &(llm42_model_
 static void unload(void) { llm42_model_free(loaded); }
 
 TEST(models) {
-    static const char *const names[] = {"single", "shards", "fp16", "mixture", "llama2c.bin"};
+    static const char *const names[] = {"single", "shards", "fp16", "mixture"};
     static const int of[] = {0, 1, 2, 5};  // of test_shapes
     char full[256];
     path = full;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         snprintf(full, sizeof full, "%.64s/%s", folder, names[i]);
-        if (i == 1) {
-            test_shards(full, &test_shapes[of[i]]);
-        } else if (i < 4) {
-            test_model_folder(full, &test_shapes[of[i]]);
-        } else {
-            test_text file = test_llama2c(false);
-            test_write(full, file.data, file.size);
-            test_text_free(&file);
-        }
+        (i == 1 ? test_shards : test_model_folder)(full, &test_shapes[of[i]]);
         printf("  %-12s %3d allocations\n", names[i], fail_each(names[i], load, unload));
     }
     path = "synthetic:tiny";

@@ -1,5 +1,5 @@
-// test_models: logits and greedy tokens against those of HF transformers (golden.json), the text of a llama2.c model,
-// and the same weights and config in other spellings, which must give the same bits.
+// test_models: logits and greedy tokens against those of HF transformers (golden.json), and the same weights and config
+// in other spellings, which must give the same bits.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -177,51 +177,6 @@ TEST(architectures_agree_with_hf) {
         free(list[i]);
     }
     free(list);
-}
-
-// 200 positions in all, as llama2.c counts them: a token comes of each position, and the prompt, BOS included, takes
-// the first ones; its last token and every new one but the last give one new token each: 201 - P of them.
-TEST(stories260K_tells_the_same_story) {
-    const char *path = "../shared/models/stories260K/stories260K.bin", *prompt = "Once upon a time";
-    if (!test_exists(path)) {
-        SKIP("no ../shared/models/stories260K");
-        return;
-    }
-    char *golden = test_read("../shared/models/stories260K/golden_greedy.txt", NULL), *text = NULL;
-    llm42_model *model = load(path);
-    llm42_engine *engine = NULL;
-    tok *t = NULL;
-    int32_t *ids = NULL;
-    int64_t id;
-    if (!model) return;
-    CHECK_MSG(!tok_open(&t, model, path, NULL, &error), "%s", error.text);
-    CHECK_MSG(t && !tok_encode(t, prompt, strlen(prompt), true, &ids, &error), "%s", error.text);
-    llm42_engine_desc desc = {
-        .model = model, .numerics.compute = LLM42_DTYPE_FP32, .backend_desc = TEST_THREADS(1), .max_running = 1};
-    CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text);
-    for (int deterministic = 0; engine && deterministic < 2; deterministic++) {
-        llm42_request_desc ask = {.prompt = ids,
-                                  .prompt_count = (int)arrlen(ids),
-                                  .deterministic = deterministic,
-                                  .max_new_tokens = 201 - (int)arrlen(ids)};
-        CHECK_MSG(!llm42_engine_submit(engine, &ask, &id, &error), "%s", error.text);
-        CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
-        const llm42_request *request = llm42_engine_request(engine, id);
-        int32_t *all = NULL;
-        for (int i = 0; i < (int)arrlen(ids); i++) arrput(all, ids[i]);
-        for (int i = 0; request && i < request->committed; i++) arrput(all, request->tokens[i]);
-        tok_decode(t, all, (int)arrlen(all), &text);
-        arrput(text, '\n');
-        arrput(text, 0);
-        CHECK_STR(text, golden);
-        arrfree(text);
-        arrfree(all);
-    }
-    llm42_engine_close(engine);
-    llm42_model_free(model);
-    tok_free(t);
-    arrfree(ids);
-    free(golden);
 }
 
 // Other spellings of tiny42 -----------------------------------------------------------------------------------------
@@ -554,7 +509,6 @@ int main(int argc, char **argv) {
     RUN(tiny42_agrees_with_hf);
     if (!TEST_SLOW) RUN(base42_agrees_with_hf);  // larger than tiny42, and else the same to a sanitizer
     RUN(architectures_agree_with_hf);
-    RUN(stories260K_tells_the_same_story);
     test_state.name = "tiny_read";
     if (tiny_read()) {
         RUN(old_and_new_config_spelling_are_the_same);

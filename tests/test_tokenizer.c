@@ -616,7 +616,8 @@ TEST(stories260K_tokenizer) {
     }
     llm42_model model = {.config = {.arch = LLM42_ARCH_LLAMA, .vocab = 512, .bos = 1}};
     tok *t = NULL;
-    CHECK_MSG(!tok_open(&t, &model, "../shared/models/stories260K/stories260K.bin", NULL, &error), "%s", error.text);
+    CHECK_MSG(!tok_open(&t, &model, "../shared/models/stories260K", "../shared/models/stories260K/tok512.bin", &error),
+              "%s", error.text);
     if (!t) return;
     CHECK_STR(encoded(t, "Once upon a time", 16, true), "1,403,407,261,378");
     CHECK(round_trip_text(t, "Lily \xE6\x97\xA5 said: \"hi\"\n"));

@@ -85,13 +85,6 @@ if command -v python3 >/dev/null; then
         failed=$((failed + 1))
     fi
 fi
-# A model as a llama2.c file, in which BOS is token 1: the same text.
-if command -v python3 >/dev/null; then
-    text=$("$B/generate" --prompt "" --ids-out -n 24 --dtype fp32)
-    check "a llama2.c file of tiny42" python3 sweep/cpu/llama2c.py examples/tiny42 "$out/llama2c"
-    ends 0 "^${text:?}\$" generate --model "$out/llama2c/model.bin" --ids 1 --ids-out -n 24 --dtype fp32
-    check "its tokenizer spells ids" grep -qa '2047 ' "$out/llama2c/tokenizer.bin"
-fi
 ends 0 '^3	' score --text "Once upon"
 ends 0 '^[0-9]+	-?[0-9.]+$' score --ids 0,905,312 --logits
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --trace "$out/trace.tsv"

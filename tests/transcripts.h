@@ -151,7 +151,6 @@ TEST(the_configuration_matters_where_it_computes) {
     } while (0)
     OTHER(c->norm_eps *= 2);
     OTHER(c->rope_theta += 1);
-    OTHER(c->rope_interleaved = !c->rope_interleaved);
     OTHER(c->rope_factor = 8);
     OTHER(c->rope_low_freq_factor += 1);
     OTHER(c->rope_high_freq_factor += 1);

@@ -356,7 +356,7 @@ class _Single:
 
 
 class Model(_Single):
-    """A model: an HF folder, a llama2.c file, "synthetic:NAME" or "shape:NAME". It may serve any number of engines."""
+    """A model: an HF folder, "synthetic:NAME" or "shape:NAME". It may serve any number of engines."""
 
     def __init__(self, path, tokenizer=None, on_device=False, no_mmap=False, log=None):
         keep, pointer, error = [], ctypes.POINTER(S["llm42_model"])(), S["llm42_error"]()

@@ -37,8 +37,8 @@ LLM42_API llm42_result llm42_model_hash(const llm42_model *model, uint64_t *hash
 // A model is a list of words (uint64) and of parts. A number that is not an integer is converted to double, and the
 // word is the bits of the double.
 // - The words arch, vocab, dim, layers, heads, kv_heads, head_dim, ffn, experts, experts_used, experts_renorm,
-//   sliding_window, norm_eps, rope_theta, rope_interleaved, rope_factor, rope_low_freq_factor, rope_high_freq_factor
-//   and rope_original_context of llm42_config. Its other fields change no logit.
+//   sliding_window, norm_eps, rope_theta, 0, rope_factor, rope_low_freq_factor, rope_high_freq_factor and
+//   rope_original_context of llm42_config. Its other fields change no logit. (Before 0.3.0 the 0 was 1 for llama2.c.)
 // - embed, head and final_norm; then for each layer the word .sliding, and attention_norm, ffn_norm, q_norm, k_norm,
 //   q_bias, k_bias, v_bias, q, k, v, o, gate, up, down, router; then gate, up and down of each of its experts. A head
 //   that is tied to the embedding is hashed as if it were a tensor of its own.
@@ -274,7 +274,7 @@ static void llm42__hash_config(llm42__hasher *h, const llm42_config *c) {
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) llm42__hash_word(h, (uint64_t)number[i]);
     llm42__hash_number(h, (double)c->norm_eps);
     llm42__hash_number(h, c->rope_theta);
-    llm42__hash_word(h, c->rope_interleaved);
+    llm42__hash_word(h, 0);
     for (int i = 0; i < 4; i++) llm42__hash_number(h, rope[i]);
 }
 

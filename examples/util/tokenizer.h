@@ -30,7 +30,6 @@
 #elif !defined(TOKENIZER_H)
 #define TOKENIZER_H
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -121,8 +120,8 @@ typedef struct tok {
 // tokenizer with more is refused, and so is a .bin with fewer. Errors: IO, FORMAT, UNSUPPORTED, MEMORY.
 static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_error *error);
 
-// Loads the tokenizer of a model: `file`, or if that is NULL tokenizer.json in the model's folder, or tokenizer.bin,
-// else the first tok*.bin, beside a model file. The model gives the vocabulary and, if the tokenizer names none, BOS.
+// Loads the tokenizer of a model: `file`, or if that is NULL tokenizer.json in the model's folder, or else the
+// tokenizer.bin there. The model gives the vocabulary and, if the tokenizer names none, BOS.
 static inline llm42_result tok_open(tok **t, const llm42_model *model, const char *model_path, const char *file,
                                     llm42_error *error);
 static inline void tok_free(tok *t);  // NULL is fine
@@ -817,35 +816,17 @@ static inline void tok_free(tok *t) {
     free(t);
 }
 
-// The tokenizer's file for a model: in its folder, or beside it.
+// The tokenizer's file in a model's folder.
 static inline llm42_result tok_find(const char *model_path, char *file, size_t room, llm42_error *error) {
     struct stat status;
     if (!strncmp(model_path, "synthetic:", 10))
         return tok_fail(error, LLM42_INVALID, model_path, "a synthetic model has no tokenizer");
     if (stat(model_path, &status)) return tok_fail(error, LLM42_IO, model_path, "cannot open: %s", strerror(errno));
-    const char *slash = strrchr(model_path, '/');
-    bool folder = S_ISDIR(status.st_mode);
-    size_t size = folder ? strlen(model_path) : slash ? (size_t)(slash - model_path) + 1 : 0;
-    char name[256] = "tokenizer.bin";
-    if (size + sizeof name + 1 > room) return tok_fail(error, LLM42_INVALID, model_path, "the path is too long");
-    memcpy(file, model_path, size);
-    file[size] = 0;
-    if (folder) return snprintf(file + size, room - size, "/tokenizer.json"), LLM42_OK;
-    snprintf(file + size, room - size, "%s", name);
+    if (strlen(model_path) + 16 > room) return tok_fail(error, LLM42_INVALID, model_path, "the path is too long");
+    snprintf(file, room, "%s/tokenizer.json", model_path);
     if (!stat(file, &status)) return LLM42_OK;
-    file[size] = 0;
-    DIR *dir = opendir(size ? file : ".");
-    bool found = false;
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        size_t length = strlen(entry->d_name);
-        if (strncmp(entry->d_name, "tok", 3) || length < 7 || length >= sizeof name) continue;
-        if (strcmp(entry->d_name + length - 4, ".bin") || (found && strcmp(entry->d_name, name) >= 0)) continue;
-        memcpy(name, entry->d_name, length + 1);
-        found = true;
-    }
-    if (dir) closedir(dir);
-    if (!found) return tok_fail(error, LLM42_IO, model_path, "no tokenizer.bin or tok*.bin beside it");
-    snprintf(file + size, room - size, "%s", name);
+    snprintf(file, room, "%s/tokenizer.bin", model_path);
+    if (stat(file, &status)) snprintf(file, room, "%s/tokenizer.json", model_path);  // for the message
     return LLM42_OK;
 }
 

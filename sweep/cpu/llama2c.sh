@@ -5,9 +5,9 @@
 #
 # LLAMA2C is a clone of github.com/karpathy/llama2.c, whose run.c is compiled as its `make runomp` does. MODEL is a
 # llama2.c file, or a folder of Hugging Face (Llama in bf16), such as examples/tiny42. llama2c.py writes a folder as a
-# llama2.c file, in fp32, and both programs read this file. run.c computes in fp32, and so does llm42. Of a folder llm42
-# also computes in bf16, from the folder itself, which takes half of the memory: an ordinary request, and a
-# deterministic one (preset best).
+# llama2.c file, in fp32, for run.c, and examples/python/llama2c.py turns this file into a folder in fp32 for llm42. Both
+# programs compute in fp32. Of a folder llm42 also computes in bf16, from the folder itself, which takes half of the
+# memory: an ordinary request, and a deterministic one (preset best).
 #
 #     B=FOLDER OUT=FOLDER                where build/generate is and where the result goes; sweep/results/cpu
 #     TURNS=15 TOKENS=256 THREADS="1 2"  turns of all ways, one after the other; the length of the text; threads
@@ -43,7 +43,7 @@ speed() {
         return
     fi
     case $1 in
-    fp32) options+=(--model "$file/model.bin" --dtype fp32 --ids 1) ;;
+    fp32) options+=(--model "$file" --dtype fp32 --ids 1) ;;
     bf16) options+=(--model "$2" --prompt "") ;;
     deterministic) options+=(--model "$2" --prompt "" --deterministic --preset best) ;;
     esac
@@ -55,6 +55,7 @@ for model in "$@"; do
     [ -e "$model" ] || fail "$model: no such model"
     name=$(basename "$model" .bin)
     python3 sweep/cpu/llama2c.py "$model" "$work/$(basename "$model")"
+    python3 examples/python/llama2c.py "$work/$(basename "$model")/model.bin" "$work/$(basename "$model")"
     ways="run.c fp32"
     [ ! -d "$model" ] || ways+=" bf16 deterministic"
     for threads in $THREADS; do
