@@ -3483,13 +3483,15 @@ typedef struct llm42__cpu {
     const llm42_model *model;
     const struct llm42__arithmetic *arithmetic;
     llm42__team team;
-    int page_shift, pad;                         // pad: head_dim rounded up to 16, the stride of a KV vector
-    size_t kv_layer;                             // elements of one layer of k (or v)
-    double work_per_row;                         // multiply-adds with weights
-    void *k, *v;                                 // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
-    float *rope;                                 // [max_context][d/2][2]: cosine, sine
-    float *x, *h, *q, *kv, *gate, *up, *logits;  // activations of a pass, see llm42__cpu_forward
-    float *parts;                                // [parts][R, D] of o or down, before they are joined
+    int page_shift, pad;         // pad: head_dim rounded up to 16, the stride of a KV vector
+    size_t kv_layer;             // elements of one layer of k (or v)
+    double work_per_row;         // multiply-adds with weights
+    void *k, *v;                 // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
+    float *rope;                 // [max_context][d/2][2]: cosine, sine
+    float *x, *h, *delta;        // [R, D]: the residual stream, its norm, what o or the FFN adds to it
+    float *q, *kv, *attended;    // [R, H*d]; k [R, K*d] and then v [R, K*d]; [R, H*d]
+    float *gated, *up, *logits;  // [R, F], silu(gate) * up; [R, F]; [R, V], or the router's
+    float *parts;                // [parts][R, D] of o or down, before they are joined
     float *expert_in, *expert_out, *expert_weight;
     int32_t *expert_id, *expert_rows, *sampled;
     float *scratch;  // [threads][scratch_size]
@@ -3764,14 +3766,14 @@ static void llm42__gate_task(const llm42__job *g, int64_t r, int thread) {
     llm42__cpu_round_all(g->cpu, gate, n);
 }
 
-// Shapes: h [R, D] -> cpu->gate [R, F]: silu(gate(h)) * up(h). Order: that of llm42__cpu_matmul.
+// Shapes: h [R, D] -> cpu->gated [R, F]: silu(gate(h)) * up(h). Order: that of llm42__cpu_matmul.
 static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate,
                                const llm42_matrix *up, const float *h, int rows) {
     const int ranks = cpu->desc.tensor_parallel;
-    const llm42__product in[2] = {{.w = gate, .y = cpu->gate, .ranks = ranks, .k = gate->k},
+    const llm42__product in[2] = {{.w = gate, .y = cpu->gated, .ranks = ranks, .k = gate->k},
                                   {.w = up, .y = cpu->up, .ranks = ranks, .k = up->k}};
     llm42__cpu_matmul(cpu, pass, h, rows, in, 2);
-    const llm42__job job = {.cpu = cpu, .size = gate->n, .in = cpu->up, .out = cpu->gate};
+    const llm42__job job = {.cpu = cpu, .size = gate->n, .in = cpu->up, .out = cpu->gated};
     llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, 1, llm42__gate_task, &job);
 }
 
@@ -3825,7 +3827,7 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
         if (!rows) continue;
         float *to = cpu->expert_in + R * D;
         llm42__cpu_gate_up(cpu, pass, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
-        llm42__cpu_partial(cpu, pass, &layer->expert[3 * e + 2], cpu->gate, rows, to);
+        llm42__cpu_partial(cpu, pass, &layer->expert[3 * e + 2], cpu->gated, rows, to);
         for (size_t p = 0; p < parts; p++)
             for (size_t j = 0; j < (size_t)rows; j++)
                 memcpy(cpu->expert_out + (p * R * used + (size_t)cpu->expert_rows[j]) * D,
@@ -3842,7 +3844,7 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     if (parts > 1) llm42__cpu_join(cpu, pass, out);
 }
 
-// A task is a row: x += delta (if there is one), then h = norm(x). delta [R, D] may be h itself.
+// A task is a row: x += delta (if there is one), then h = norm(x).
 static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
     (void)thread;
     int D = w->cpu->model->config.dim;
@@ -3857,7 +3859,7 @@ static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, const f
     llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, 1, llm42__residual_task, &job);
 }
 
-// A task is a row: its head norms, rope and KV write. cpu->kv holds k [R, K*d], then v [R, K*d].
+// A task is a row: its head norms, rope and KV write.
 static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
     (void)thread;
     llm42__cpu *cpu = w->cpu;
@@ -3967,28 +3969,28 @@ static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
     llm42__cpu_probe(pass, -1, "embed", c->dim, cpu->x);
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *layer = &m->layer[l];
-        llm42__cpu_residual(cpu, pass, l ? cpu->q : NULL, layer->attention_norm);
+        llm42__cpu_residual(cpu, pass, l ? cpu->delta : NULL, layer->attention_norm);
         llm42__cpu_probe(pass, l, "attention_norm", c->dim, cpu->h);
         llm42__cpu_qkv(cpu, pass, l);
         llm42__cpu_probe(pass, l, "q", q, cpu->q);
         llm42__cpu_probe(pass, l, "k", kv, cpu->kv);
         llm42__cpu_probe(pass, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
-        llm42__cpu_attention(cpu, pass, l, cpu->q, cpu->gate);
-        llm42__cpu_probe(pass, l, "attention", q, cpu->gate);
-        llm42__cpu_matmul_joined(cpu, pass, &layer->o, cpu->gate, cpu->h);
-        llm42__cpu_probe(pass, l, "o", c->dim, cpu->h);
-        llm42__cpu_residual(cpu, pass, cpu->h, layer->ffn_norm);
+        llm42__cpu_attention(cpu, pass, l, cpu->q, cpu->attended);
+        llm42__cpu_probe(pass, l, "attention", q, cpu->attended);
+        llm42__cpu_matmul_joined(cpu, pass, &layer->o, cpu->attended, cpu->delta);
+        llm42__cpu_probe(pass, l, "o", c->dim, cpu->delta);
+        llm42__cpu_residual(cpu, pass, cpu->delta, layer->ffn_norm);
         llm42__cpu_probe(pass, l, "ffn_norm", c->dim, cpu->h);
         if (c->experts) {
-            llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->q);
+            llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->delta);
         } else {
             llm42__cpu_gate_up(cpu, pass, &layer->gate, &layer->up, cpu->h, R);
-            llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gate);
-            llm42__cpu_matmul_joined(cpu, pass, &layer->down, cpu->gate, cpu->q);
+            llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gated);
+            llm42__cpu_matmul_joined(cpu, pass, &layer->down, cpu->gated, cpu->delta);
         }
-        llm42__cpu_probe(pass, l, "down", c->dim, cpu->q);
+        llm42__cpu_probe(pass, l, "down", c->dim, cpu->delta);
     }
-    llm42__cpu_residual(cpu, pass, cpu->q, m->final_norm);
+    llm42__cpu_residual(cpu, pass, cpu->delta, m->final_norm);
     llm42__cpu_probe(pass, -1, "final_norm", c->dim, cpu->h);
     llm42__cpu_head_out(cpu, pass);
 }
@@ -4040,10 +4042,12 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     cpu->v = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
     cpu->rope = llm42__take(memory, T * (size_t)c->head_dim, 4);
     cpu->x = llm42__take(memory, R * D, 4);
-    cpu->h = llm42__take(memory, R * LLM42__MAX(D, q), 4);
-    cpu->q = llm42__take(memory, R * LLM42__MAX(D, q), 4);
+    cpu->h = llm42__take(memory, R * D, 4);
+    cpu->delta = llm42__take(memory, R * D, 4);
+    cpu->q = llm42__take(memory, R * q, 4);
     cpu->kv = llm42__take(memory, 2 * R * kv, 4);
-    cpu->gate = llm42__take(memory, R * LLM42__MAX(F, q), 4);
+    cpu->attended = llm42__take(memory, R * q, 4);
+    cpu->gated = llm42__take(memory, R * F, 4);
     cpu->up = llm42__take(memory, R * F, 4);
     cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts), 4);
     cpu->parts = llm42__take(memory, R * D * parts * (parts > 1), 4);
