@@ -192,11 +192,11 @@
    -cuda, -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, config, safetensors, synthetic, load
+      model       json, owner, config, safetensors, synthetic, load
       backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibrated, sim
       engine      state, kv, submit, calls, step, admit, planner, hybrid, draft, plan, verify, open
 
-   To follow one token, start at submit: the prototypes there name its calls, in order and by section.
+   Each section says which others it calls, base aside. To follow one token, start at the prototypes in section submit.
 */
 #ifndef LLM42_H
 #define LLM42_H
@@ -1263,7 +1263,7 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 
 // >>results ------------------------------------------------------------------------------------------------------
 // Owns: log lines, and checks that descs share.
-// Calls: llm42_fail (section names).
+// Calls: names.
 // Invariant: a message or log line is one line of UTF-8 without control characters, even if it quotes a broken file.
 
 static void llm42__scrub(char *text) {
@@ -1389,7 +1389,7 @@ LLM42__MAYBE_UNUSED static void llm42__free_all(llm42__memory *b) {
 // >>numbers ------------------------------------------------------------------------------------------------------
 // Owns: elementary functions made of IEEE operations, hashes and number formats. Their bits are the same on every CPU
 // and GPU and with every compiler. exp and log are within 2 ulp.
-// Calls: doubles, for the table of rotations.
+// Calls: doubles.
 // Invariant: each operation on floats is rounded to float by itself, and operations are fused only where fmaf says so.
 
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
@@ -1517,6 +1517,16 @@ LLM42__BOTH float llm42__from_fp16(uint16_t h) {
     return sign ? -tiny : tiny;
 }
 
+// bf16, fp16 or fp32 to fp32, exact. `from` need not be aligned.
+LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
+    if (type == LLM42_DTYPE_FP32) memcpy(to, from, count * sizeof *to);
+    for (size_t i = 0; type != LLM42_DTYPE_FP32 && i < count; i++) {
+        uint16_t h;
+        memcpy(&h, (const char *)from + 2 * i, sizeof h);
+        to[i] = type == LLM42_DTYPE_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
+    }
+}
+
 // Fills rope [max_context][d/2][2] with the cosine and sine of position x inv_freq_i, inv_freq_i = theta^(-2i/d).
 // llama3 models scale the frequency by its band. Frequencies and angles are rounded to fp32, as HF does.
 LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *rope, int max_context) {
@@ -1543,7 +1553,7 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
 
 // >>files --------------------------------------------------------------------------------------------------------
 // Owns: whole files, mapped or read, and the wall clock.
-// Calls: results, memory.
+// Calls: names, memory.
 // Invariant: a file is open as long as its data is not NULL.
 //
 // Only files of weights are mapped, because they are large. If a mapped file becomes shorter, reading a page behind its
@@ -1656,7 +1666,7 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 
 // >>arrays -------------------------------------------------------------------------------------------------------
 // Owns: arrays that grow (stb_ds).
-// Calls: memory, through STBDS_REALLOC.
+// Calls: nothing; stb_ds.
 // Invariant: stb_ds does not check for failed allocations, so LLM42__PUSH makes room before stb_ds would have to
 // allocate, and is false when memory is short.
 static bool llm42__make_room(void **array, size_t element) {
@@ -1801,7 +1811,7 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
 // >>doubles ------------------------------------------------------------------------------------------------------
 // Owns: the public functions of api-math, except the sampler's. Those on doubles are simple and slow, because none of
 // them runs for every token.
-// Calls: numbers, but neither the locale nor the C library's mathematics.
+// Calls: numbers; neither the locale nor the C library's mathematics.
 // Invariant: an argument is reduced to the range in which its series is accurate.
 
 float llm42_exp(float x) { return llm42__exp(x); }
@@ -1888,7 +1898,7 @@ bool llm42_number(const char *p, const char *end, double *value) {
 
 // >>json ---------------------------------------------------------------------------------------------------------
 // Owns: reading values from JSON.
-// Calls: jsmn, memory, doubles, results.
+// Calls: nothing; jsmn.
 // Invariant: functions check the type of a token before they use it, and never read beyond the last token, so malformed
 // input ends in an error and not in a crash.
 
@@ -2048,6 +2058,61 @@ static llm42_result llm42__json_bool(const llm42__json *json, const char *key, b
     const char *what = json->token[i].type == JSMN_STRING ? "the string " : "";
     return llm42__json_fail(json, LLM42_FORMAT, "%s: expected true or false, found %s%.*s", key, what,
                             LLM42__SHOW(json, i));
+}
+
+// >>owner --------------------------------------------------------------------------------------------------------
+// Owns: what a model owns: its files, its copies and, while it is being loaded, the list of its tensors.
+// Calls: nothing.
+// Invariant: files and copies live as long as the model.
+
+typedef struct llm42__tensor {
+    const char *name;  // [length], in the header of its file
+    int length;
+    llm42_dtype type;  // DEFAULT: a type that no model here uses
+    int dims;
+    int64_t shape[2];  // the first two dimensions
+    const char *data;
+    size_t size;       // bytes
+    const char *path;  // of its file, for messages
+} llm42__tensor;
+
+typedef struct llm42__owner {
+    llm42_model model;
+    llm42__file *files;      // stb_ds array
+    void **blocks;           // stb_ds array of allocations
+    llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
+    bool no_mmap;
+} llm42__owner;
+
+void llm42_model_free(llm42_model *model) {
+    if (!model) return;
+    llm42__owner *owner = model->owner;
+    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_close(&owner->files[i]);
+    for (int i = 0; i < arrlen(owner->blocks); i++) llm42__free(owner->blocks[i]);
+    arrfree(owner->files);
+    arrfree(owner->blocks);
+    arrfree(owner->tensors);
+    llm42__free(owner);
+}
+
+static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
+    llm42__owner *owner = model->owner;
+    void *block = llm42__alloc(count, size);
+    if (!block || !LLM42__PUSH(owner->blocks, block)) {
+        llm42__free(block);
+        return NULL;
+    }
+    model->copied_bytes += count * size;
+    return block;
+}
+
+// Makes the model's layers, all zero.
+static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer, llm42_error *error) {
+    size_t count = (size_t)model->config.layers;
+    model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
+    if (!*layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu layers", model->name, count);
+    memset(*layer, 0, count * sizeof **layer);
+    return LLM42_OK;
 }
 
 // >>config -------------------------------------------------------------------------------------------------------
@@ -2252,60 +2317,10 @@ static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *js
 }
 
 // >>safetensors --------------------------------------------------------------------------------------------------
-// Owns: HF folders, and the files and copies behind every model. Matrices in bf16 and fp32 are used in place, in the
-// file's contents. Matrices in fp16, misaligned matrices and all vectors are converted to fp32 copies.
-// Calls: files, json, config, arrays.
-// Invariant: a tensor's bytes lie inside its file. Files and copies live as long as the model.
-
-typedef struct llm42__tensor {
-    const char *name;  // [length], in the header of its file
-    int length;
-    llm42_dtype type;  // DEFAULT: a type that no model here uses
-    int dims;
-    int64_t shape[2];  // the first two dimensions
-    const char *data;
-    size_t size;       // bytes
-    const char *path;  // of its file, for messages
-} llm42__tensor;
-
-typedef struct llm42__owner {
-    llm42_model model;
-    llm42__file *files;      // stb_ds array
-    void **blocks;           // stb_ds array of allocations
-    llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
-    bool no_mmap;
-} llm42__owner;
-
-void llm42_model_free(llm42_model *model) {
-    if (!model) return;
-    llm42__owner *owner = model->owner;
-    for (int i = 0; i < arrlen(owner->files); i++) llm42__file_close(&owner->files[i]);
-    for (int i = 0; i < arrlen(owner->blocks); i++) llm42__free(owner->blocks[i]);
-    arrfree(owner->files);
-    arrfree(owner->blocks);
-    arrfree(owner->tensors);
-    llm42__free(owner);
-}
-
-static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
-    llm42__owner *owner = model->owner;
-    void *block = llm42__alloc(count, size);
-    if (!block || !LLM42__PUSH(owner->blocks, block)) {
-        llm42__free(block);
-        return NULL;
-    }
-    model->copied_bytes += count * size;
-    return block;
-}
-
-// Makes the model's layers, all zero.
-static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer, llm42_error *error) {
-    size_t count = (size_t)model->config.layers;
-    model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
-    if (!*layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu layers", model->name, count);
-    memset(*layer, 0, count * sizeof **layer);
-    return LLM42_OK;
-}
+// Owns: HF folders. Matrices in bf16 and fp32 are used in place, in the file's contents. Matrices in fp16, misaligned
+// matrices and all vectors are converted to fp32 copies.
+// Calls: json, owner, config.
+// Invariant: a tensor's bytes lie inside its file.
 
 // The path of a file in a folder. It lives as long as the model. NULL when memory is short.
 static const char *llm42__model_path(llm42_model *model, const char *folder, const char *name, int length) {
@@ -2462,15 +2477,6 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, const char *fo
     return result;
 }
 
-static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
-    if (type == LLM42_DTYPE_FP32) memcpy(to, from, count * sizeof *to);
-    for (size_t i = 0; type != LLM42_DTYPE_FP32 && i < count; i++) {
-        uint16_t h;
-        memcpy(&h, (const char *)from + 2 * i, sizeof h);
-        to[i] = type == LLM42_DTYPE_BF16 ? llm42__from_bf16(h) : llm42__from_fp16(h);
-    }
-}
-
 // Finds a matrix [n, k], or a vector [n] if k is 0.
 static llm42_result llm42__load_tensor(llm42_model *model, const char *name, int n, int k, llm42_matrix *out,
                                        llm42_error *error) {
@@ -2596,7 +2602,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // 1/sqrt(k) in other matrices. Output and down projections are also divided by sqrt(2L), so that the residual stream
 // keeps its size. Every token t has a successor, (5 t + 1) mod V, to whose row in the LM head margin/D times the
 // embedding of t is added. The larger the margin, the more often the successor leads by far. At 0 the head is noise.
-// Calls: numbers, memory.
+// Calls: owner.
 // Invariant: an element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a
 // matrix (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
 //
@@ -2741,7 +2747,7 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
 // >>load ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_model_load, which finds the loader for a path. Weights are used as they lie in the file, so the machine
 // must be little-endian, as the files are.
-// Calls: safetensors, synthetic.
+// Calls: owner, safetensors, synthetic.
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 #ifndef LLM42__BIG_ENDIAN  // a test defines it
@@ -2794,7 +2800,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 
 // >>vectors ------------------------------------------------------------------------------------------------------
 // Owns: vectors of sixteen floats, in versions for AVX-512, AVX2 and plain C, which all give the same bits.
-// Calls: numbers.
+// Calls: nothing.
 // Invariant: every sum of this section and of section fp32 is taken in the same order, here called the one order. A sum
 // that is cut into parts uses it for each part. Of its sixteen partial sums, number j starts at +0 and adds, products
 // by fused multiply-add, the terms whose index is j modulo 16, in ascending order. Then partial sums are added in a
@@ -2988,7 +2994,7 @@ static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
 // >>tensor-cores -------------------------------------------------------------------------------------------------
 // Owns: matrix products of bf16 numbers, summed in fp32 as Hopper's tensor cores sum them. Most of the section consists
 // of versions in AVX-512, AVX2 and plain C, which give the same bits.
-// Calls: numbers, vectors.
+// Calls: vectors.
 // Invariant: a matrix product takes its terms in ascending order, in steps of sixteen terms (llm42__sm90_step).
 
 // The exponent of a finite number other than 0. Subnormal numbers have the exponent of the smallest normal number.
@@ -3347,7 +3353,7 @@ static int llm42__team_thread(void) { return 0; }
 
 // >>sampling -----------------------------------------------------------------------------------------------------
 // Owns: the draw of a token from logits, with top-k, top-p and min-p, and the log-probability of a token.
-// Calls: numbers, vectors.
+// Calls: vectors.
 // Invariant: the token drawn is one of the vocabulary and depends on nothing but logits, sampling parameters and
 // position, so fast and replay passes draw alike.
 
@@ -3446,9 +3452,9 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
 }
 
 // >>cpu ----------------------------------------------------------------------------------------------------------
-// Owns: the CPU backend, which is its memory, its schedules and the operators of which a pass consists.
-// Calls: numbers, team, sampling, and the table of its arithmetic, fp32 or sm90, which takes all sums but those of
-// ranks, leaves and experts.
+// Owns: the CPU backend, which is its memory, its schedules and the operators of which a pass consists. The table of
+// its arithmetic takes all sums but those of ranks, leaves and experts.
+// Calls: vectors, team, sampling, fp32, sm90.
 // Invariant: one thread computes the whole sum of an output, and no operator knows which arithmetic it runs in.
 
 // Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
@@ -4432,7 +4438,7 @@ static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
-// Calls: tensor-cores, vectors, numbers, sampling, cpu.
+// Calls: tensor-cores, vectors, sampling, cpu.
 // Invariant: matrix products sum as Hopper's tensor cores do, and other sums have the order in which the threads of
 // kernels.cu take them.
 //
@@ -4849,7 +4855,7 @@ double llm42_calibration_flip_rate(const llm42_calibration *c, double fast_rows,
 // >>sim ----------------------------------------------------------------------------------------------------------
 // Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It has no KV,
 // because a true token depends on nothing but its request and position.
-// Calls: calibrated, numbers.
+// Calls: calibrated.
 // Invariant: only a FAST pass returns a token that is not the true one.
 
 // What the tokens of a request depend on. Kept by the request's slot.
