@@ -200,17 +200,8 @@ kernels)
     ;;
 leaves)
     "$B/kernels" --part leaves --model "$MODEL_8B" --most-rows 2048 --algorithm-file "$algorithms" \
-        --out "$OUT/leaves.txt" | tee "$OUT/leaf_products.txt"
-    awk -F '\t' -v OFS='\t' '
-        /^# (llm42|cuda|model)/ { print }
-        /^#/ { next }
-        $1 == "part" { for (i = 1; i <= NF; i++) at[$i] = i
-                       print "product", "n", "k", "leaves", "rows", "us", "tflops", "cublas_us", "cublas_tflops", "share"
-                       next }
-        $at["variant"] == "cublas" { us = $at["us"]; tflops = $at["tflop_per_s"] }
-        $at["variant"] == "invariant" { print $at["subject"], $at["n"], $at["k"], $at["leaves"], $at["rows"], $at["us"],
-                                        $at["tflop_per_s"], us, tflops, $at["relative_pct"] / 100 }
-        ' "$OUT/leaves.txt" >"$OUT/leaf_products.tsv"
+        --out "$OUT/kernels_leaves.tsv"
+    stamp kernels_leaves
     ;;
 pytorch)
     "${PYTHON:-python3}" sweep/h200/pytorch.py --out "$OUT/pytorch.tsv"

@@ -81,9 +81,11 @@ class File:
         conditions.update(where)
 
         def holds(row, name, value):
+            if isinstance(value, (list, tuple, set)):
+                return any(holds(row, name, one) for one in value)
             if isinstance(value, str) and "*" in value:
                 return fnmatch.fnmatchcase(str(row.get(name)), value)
-            return row.get(name) in value if isinstance(value, (list, tuple, set)) else row.get(name) == value
+            return row.get(name) == value
         return [row for row in self.rows if all(holds(row, *pair) for pair in conditions.items())]
 
     def all(self, column, **where):
