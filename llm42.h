@@ -765,10 +765,10 @@ typedef struct llm42_policy {
     int deadline;
 } llm42_policy;
 
-// A policy's words and their meanings, NULL-terminated; word[i] is value i + 1.
+// A policy's words, NULL-terminated; word[i] is value i + 1.
 typedef struct llm42_policy_words {
     const char *name;  // "verify"
-    const char *const *word, *const *meaning;
+    const char *const *word;
 } llm42_policy_words;
 
 typedef struct llm42_engine_desc llm42_engine_desc;
@@ -1732,20 +1732,15 @@ const char *llm42_kind_name(llm42_kind kind) {
 }
 
 const llm42_policy_words *llm42_policies(void) {
-#define LLM42__FIRST(first, ...) first
 #define LLM42__WORD(name, word, ...) word,
-#define LLM42__MEANING(name, word, ...) LLM42__FIRST(__VA_ARGS__, 0),
-#define LLM42__POLICY(name, field, type, none, values)                   \
-    static const char *const type##_word[] = {values(LLM42__WORD) NULL}; \
-    static const char *const type##_meaning[] = {values(LLM42__MEANING) NULL};
+#define LLM42__POLICY(name, field, type, none, values) \
+    static const char *const type##_word[] = {values(LLM42__WORD) NULL};
     LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-#define LLM42__POLICY(name, field, type, none, values) {name, type##_word, type##_meaning},
-    static const llm42_policy_words policies[] = {LLM42_POLICIES(LLM42__POLICY){NULL, NULL, NULL}};
+#define LLM42__POLICY(name, field, type, none, values) {name, type##_word},
+    static const llm42_policy_words policies[] = {LLM42_POLICIES(LLM42__POLICY){NULL, NULL}};
 #undef LLM42__POLICY
-#undef LLM42__MEANING
 #undef LLM42__WORD
-#undef LLM42__FIRST
     return policies;
 }
 
@@ -3546,7 +3541,7 @@ typedef struct llm42__arithmetic {
     void (*block)(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
                   float *scratch);
     // The sum of squares of x [n]: of a row of the residual stream or, if `head`, of one head.
-    float (*squares)(const llm42_config *c, const float *x, int n, bool head);
+    float (*squares)(const float *x, int n, bool head);
     // Attention of one row and the heads of a task. q [heads, d] -> out [heads, d], rounded to the compute type.
     // scratch: [3 pad + max_context + 32].
     void (*attend)(const llm42__context *c, int heads, const float *q, float *out, float *scratch);
@@ -3659,7 +3654,7 @@ static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int
     for (int r = 0; r < rows; r++) {
         const float *from = x + (size_t)r * (size_t)n;
         float *to = y + (size_t)r * (size_t)n;
-        float sum = cpu->arithmetic->squares(&cpu->model->config, from, n, head);
+        float sum = cpu->arithmetic->squares(from, n, head);
         float scale = 1.0f / sqrtf(sum / (float)n + cpu->model->config.norm_eps) + (sum - sum);  // overflow becomes NaN
         for (int i = 0; i < n; i++) to[i] = from[i] * scale * weight[i];
         llm42__cpu_round_all(cpu, to, (size_t)n);
@@ -4315,8 +4310,8 @@ static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, c
 }
 
 // Order: the one order over n.
-static float llm42__fp32_squares(const llm42_config *c, const float *x, int n, bool head) {
-    (void)c, (void)head;
+static float llm42__fp32_squares(const float *x, int n, bool head) {
+    (void)head;
     return llm42__sum_squares(x, n);
 }
 
@@ -4515,8 +4510,7 @@ static float llm42__sm90_head_squares(const float *x, int d) {
     return llm42__sm90_warp_sum(sum, lanes);
 }
 
-static float llm42__sm90_squares(const llm42_config *c, const float *x, int n, bool head) {
-    (void)c;
+static float llm42__sm90_squares(const float *x, int n, bool head) {
     return head ? llm42__sm90_head_squares(x, n) : llm42__sm90_row_squares(x, n);
 }
 
