@@ -1576,7 +1576,7 @@ typedef struct llm42__draw {
 } llm42__draw;
 typedef struct llm42__header {
     int32_t rows, prefill_tasks, decode_tasks, draws, page_stride;
-    uint32_t number;  // of the pass, in its execution; for mail between ranks
+    uint32_t number;  // of the pass; for mail between ranks
     int32_t old;      // 1: an earlier pass has written the KV of all positions before a single row's
     int32_t pad;
 } llm42__header;
@@ -1615,7 +1615,6 @@ typedef struct llm42__rank_parts {
     int own_rows;           // rank r norms the rows from r x own_rows on; 0: each rank norms all rows
     llm42__bf16 *h[8];      // of each rank
     unsigned exchange;      // number of this exchange in the pass, for mail and for meetings in norms
-    bool early;             // see llm42__meeting
     bool meets;             // the norm's blocks meet those of the other ranks (llm42__meet_before)
     const unsigned *ended;  // see llm42__meeting
     ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]; for letters: [from rank][row][quads]
@@ -1873,17 +1872,16 @@ typedef struct llm42__meeting {
     unsigned *flag[8];      // of each device
     const unsigned *ended;  // in the host's memory: nobody is to wait any more
     int devices, self;
-    // The kernels behind this one may begin while it waits. They load weights meanwhile, but hold the multiprocessors'
-    // shared memory. If two passes did so at once on the same devices, each could hold on one device what the other one
-    // needs there, and both would wait for ever.
-    bool early;
 } llm42__meeting;
 
 // Waits until all devices have come here. What they have written before is then there for all to read. It is a kernel
-// of one small block: nothing else that runs on the device has to wait for room. Work: a thread for each other device.
+// of one small block: nothing else that runs on the device has to wait for room. The kernels behind it may begin while
+// it waits. They load weights meanwhile, but hold the multiprocessors' shared memory. If two passes did so at once on
+// the same devices, each could hold on one device what the other one needs there, and both would wait for ever: so
+// passes on shared devices take turns (llm42__turn). Work: a thread for each other device.
 __global__ void llm42__k_meet(llm42__meeting b) {
     __shared__ unsigned meeting;
-    if (b.early) llm42__launch_next();
+    llm42__launch_next();
     llm42__wait_for_previous();
     if (threadIdx.x == 0) meeting = ++b.flag[b.self][8];
     __syncthreads();
@@ -1951,7 +1949,6 @@ llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x, co
     if constexpr (quad::SENT) {
         if (!quad::LETTER) llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
         llm42__take_row<PARTS>(delta, (int)row, stride, meta.header, (typename quad::sum *)sums);
-        if (!delta.early) llm42__launch_next();
     }
     const llm42__bf16 *from = KIND == LLM42__EMBED ? (const llm42__bf16 *)delta.of[0] + (size_t)meta.token[row] * stride
                                                    : x + row * stride;
@@ -2034,7 +2031,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         w[i][0] = *(const float4 *)(weight + held.at(i));
         w[i][1] = *(const float4 *)(weight + held.at(i) + 4);
     }
-    if (!sent || delta.early) llm42__launch_next();
+    llm42__launch_next();
     llm42__wait_for_previous();
     const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows,
                meets = !sent && PARTS != LLM42__WHOLE && delta.meets;

@@ -163,10 +163,10 @@ struct llm42__prepared {
     size_t head_bytes, pages_at, pages_bytes;  // the metadata up to the tasks, and the page tables
 };
 
-// What a pass needs for itself while it runs. There are two when passes overlap: place 0 is for run, 1 for start.
+// What a pass needs for itself while it runs.
 struct llm42__execution {
     cudaStream_t stream;
-    cudaEvent_t done;
+    bool shared;  // the stream is that of a rank before this one
     llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *expert_out;
     void *logits, *router, *workspace;  // logits, router: bf16 or fp32
     // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits; what
@@ -182,13 +182,12 @@ struct llm42__execution {
     int32_t *route_id, *route_offset, *route_source, *route_place;
     unsigned char *meta, *meta_host;  // device; pinned
     llm42_output *out, *out_host;     // one block of pinned memory: its addresses for the device and the host
-    const llm42_pass *in_flight;      // NULL: none
     llm42__prepared prepared;
 };
 
 struct llm42__graph {
     llm42__shape_key key;
-    cudaGraphExec_t exec[2][8];  // by execution and device
+    cudaGraphExec_t exec[8];  // by device
 };
 
 struct llm42__timing {
@@ -214,15 +213,14 @@ struct llm42__cuda {
     // others. Ranks on one device share a stream. `config` is the model's but for .heads, .kv_heads and .ffn, which are
     // those of the rank.
     int rank = 0, ranks = 1, devices = 1, own_device = 0;  // own_device: counted from 0 among those of the engine
-    bool claimed = false;                                  // see llm42__claim
     std::vector<llm42__cuda *> others;
     llm42__cuda *first = this;  // rank 0
     llm42_config config;
     std::deque<std::vector<float>> shown[8];  // of rank 0: each rank's parts of what is to be given to the probe
     void *nccl;                               // ncclComm_t; NULL: peer memory
-    unsigned *ended;          // of rank 0, pinned: by execution, nobody is to wait for another device any more
-    int own_rows_from = 128;  // of rank 0: see llm42__own_rows; up to 64 rows are exchanged by mail
-    bool in_norm = false;     // of rank 0: see llm42__in_norm
+    unsigned *ended;                          // of rank 0, pinned: nobody is to wait for another device any more
+    int own_rows_from = 128;                  // of rank 0: see llm42__own_rows; up to 64 rows are exchanged by mail
+    bool in_norm = false;                     // of rank 0: see llm42__in_norm
     cudaDeviceProp device;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
@@ -240,7 +238,7 @@ struct llm42__cuda {
     std::vector<int> buckets;
     std::vector<llm42__algorithm> algorithms[LLM42__PRODUCTS][LLM42_SCHEDULE_COUNT];  // by bucket
     std::vector<llm42__graph> graphs;
-    llm42__execution execution[2];
+    llm42__execution execution;
     size_t device_bytes;
     std::vector<llm42__timing> *timings;  // NULL: stages are not timed
     const llm42_pass *probed;             // the pass whose probe is called; NULL: none
@@ -334,11 +332,6 @@ static int llm42__bucket(const llm42__cuda *cu, int rows) {
 // The largest number of rows of a product.
 static int llm42__most_rows(const llm42__cuda *cu, int product) {
     return product == LLM42__HEAD ? cu->max_draws : cu->max_rows;
-}
-
-// The largest number of rows of a pass in an execution.
-static int llm42__execution_rows(const llm42__cuda *cu, int which) {
-    return which ? cu->buckets[(size_t)llm42__bucket(cu, std::max(1, cu->desc.fixed_rows))] : cu->max_rows;
 }
 
 static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int product, llm42_schedule schedule,
@@ -618,12 +611,12 @@ static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, i
 // True if norms can exchange the ranks' parts themselves. Not for NCCL, and not for a pass that is probed: its probe
 // has to find the parts where they were put. Each exchange needs a number.
 static bool llm42__norms_exchange(const llm42__cuda *cu) {
-    return !cu->execution[0].gathered && !cu->first->probed && 2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
+    return !cu->execution.gathered && !cu->first->probed && 2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
 }
 
 // True if they do it whatever the number of rows (LLM42__CUDA_EXCHANGE_IN_NORM), in passes where they can.
 static bool llm42__in_norm(const llm42__cuda *cu) {
-    return cu->first->in_norm && cu->execution[0].met && llm42__norms_exchange(cu);
+    return cu->first->in_norm && cu->execution.met && llm42__norms_exchange(cu);
 }
 
 // The most blocks of a norm by mail or letter. Such blocks wait for other devices, so there are few of them. If two
@@ -635,13 +628,13 @@ static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
     const int blocks = llm42__waiting_blocks(cu), most = llm42__in_norm(cu) && blocks > 0
                                                              ? (int)LLM42__LETTER_ROWS
                                                              : std::min((int)LLM42__MAIL_ROWS, blocks);
-    return cu->execution[0].mail[0] && rows <= most && llm42__norms_exchange(cu);
+    return cu->execution.mail[0] && rows <= most && llm42__norms_exchange(cu);
 }
 
 // The rows that each rank norms of a pass (llm42__rank_parts.own_rows); 0: all. All exchanges of a pass are alike in
 // this, since x lies only where it is normed. Parts in bf16 are half as large. For them a second meeting does not pay.
 static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    const bool some = cu->ranks > 1 && !cu->execution[0].gathered && !cu->first->probed &&
+    const bool some = cu->ranks > 1 && !cu->execution.gathered && !cu->first->probed &&
                       rows >= cu->first->own_rows_from && !llm42__by_mail(cu, rows) &&
                       llm42__sums_leaves(cu, schedule, rows, 0) && llm42__sums_leaves(cu, schedule, rows, 1);
     return some ? (rows + cu->ranks - 1) / cu->ranks : 0;
@@ -649,17 +642,15 @@ static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int r
 
 // Where the rows that a rank norms have their parts from rank `from`, as if all rows were there: each rank has memory
 // for [from rank][own rows, Dp].
-static float *llm42__parts_for(const llm42__cuda *owner, int from, int which, int stage, int own_rows) {
+static float *llm42__parts_for(const llm42__cuda *owner, int from, int stage, int own_rows) {
     const ptrdiff_t rows = (ptrdiff_t)(from - owner->rank) * own_rows;
-    return (float *)((uintptr_t)owner->execution[which].part[stage] + (uintptr_t)(rows * owner->Dp * 4));
+    return (float *)((uintptr_t)owner->execution.part[stage] + (uintptr_t)(rows * owner->Dp * 4));
 }
-static llm42__owners llm42__owners_of(const llm42__cuda *cu, const llm42__execution *ex, llm42_schedule schedule,
-                                      int rows, int stage) {
+static llm42__owners llm42__owners_of(const llm42__cuda *cu, llm42_schedule schedule, int rows, int stage) {
     llm42__owners owners = {};
     owners.rows = llm42__own_rows(cu, schedule, rows);
-    const int which = ex == &cu->execution[1];
     for (int r = 0; r < cu->ranks && owners.rows; r++)
-        owners.to[r] = llm42__parts_for(llm42__rank(cu->first, r), cu->rank, which, stage, owners.rows);
+        owners.to[r] = llm42__parts_for(llm42__rank(cu->first, r), cu->rank, stage, owners.rows);
     return owners;
 }
 
@@ -668,8 +659,7 @@ static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex
                                            llm42_error *error) {
     const llm42__algorithm *algorithm = llm42__algorithm_of(cu, product, schedule, rows);
     const bool cut = llm42__cut(cu, product);
-    const llm42__owners owners = cut ? llm42__owners_of(cu, ex, schedule, rows, product == LLM42__DOWN)
-                                     : llm42__owners{};
+    const llm42__owners owners = cut ? llm42__owners_of(cu, schedule, rows, product == LLM42__DOWN) : llm42__owners{};
     LLM42__STAGE(llm42__product_names[product], LLM42__TRY(llm42__run_product_to(cu, ex, product, algorithm, w, x, y,
                                                                                  owners, ex->gate_up, rows, error)));
     return LLM42_OK;
@@ -812,37 +802,33 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
     return cu->ranks == 1 ? ex->delta : ex->part[stage];
 }
 
-// See llm42__meeting.early. No other pass that does so runs on the same devices meanwhile (llm42__turn).
-static bool llm42__early(const llm42__cuda *cu) { return !cu->desc.overlap; }
-
 // True if the devices meet in norms and not between kernels. If two passes ran at once, the blocks of each could hold
-// what the blocks of the other one need. So no other pass runs on these devices meanwhile.
+// what the blocks of the other one need. So no other pass runs on these devices meanwhile (llm42__turn).
 static bool llm42__meets_in_norm(const llm42__cuda *cu, const llm42__shape_key *key) {
-    return llm42__in_norm(cu) && llm42__early(cu) && !llm42__by_mail(cu, key->rows);
+    return llm42__in_norm(cu) && !llm42__by_mail(cu, key->rows);
 }
 
 // What the ranks have put there in layer l. cu: the rank that is to read it.
-static llm42__sum llm42__sum_of(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage) {
+static llm42__sum llm42__sum_of(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage) {
     const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
-    llm42__sum sum = llm42__whole(cu->execution[which].delta);
+    llm42__sum sum = llm42__whole(cu->execution.delta);
     if (cu->ranks == 1) return sum;
     sum.kind = leaves ? LLM42__LEAVES : LLM42__ROUNDED;
     if (llm42__by_mail(cu, key->rows)) sum.kind |= llm42__in_norm(cu) ? LLM42__LETTER : LLM42__MAIL;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
     sum.parts.own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     sum.parts.exchange = (unsigned)(2 * l + stage);
-    sum.parts.early = llm42__early(cu);
     sum.parts.meets = llm42__meets_in_norm(cu, key);
-    sum.parts.ended = cu->first->ended ? cu->first->ended + which : nullptr;
+    sum.parts.ended = cu->first->ended;
     for (int r = 0; r < cu->ranks; r++) {
-        const llm42__execution *ex = &llm42__rank(cu->first, r)->execution[which];
+        const llm42__execution *ex = &llm42__rank(cu->first, r)->execution;
         sum.parts.mail[r] = ex->mail[stage], sum.parts.h[r] = ex->h, sum.parts.met[r] = ex->met;
     }
     const size_t bytes = (size_t)key->rows * (size_t)cu->Dp * (leaves ? 4 : 2);
-    const char *gathered = (const char *)cu->execution[which].gathered;
+    const char *gathered = (const char *)cu->execution.gathered;
     for (int r = 0; r < cu->ranks; r++) {
-        const void *part = llm42__rank(cu->first, r)->execution[which].part[stage];
-        if (sum.parts.own_rows) part = llm42__parts_for(cu, r, which, stage, sum.parts.own_rows);
+        const void *part = llm42__rank(cu->first, r)->execution.part[stage];
+        if (sum.parts.own_rows) part = llm42__parts_for(cu, r, stage, sum.parts.own_rows);
         sum.parts.of[r] = gathered ? gathered + (size_t)r * bytes : part;
     }
     return sum;
@@ -925,7 +911,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
                  LLM42__TRY(llm42__run_experts(cu, ex, LLM42__DOWN, layer->w[LLM42__DOWN], ex->gated, nullptr,
                                                cut ? (void *)ex->parts : ex->expert_out, entries, cut, leaves, error)));
     if (cut) {
-        const llm42__owners owners = llm42__owners_of(cu, ex, key->schedule, rows, 1);
+        const llm42__owners owners = llm42__owners_of(cu, key->schedule, rows, 1);
         auto combine = [&](auto *to) {
             return llm42__launch(llm42__k_combine_leaves<std::remove_pointer_t<decltype(to)>>, dim3((unsigned)rows),
                                  dim3(256), 0, ex->stream, ex->parts, leaves.part_stride, leaves.count, ex->route_place,
@@ -941,9 +927,9 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
 }
 
 // The norm before a layer's attention (stage 0) or before its feed-forward part (1), on one rank.
-static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage,
+static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage,
                                               const llm42__meta_layout *at, llm42_error *error) {
-    llm42__execution *ex = &cu->execution[which];
+    llm42__execution *ex = &cu->execution;
     const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     if (!l && !stage) {
@@ -953,17 +939,17 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, int which, const 
         return llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp,
                            false, error);
     }
-    const llm42__sum sum = llm42__sum_of(cu, which, key, stage ? l : l - 1, !stage);
+    const llm42__sum sum = llm42__sum_of(cu, key, stage ? l : l - 1, !stage);
     if (stage) LLM42__TRY(llm42__show_sum(cu, ex, l, "o", key->rows, &sum, error));
     return llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, &sum, stage ? layer->ffn_norm : layer->attention_norm,
                                            meta, error);
 }
 
 // A layer as far as o, on one rank. h is the first norm's output.
-static llm42_result llm42__enqueue_attend(llm42__cuda *cu, int which, const llm42__shape_key *key, int l,
+static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_key *key, int l,
                                           const llm42__meta_layout *at, llm42_error *error) {
     const llm42_config *c = &cu->config;
-    llm42__execution *ex = &cu->execution[which];
+    llm42__execution *ex = &cu->execution;
     const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
@@ -982,10 +968,10 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, int which, const llm4
 }
 
 // The rest of a layer, on one rank. h is the second norm's output.
-static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, int which, const llm42__shape_key *key, int l,
+static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, const llm42__shape_key *key, int l,
                                                 llm42_error *error) {
     const llm42_config *c = &cu->config;
-    llm42__execution *ex = &cu->execution[which];
+    llm42__execution *ex = &cu->execution;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
@@ -1000,19 +986,19 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, int which, cons
 
 // Where the ranks meet: what they have written before, all can read behind it. Ranks on one device share a stream, so
 // they have nothing to wait for. cu: rank 0.
-static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, int which, llm42_error *error) {
+static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) {
     if (cu->devices == 1) return LLM42_OK;
     llm42__meeting meeting = {};
-    meeting.devices = cu->devices, meeting.early = llm42__early(cu);
-    LLM42__CU(cudaHostGetDevicePointer((void **)&meeting.ended, cu->ended + which, 0));
+    meeting.devices = cu->devices;
+    LLM42__CU(cudaHostGetDevicePointer((void **)&meeting.ended, cu->ended, 0));
     for (int r = 0; r < cu->ranks; r++) {
         const llm42__cuda *rank = llm42__rank(cu, r);
         unsigned *&flag = meeting.flag[rank->own_device];
-        if (!flag) flag = rank->execution[which].flag;
+        if (!flag) flag = rank->execution.flag;
     }
     return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         meeting.self = rank->own_device;
-        LLM42__CU(llm42__launch(llm42__k_meet, dim3(1), dim3(32), 0, rank->execution[which].stream, meeting));
+        LLM42__CU(llm42__launch(llm42__k_meet, dim3(1), dim3(32), 0, rank->execution.stream, meeting));
         return LLM42_OK;
     });
 }
@@ -1044,11 +1030,11 @@ static void llm42__close_nccl(llm42__cuda *cu) {
     cu->nccl = nullptr;
 }
 
-static llm42_result llm42__enqueue_nccl(llm42__cuda *cu, int which, int stage, size_t bytes, llm42_error *error) {
+static llm42_result llm42__enqueue_nccl(llm42__cuda *cu, int stage, size_t bytes, llm42_error *error) {
     LLM42__CU(ncclGroupStart());
     for (int r = 0; r < cu->ranks; r++) {
         llm42__cuda *rank = llm42__rank(cu, r);
-        const llm42__execution *ex = &rank->execution[which];
+        const llm42__execution *ex = &rank->execution;
         LLM42__CU(ncclAllGather(ex->part[stage], ex->gathered, bytes, ncclUint8, (ncclComm_t)rank->nccl, ex->stream));
     }
     LLM42__CU(ncclGroupEnd());
@@ -1061,22 +1047,21 @@ static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
                       "llm42_cuda_desc.exchange: built without NCCL: run make cuda NCCL=1, or leave it PEER");
 }
 static void llm42__close_nccl(llm42__cuda *) {}
-static llm42_result llm42__enqueue_nccl(llm42__cuda *, int, int, size_t, llm42_error *) { return LLM42_OK; }
+static llm42_result llm42__enqueue_nccl(llm42__cuda *, int, size_t, llm42_error *) { return LLM42_OK; }
 #endif
 
 // Makes the ranks' sums of o (stage 0) or down (1) readable for all ranks. cu: rank 0. The ranks put the two into
 // memory of their own, so one meeting is enough: who writes one of them again has met the others behind their reading
 // it, or has had their mail about the other one since.
-static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, int which, const llm42__shape_key *key, int l, int stage,
+static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage,
                                             llm42_error *error) {
-    llm42__execution *ex = &cu->execution[which];
-    const int kind = llm42__sum_of(cu, which, key, l, stage).kind;
+    llm42__execution *ex = &cu->execution;
+    const int kind = llm42__sum_of(cu, key, l, stage).kind;
     if (kind == LLM42__WHOLE || kind & LLM42__SENT || llm42__meets_in_norm(cu, key)) return LLM42_OK;
     const size_t value = kind == LLM42__LEAVES ? 4 : 2;
-    LLM42__STAGE("exchange",
-                 LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(cu, which, stage,
-                                                               (size_t)key->rows * (size_t)cu->Dp * value, error)
-                                         : llm42__enqueue_meeting(cu, which, error)));
+    LLM42__STAGE("exchange", LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(
+                                                           cu, stage, (size_t)key->rows * (size_t)cu->Dp * value, error)
+                                                     : llm42__enqueue_meeting(cu, error)));
     return LLM42_OK;
 }
 
@@ -1094,13 +1079,13 @@ static cudaError_t llm42__run_draw(const llm42__cuda *cu, const LOGIT *logits, l
 }
 
 // The LM head and the draws first <= i < first + rows; rows is padded. cu: rank 0, which draws.
-static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedule schedule, int first, int rows,
-                                        llm42__meta meta, llm42_error *error) {
-    llm42__execution *ex = &cu->execution[which];
+static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42_schedule schedule, int first, int rows, llm42__meta meta,
+                                        llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
     // Within a pass nothing else keeps other logits from their place before rank 0 has taken those of the last draws.
-    if (cu->ranks > 1 && first) LLM42__TRY(llm42__enqueue_meeting(cu, which, error));
+    if (cu->ranks > 1 && first) LLM42__TRY(llm42__enqueue_meeting(cu, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
-        llm42__execution *own = &rank->execution[which];
+        llm42__execution *own = &rank->execution;
         return llm42__enqueue_product(rank, own, LLM42__HEAD, schedule, rank->head,
                                       own->h + (size_t)first * (size_t)cu->Dp,
                                       cu->ranks == 1 ? own->logits : own->own_logits, rows, error);
@@ -1108,8 +1093,8 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, int which, llm42_schedu
     if (cu->ranks > 1) {
         llm42__rank_parts parts = {};
         parts.ranks = cu->ranks;
-        for (int r = 0; r < cu->ranks; r++) parts.of[r] = llm42__rank(cu, r)->execution[which].own_logits;
-        LLM42__TRY(llm42__enqueue_meeting(cu, which, error));
+        for (int r = 0; r < cu->ranks; r++) parts.of[r] = llm42__rank(cu, r)->execution.own_logits;
+        LLM42__TRY(llm42__enqueue_meeting(cu, error));
         LLM42__CU(llm42__launch(llm42__k_gather, dim3(4 * (unsigned)cu->device.multiProcessorCount), dim3(256), 0,
                                 ex->stream, parts, rows, cu->Vr, (int)llm42__out_bytes(cu, LLM42__HEAD), ex->logits));
     }
@@ -1152,43 +1137,40 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 // cu: rank 0. Between two meetings each rank's launches go to its stream one rank after the other, so that ranks on one
 // device keep this order. By mail a norm waits for those of the other ranks, so all of them are launched before
 // anything else: what comes behind may not be launched before its device is idle, if CUDA has still to load the kernel.
-static llm42_result llm42__enqueue(llm42__cuda *cu, int which, const llm42__shape_key *key, llm42_error *error) {
+static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key, llm42_error *error) {
     const int layers = cu->config.layers;
     const llm42__meta_layout at = llm42__layout(cu, key);
-    auto meta_of = [&](llm42__cuda *rank) {
-        return llm42__meta_at(rank, rank->execution[which].meta, &at, LLM42__FULL);
-    };
-    llm42__execution *ex = &cu->execution[which];  // for LLM42__STAGE
+    auto meta_of = [&](llm42__cuda *rank) { return llm42__meta_at(rank, rank->execution.meta, &at, LLM42__FULL); };
+    llm42__execution *ex = &cu->execution;  // for LLM42__STAGE
     // Ranks that have normed only some rows wait for the h of the others.
     const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows) && !llm42__meets_in_norm(cu, key);
     auto norms = [&](int l, int stage) -> llm42_result {
-        LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
-            return llm42__enqueue_layer_norm(rank, which, key, l, stage, &at, error);
-        }));
-        if (own_rows && (l || stage)) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, which, error)));
+        LLM42__TRY(llm42__each_rank(
+            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_layer_norm(rank, key, l, stage, &at, error); }));
+        if (own_rows && (l || stage)) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
         return LLM42_OK;
     };
     for (int l = 0; l < layers; l++) {
         LLM42__TRY(norms(l, 0));
         LLM42__TRY(llm42__each_rank(
-            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_attend(rank, which, key, l, &at, error); }));
-        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, l, 0, error));
+            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_attend(rank, key, l, &at, error); }));
+        LLM42__TRY(llm42__enqueue_exchange(cu, key, l, 0, error));
         LLM42__TRY(norms(l, 1));
         LLM42__TRY(llm42__each_rank(
-            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_feed_forward(rank, which, key, l, error); }));
-        LLM42__TRY(llm42__enqueue_exchange(cu, which, key, l, 1, error));
-        const llm42__sum sum = llm42__sum_of(cu, which, key, l, 1);
-        LLM42__TRY(llm42__show_sum(cu, &cu->execution[which], l, "down", key->rows, &sum, error));
+            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_feed_forward(rank, key, l, error); }));
+        LLM42__TRY(llm42__enqueue_exchange(cu, key, l, 1, error));
+        const llm42__sum sum = llm42__sum_of(cu, key, l, 1);
+        LLM42__TRY(llm42__show_sum(cu, &cu->execution, l, "down", key->rows, &sum, error));
     }
     if (!key->draws) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
-        const llm42__sum sum = llm42__sum_of(rank, which, key, layers - 1, 1);
-        return llm42__enqueue_norm<LLM42__ADD_DRAWS>(rank, &rank->execution[which], key->draws, &sum, rank->final_norm,
+        const llm42__sum sum = llm42__sum_of(rank, key, layers - 1, 1);
+        return llm42__enqueue_norm<LLM42__ADD_DRAWS>(rank, &rank->execution, key->draws, &sum, rank->final_norm,
                                                      meta_of(rank), error);
     }));
-    if (own_rows) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, which, error)));
+    if (own_rows) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
     if (key->draws > cu->max_draws) return LLM42_OK;
-    return llm42__enqueue_head(cu, which, llm42__head_schedule(key), 0, key->draws, meta_of(cu), error);
+    return llm42__enqueue_head(cu, llm42__head_schedule(key), 0, key->draws, meta_of(cu), error);
 }
 
 // >>cuda-graphs --------------------------------------------------------------------------------------------------
@@ -1206,12 +1188,12 @@ static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *
 }
 
 // Captures the launches of a pass: a graph for each device.
-static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int which, llm42_error *error) {
+static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, llm42_error *error) {
     LLM42__TRY(llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        LLM42__CU(cudaStreamBeginCapture(rank->execution[which].stream, cudaStreamCaptureModeThreadLocal));
+        LLM42__CU(cudaStreamBeginCapture(rank->execution.stream, cudaStreamCaptureModeThreadLocal));
         return LLM42_OK;
     }));
-    llm42_result result = llm42__enqueue(cu, which, &key, error);
+    llm42_result result = llm42__enqueue(cu, &key, error);
     llm42__graph *graph_of = llm42__find_graph(cu, &key);
     if (!graph_of) {
         cu->graphs.push_back({key, {}});
@@ -1223,18 +1205,17 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, int wh
     // All captures are ended first, also after an error: until then nothing else may be done with graphs.
     cudaGraph_t graph[8] = {};
     const llm42_result ended = llm42__each_device(cu, error, [&](llm42__cuda *rank) {
-        note(rank, "cudaStreamEndCapture(",
-             cudaStreamEndCapture(rank->execution[which].stream, &graph[rank->own_device]));
+        note(rank, "cudaStreamEndCapture(", cudaStreamEndCapture(rank->execution.stream, &graph[rank->own_device]));
         return LLM42_OK;
     });
     const llm42_result made = llm42__each_device(cu, error, [&](llm42__cuda *rank) {
-        cudaGraphExec_t *exec = &graph_of->exec[which][rank->own_device];
+        cudaGraphExec_t *exec = &graph_of->exec[rank->own_device];
         if (*exec) cudaGraphExecDestroy(*exec);
         *exec = nullptr;
         if (result == LLM42_OK)
             note(rank, "cudaGraphInstantiate(", cudaGraphInstantiate(exec, graph[rank->own_device], 0));
         if (graph[rank->own_device]) cudaGraphDestroy(graph[rank->own_device]);
-        if (result == LLM42_OK) note(rank, "cudaGraphUpload(", cudaGraphUpload(*exec, rank->execution[which].stream));
+        if (result == LLM42_OK) note(rank, "cudaGraphUpload(", cudaGraphUpload(*exec, rank->execution.stream));
         return LLM42_OK;
     });
     return result != LLM42_OK ? result : ended != LLM42_OK ? ended : made;
@@ -1246,20 +1227,15 @@ static bool llm42__draws_fit(const llm42__cuda *cu, const llm42__prepared *p, co
     return p->draws == pass->rows || (p->draws <= 16 && llm42__draws_few(cu, pass->schedule, rows));
 }
 
-// True if the kernel for prompts takes single rows, too, whatever that costs: a FIXED pass has always the same kernels,
-// and what the other kernel needs is in execution 0 only.
-static bool llm42__must_be_prompts(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
-    return pass->schedule == LLM42_SCHEDULE_FIXED || p == &cu->execution[1].prepared;
-}
-
 // Chooses the pass's padded shape. If no row is single, or if single rows count as prompts (llm42__make_tasks), the
-// kernel for single rows is not launched, unless the number of draws is one that such a shape is not made for.
+// kernel for single rows is not launched, unless the number of draws is one that such a shape is not made for. A FIXED
+// pass has always the same kernels: in it single rows count as prompts.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     const int rows =
         cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_SCHEDULE_FIXED ? pass->shape : pass->rows)];
     const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
     llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
-    if (!key.decode && (llm42__draws_fit(cu, p, pass) || llm42__must_be_prompts(cu, p, pass))) {
+    if (!key.decode && (llm42__draws_fit(cu, p, pass) || pass->schedule == LLM42_SCHEDULE_FIXED)) {
         key.draws = p->draws <= 16 && llm42__draws_few(cu, pass->schedule, rows) ? 16 : rows;
     } else if (!key.prefill && p->draws == pass->rows) {
         key.draws = rows;
@@ -1294,25 +1270,25 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
             if (rows <= running && rows <= cu->max_draws)
                 for (bool wide : {false, true})
                     if (!wide || llm42__decode_cluster(cu, rows) > 1)
-                        LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true, wide}, 0, error));
-            LLM42__TRY(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, 0, error));
+                        LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true, wide}, error));
+            LLM42__TRY(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, error));
             if (llm42__draws_few(cu, schedule, rows))
-                LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, 0, error));
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, error));
         }
     }
     const int M = cu->desc.fixed_rows;
     if (M < 1 || M > cu->max_draws) return LLM42_OK;
     for (llm42_schedule schedule : {LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT}) {
         const bool fixed = schedule == LLM42_SCHEDULE_FIXED;
-        for (int which = 0; wanted >> schedule & 1 && which < (cu->desc.overlap ? 2 : 1); which++)
-            for (int rows : cu->buckets) {
-                if (rows > M || (rows < M && fixed)) continue;
-                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, false}, which, error));
-                if ((fixed || which) && llm42__draws_few(cu, schedule, rows))
-                    LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, which, error));
-                if (!fixed && !which && rows > usual)  // with a single row that is longer than all windows
-                    LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, true}, which, error));
-            }
+        for (int rows : cu->buckets) {
+            if (!(wanted >> schedule & 1)) break;
+            if (rows > M || (rows < M && fixed)) continue;
+            LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, false}, error));
+            if (fixed && llm42__draws_few(cu, schedule, rows))
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, error));
+            if (!fixed && rows > usual)  // with a single row that is longer than all windows
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, true, true}, error));
+        }
     }
     return LLM42_OK;
 }
@@ -1449,7 +1425,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         int *most = &longest[end_of(i) - p->run_begin[i] > 1];
         *most = std::max(*most, pass->row[end_of(i) - 1].position + 1);
     }
-    const bool as_prompts = llm42__must_be_prompts(cu, p, pass) ||
+    const bool as_prompts = pass->schedule == LLM42_SCHEDULE_FIXED ||
                             (split.by_position && longest[0] <= longest[1] && llm42__draws_fit(cu, p, pass));
     const int processors = cu->device.multiProcessorCount;
     int cluster = llm42__decode_cluster(cu, rows);
@@ -1573,20 +1549,20 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 }
 
 // >>cuda-run -----------------------------------------------------------------------------------------------------
-// Owns: running a pass and fetching its outputs. Execution 0 is for `run`, execution 1 for a pass in flight.
+// Owns: running a pass and fetching its outputs.
 // Calls: cuda-tasks, cuda-graphs, cuda-launches.
-// Invariant: at most one pass is in flight, and it is in execution 1.
+// Invariant: one pass of an engine runs at a time.
 
 // Waits for a pass, and no longer if a device fails: the others then wait for it until llm42__end_pass tells them.
-static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) {
+static llm42_result llm42__wait(llm42__cuda *cu, llm42_error *error) {
     if (cu->devices == 1) {
-        LLM42__CU(cudaStreamSynchronize(cu->execution[which].stream));
+        LLM42__CU(cudaStreamSynchronize(cu->execution.stream));
         return LLM42_OK;
     }
     for (bool all = false; !all;) {
         all = true;
         for (int r = 0; r < cu->ranks; r++) {
-            const cudaError_t status = cudaStreamQuery(llm42__rank(cu, r)->execution[which].stream);
+            const cudaError_t status = cudaStreamQuery(llm42__rank(cu, r)->execution.stream);
             all &= status == cudaSuccess;
             if (status == cudaErrorNotReady) cudaGetLastError();  // which is no error
             else LLM42__TRY(llm42__of_rank(llm42__rank(cu, r), llm42__cuda_status(error, "a pass", status), error));
@@ -1597,21 +1573,21 @@ static llm42_result llm42__wait(llm42__cuda *cu, int which, llm42_error *error) 
 
 // Empties the mailboxes, before the numbers of passes begin anew. It waits as passes do: so an error is that of the
 // rank that has it. Stamps become 0, which no exchange has as its stamp. The words of letters become blank.
-static llm42_result llm42__empty_mail(llm42__cuda *cu, int which, llm42_error *error) {
-    if (!cu->execution[which].mail[0]) return LLM42_OK;
+static llm42_result llm42__empty_mail(llm42__cuda *cu, llm42_error *error) {
+    if (!cu->execution.mail[0]) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        const llm42__execution *ex = &rank->execution[which];
+        const llm42__execution *ex = &rank->execution;
         for (ulonglong2 *box : ex->mail)
             if (box) LLM42__CU(cudaMemsetAsync(box, cu->in_norm ? 0xff : 0, llm42__mail_bytes(cu), ex->stream));
         if (ex->met) LLM42__CU(cudaMemsetAsync(ex->met, 0, LLM42__MET_BYTES, ex->stream));
         return LLM42_OK;
     }));
-    return llm42__wait(cu, which, error);
+    return llm42__wait(cu, error);
 }
 
 // An error if a pass cannot run, or cannot have run, because no device waits for others any more (llm42__end_pass).
-static llm42_result llm42__check_lost(const llm42__cuda *cu, int which, llm42_error *error) {
-    if (!cu->ended || !((volatile unsigned *)cu->ended)[which]) return LLM42_OK;
+static llm42_result llm42__check_lost(const llm42__cuda *cu, llm42_error *error) {
+    if (!cu->ended || !*(volatile unsigned *)cu->ended) return LLM42_OK;
     return llm42_fail(error, LLM42_BACKEND,
                       "cuda backend: a device was lost in another pass: start a new process and open the engine again");
 }
@@ -1632,14 +1608,9 @@ struct llm42__turn {
     ~llm42__turn() {
         for (int d = 0; d < count; d++) of(first + d).unlock();
     }
-    // For a whole pass that begins kernels early and waits for other devices (llm42__meeting.early).
-    static llm42__turn to_run(const llm42__cuda *cu) {
-        return {cu->options.device, cu->devices > 1 && llm42__early(cu) ? cu->devices : 0};
-    }
-    // For launching a pass whose kernels wait for other devices: none may be held up half-way.
-    static llm42__turn to_launch(const llm42__cuda *cu) {
-        return {cu->options.device, cu->devices > 1 ? cu->devices : 0};
-    }
+    // For a pass. Its kernels wait for other devices, and begin while those before them wait (llm42__k_meet): so none
+    // of another pass may be among them.
+    static llm42__turn to_run(const llm42__cuda *cu) { return {cu->options.device, cu->devices > 1 ? cu->devices : 0}; }
     // For opening and closing. To take or free memory the driver may wait for a device, and hold up launches on others
     // meanwhile. So no pass may then be launched half-way.
     static llm42__turn to_change(const llm42__cuda *cu) {
@@ -1647,89 +1618,54 @@ struct llm42__turn {
     }
 };
 
-// Engines over several devices that are open on a device. Read and written in turns (llm42__turn::to_change).
-struct llm42__tenants {
-    int engines = 0, overlapping = 0;
-    static llm42__tenants &of(int device) {
-        static llm42__tenants all[64];
-        return all[device % 64];
-    }
-};
-
-// Passes that overlap wait for other devices while they take room from each other. There is room for those of one
-// engine. So such an engine has its devices alone, but for engines on one device, whose passes wait for nobody.
-static llm42_result llm42__claim(llm42__cuda *cu, llm42_error *error) {
-    if (cu->devices == 1) return LLM42_OK;
-    for (int d = cu->options.device; d < cu->options.device + cu->devices; d++) {
-        const llm42__tenants &other = llm42__tenants::of(d);
-        if (other.overlapping || (cu->desc.overlap && other.engines))
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "llm42_engine_desc.overlap: device %d serves another engine over several devices, and "
-                              "one with overlap needs its devices alone: close the other, or open both without overlap",
-                              d);
-    }
-    for (int d = cu->options.device; d < cu->options.device + cu->devices; d++)
-        llm42__tenants::of(d).engines++, llm42__tenants::of(d).overlapping += cu->desc.overlap;
-    cu->claimed = true;
-    return LLM42_OK;
-}
-static void llm42__unclaim(llm42__cuda *cu) {
-    for (int d = cu->options.device; cu->claimed && d < cu->options.device + cu->devices; d++)
-        llm42__tenants::of(d).engines--, llm42__tenants::of(d).overlapping -= cu->desc.overlap;
-    cu->claimed = false;
-}
-
 // Launches a prepared pass.
-static llm42_result llm42__launch_pass(llm42__cuda *cu, int which, const llm42_pass *pass, llm42_error *error) {
-    LLM42__TRY(llm42__check_lost(cu, which, error));
-    const llm42__turn turn = llm42__turn::to_launch(cu);
-    const llm42__prepared *p = &cu->execution[which].prepared;
-    const unsigned char *from = cu->execution[which].meta_host;
-    if (cu->execution[which].number == 1) LLM42__TRY(llm42__empty_mail(cu, which, error));
+static llm42_result llm42__launch_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
+    LLM42__TRY(llm42__check_lost(cu, error));
+    const llm42__prepared *p = &cu->execution.prepared;
+    const unsigned char *from = cu->execution.meta_host;
+    if (cu->execution.number == 1) LLM42__TRY(llm42__empty_mail(cu, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        llm42__execution *ex = &rank->execution[which];
+        llm42__execution *ex = &rank->execution;
         LLM42__CU(cudaMemcpyAsync(ex->meta, from, p->head_bytes, cudaMemcpyHostToDevice, ex->stream));
         LLM42__CU(cudaMemcpyAsync(ex->meta + p->pages_at, from + p->pages_at, p->pages_bytes, cudaMemcpyHostToDevice,
                                   ex->stream));
         return LLM42_OK;
     }));
     const llm42__graph *graph = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key);
-    if (!graph || !graph->exec[which][0]) return llm42__enqueue(cu, which, &p->key, error);
+    if (!graph || !graph->exec[0]) return llm42__enqueue(cu, &p->key, error);
     return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        LLM42__CU(cudaGraphLaunch(graph->exec[which][rank->own_device], rank->execution[which].stream));
+        LLM42__CU(cudaGraphLaunch(graph->exec[rank->own_device], rank->execution.stream));
         return LLM42_OK;
     });
 }
 
-// Ends what is left of a pass that has failed: no kernel of it may still run, and no device wait for another. A pass in
-// flight beside it goes on, but not if a device is lost: nobody is to wait for that one any more. The device's calls
-// fail then, and so does cudaSetDevice.
-static void llm42__end_pass(llm42__cuda *cu, int which) {
+// Ends what is left of a pass that has failed: no kernel of it may still run, and no device wait for another. If a
+// device is lost, nobody is to wait for that one any more. The device's calls fail then, and so does cudaSetDevice.
+static void llm42__end_pass(llm42__cuda *cu) {
     volatile unsigned *ended = cu->ended;
-    if (ended) ended[which] = 1;
-    const bool lost = llm42__wait(cu, which, nullptr) != LLM42_OK;
-    if (ended && lost) ended[0] = ended[1] = 1;
+    if (ended) *ended = 1;
+    const bool lost = llm42__wait(cu, nullptr) != LLM42_OK;
     for (int r = 0; r < cu->ranks && lost; r++) llm42__close_nccl(llm42__rank(cu, r));  // its kernels wait too
     for (int r = 0; r < cu->ranks; r++) {
         const llm42__cuda *rank = llm42__rank(cu, r);
-        const llm42__execution *ex = &rank->execution[which];
+        const llm42__execution *ex = &rank->execution;
         cudaSetDevice(rank->options.device);
         if (ex->flag) cudaMemsetAsync(ex->flag, 0, LLM42__FLAG_BYTES, ex->stream);
-        if (cu->in_norm) llm42__rank(cu, r)->execution[which].number = 0;  // the next pass empties the mailboxes
+        if (cu->in_norm) llm42__rank(cu, r)->execution.number = 0;  // the next pass empties the mailboxes
         cudaStreamSynchronize(ex->stream);
     }
     cudaSetDevice(cu->options.device);
-    if (ended && !lost) ended[which] = 0;
+    if (ended && !lost) *ended = 0;
     cudaGetLastError();
 }
 
 // Copies the logits of the draws first <= i < first + count to pass->logits. Those in bf16 are copied to the second
 // half of their row there and widened from the left, so that no other memory is needed.
-static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_pass *pass, int first, int count,
+static llm42_result llm42__copy_logits(llm42__cuda *cu, const llm42_pass *pass, int first, int count,
                                        llm42_error *error) {
     if (!pass->logits) return LLM42_OK;
-    LLM42__TRY(llm42__wait(cu, which, error));
-    const llm42__execution *ex = &cu->execution[which];
+    LLM42__TRY(llm42__wait(cu, error));
+    const llm42__execution *ex = &cu->execution;
     const size_t V = (size_t)cu->config.vocab, size = cu->desc.numerics.logits_fp32 ? 4 : 2;
     for (int r = 0, draw = 0; r < pass->rows && draw < first + count; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
@@ -1753,25 +1689,25 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, int which, const llm42_p
 
 // Runs the head of a pass in parts, because there is no room for the logits of all its draws.
 static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
-    const llm42__prepared *p = &cu->execution[0].prepared;
+    const llm42__prepared *p = &cu->execution.prepared;
     llm42__meta_layout at = llm42__layout(cu, &p->key);
-    llm42__meta meta = llm42__meta_at(cu, cu->execution[0].meta, &at, LLM42__FULL);
+    llm42__meta meta = llm42__meta_at(cu, cu->execution.meta, &at, LLM42__FULL);
     for (int first = 0; first < p->draws; first += cu->max_draws) {
         int count = std::min(cu->max_draws, p->draws - first);
         int rows = pass->schedule == LLM42_SCHEDULE_FIXED ? cu->max_draws
                                                           : cu->buckets[(size_t)llm42__bucket(cu, count)];
-        LLM42__TRY(llm42__enqueue_head(cu, 0, pass->schedule, first, rows, meta, error));
-        LLM42__TRY(llm42__copy_logits(cu, 0, pass, first, count, error));
+        LLM42__TRY(llm42__enqueue_head(cu, pass->schedule, first, rows, meta, error));
+        LLM42__TRY(llm42__copy_logits(cu, pass, first, count, error));
     }
     return LLM42_OK;
 }
 
 // Copies the tokens of a pass that has ended to pass->out.
-static void llm42__take_outputs(const llm42__cuda *cu, int which, const llm42_pass *pass) {
+static void llm42__take_outputs(const llm42__cuda *cu, const llm42_pass *pass) {
     for (int r = 0; r < pass->rows; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
         llm42_output *out = &pass->out[r];
-        *out = cu->execution[which].out_host[r];
+        *out = cu->execution.out_host[r];
         if (!(out->logprob - out->logprob == 0)) out->token = -1;  // its logits are not finite
     }
 }
@@ -1786,87 +1722,27 @@ static void llm42__set_probed(llm42__cuda *cu, const llm42_pass *pass) {
 }
 
 static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
-    llm42__execution *ex = &cu->execution[0];
-    llm42__prepared *p = &cu->execution[0].prepared;
+    llm42__execution *ex = &cu->execution;
+    llm42__prepared *p = &cu->execution.prepared;
     const llm42__turn turn = llm42__turn::to_run(cu);
     LLM42__CU(cudaSetDevice(cu->options.device));
     LLM42__TRY(llm42__prepare(cu, ex, p, pass, error));
     llm42__set_probed(cu, pass->probe ? pass : nullptr);
-    LLM42__TRY(llm42__launch_pass(cu, 0, pass, error));
+    LLM42__TRY(llm42__launch_pass(cu, pass, error));
     if (p->key.draws)
         LLM42__TRY(llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, false, error));
     if (p->key.draws > cu->max_draws) LLM42__TRY(llm42__long_head(cu, pass, error));
-    else LLM42__TRY(llm42__copy_logits(cu, 0, pass, 0, p->draws, error));
-    return llm42__wait(cu, 0, error);
+    else LLM42__TRY(llm42__copy_logits(cu, pass, 0, p->draws, error));
+    return llm42__wait(cu, error);
 }
 
 static llm42_result llm42__cuda_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cuda *cu = (llm42__cuda *)state;
     const llm42_result result = llm42__guarded(error, [&]() { return llm42__run_pass(cu, pass, error); });
     llm42__set_probed(cu, nullptr);
-    if (result == LLM42_OK) llm42__take_outputs(cu, 0, pass);
-    else llm42__end_pass(cu, 0);
+    if (result == LLM42_OK) llm42__take_outputs(cu, pass);
+    else llm42__end_pass(cu);
     return result;
-}
-
-static llm42_result llm42__cuda_start(void *state, const llm42_pass *pass, llm42_error *error) {
-    llm42__cuda *cu = (llm42__cuda *)state;
-    llm42__execution *ex = &cu->execution[1];
-    if (!cu->desc.overlap)
-        return llm42_fail(error, LLM42_INVALID,
-                          "cuda backend: start: the backend was opened without llm42_backend_desc.overlap");
-    if (ex->in_flight)
-        return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a pass is in flight already: poll first");
-    if (pass->probe) return llm42_fail(error, LLM42_INVALID, "cuda backend: start: a probe is for run only");
-    if (pass->schedule == LLM42_SCHEDULE_FAST || pass->shape > cu->desc.fixed_rows)
-        return llm42_fail(error, LLM42_INVALID,
-                          "cuda backend: start: takes FIXED and INVARIANT passes of a shape of at most fixed_rows, %d",
-                          cu->desc.fixed_rows);
-    LLM42__CU(cudaSetDevice(cu->options.device));
-    const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
-        LLM42__TRY(llm42__prepare(cu, ex, &ex->prepared, pass, error));
-        LLM42__TRY(llm42__launch_pass(cu, 1, pass, error));
-        return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-            LLM42__CU(cudaEventRecord(rank->execution[1].done, rank->execution[1].stream));
-            return LLM42_OK;
-        });
-    });
-    assert(!cu->execution[0].in_flight);
-    if (result == LLM42_OK) ex->in_flight = pass;
-    else llm42__end_pass(cu, 1);
-    return result;
-}
-
-static llm42_result llm42__cuda_poll(void *state, double until, llm42_error *error) {
-    llm42__cuda *cu = (llm42__cuda *)state;
-    llm42__execution *ex = &cu->execution[1];
-    const llm42_pass *pass = ex->in_flight;
-    if (!pass) return llm42_fail(error, LLM42_INVALID, "cuda backend: poll: no pass is in flight");
-    // Of all devices: one that fails, else one that is not ready.
-    llm42__cuda *behind = cu;
-    cudaError_t status;
-    auto query = [&]() {
-        status = cudaSuccess;
-        for (int r = 0; r < cu->ranks && (status == cudaSuccess || status == cudaErrorNotReady); r++) {
-            llm42__cuda *rank = llm42__rank(cu, r);
-            const cudaError_t one = rank->execution[1].done ? cudaEventQuery(rank->execution[1].done) : cudaSuccess;
-            if (one != cudaSuccess) status = one, behind = rank;
-        }
-        return status;
-    };
-    while (query() == cudaErrorNotReady)
-        if (std::isfinite(until) && llm42__wall_now(NULL) >= until) break;
-    cudaGetLastError();  // "not ready" is no error
-    if (status == cudaErrorNotReady) return LLM42_IDLE;
-    ex->in_flight = nullptr;
-    if (status != cudaSuccess) {
-        llm42__end_pass(cu, 1);
-        return llm42__of_rank(behind, llm42__cuda_status(error, "cudaEventQuery(", status), error);
-    }
-    LLM42__TRY(llm42__check_lost(cu, 1, error));
-    LLM42__TRY(llm42__copy_logits(cu, 1, pass, 0, cu->execution[1].prepared.draws, error));
-    llm42__take_outputs(cu, 1, pass);
-    return LLM42_OK;
 }
 
 // >>cuda-memory --------------------------------------------------------------------------------------------------
@@ -1982,12 +1858,12 @@ static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     if (c->experts) llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp);
 }
 
-// What a pass needs, for passes of one execution.
-static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *list) {
+// What a pass needs.
+static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
     const llm42_config *c = &cu->config;
-    llm42__execution *ex = &cu->execution[which];
-    const size_t R = (size_t)llm42__execution_rows(cu, which), used = (size_t)c->experts_used,
-                 entries = R * std::max<size_t>(1, used), Dp = (size_t)cu->Dp;
+    llm42__execution *ex = &cu->execution;
+    const size_t R = (size_t)cu->max_rows, used = (size_t)c->experts_used, entries = R * std::max<size_t>(1, used),
+                 Dp = (size_t)cu->Dp;
     auto want = [&](auto **to, size_t count) { llm42__want(list, LLM42__PASSES, to, count); };
     want(&ex->x, R * Dp);
     want(&ex->h, (R + (size_t)cu->max_draws) * Dp);  // the head's last part may look further
@@ -2010,10 +1886,8 @@ static void llm42__list_execution(llm42__cuda *cu, int which, llm42__blocks *lis
             want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
     }
     want((char **)&ex->workspace, llm42__workspace_bytes);
-    if (!which) {
-        want(&ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)llm42__record(cu->dp));
-        want(&ex->arrived, R * (size_t)c->kv_heads);
-    }
+    want(&ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)llm42__record(cu->dp));
+    want(&ex->arrived, R * (size_t)c->kv_heads);
     if (used) {
         want((char **)&ex->router, R * (size_t)cu->Ep * llm42__out_bytes(cu, LLM42__ROUTER));
         want(&ex->expert_out, entries * Dp);
@@ -2040,7 +1914,7 @@ static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
     llm42__want(&list, LLM42__WEIGHTS, &cu->rope, (size_t)cu->desc.max_context * (size_t)c->head_dim);
     llm42__want(&list, LLM42__CACHE, &cu->k, cache);
     llm42__want(&list, LLM42__CACHE, &cu->v, cache);
-    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) llm42__list_execution(cu, i, &list);
+    llm42__list_execution(cu, &list);
     return list;
 }
 
@@ -2128,26 +2002,17 @@ static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
     return LLM42_OK;
 }
 
-static llm42_result llm42__open_execution(llm42__cuda *cu, int which, llm42_error *error) {
-    llm42__execution *ex = &cu->execution[which];
-    int least, greatest;
+static llm42_result llm42__open_execution(llm42__cuda *cu, llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
     for (int r = 0; r < cu->rank; r++) {  // ranks on one device share a stream
         const llm42__cuda *other = llm42__rank(cu->first, r);
-        if (other->own_device == cu->own_device) ex->stream = other->execution[which].stream;
+        if (other->own_device == cu->own_device) ex->stream = other->execution.stream, ex->shared = true;
     }
-    if (ex->stream) return LLM42_OK;
-    LLM42__CU(cudaEventCreateWithFlags(&ex->done, cudaEventDisableTiming));
-    if (which && cu->devices > 1) {  // on several devices a pass in flight and others run one after the other
-        ex->stream = cu->execution[0].stream;
-    } else {
-        LLM42__CU(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-        LLM42__CU(cudaStreamCreateWithPriority(&ex->stream, cudaStreamNonBlocking,
-                                               which ? least : greatest));  // decode goes first
-    }
+    if (ex->shared) return LLM42_OK;
+    LLM42__CU(cudaStreamCreateWithFlags(&ex->stream, cudaStreamNonBlocking));
     if (cu->rank) return LLM42_OK;
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->meta_host, cu->meta_size, error));
-    LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host,
-                                  (size_t)llm42__execution_rows(cu, which) * sizeof *ex->out_host, error));
+    LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host, (size_t)cu->max_rows * sizeof *ex->out_host, error));
     LLM42__CU(cudaHostGetDevicePointer((void **)&ex->out, ex->out_host, 0));
     return LLM42_OK;
 }
@@ -2222,14 +2087,14 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
 enum { LLM42__TRIAL_WEIGHTS = -1 };  // a layer number that stands for t->w
 static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algorithm *algorithm, int layer,
                                const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
-    llm42__execution *ex = &t->cu->execution[0];
+    llm42__execution *ex = &t->cu->execution;
     const llm42__bf16 *w = layer == LLM42__TRIAL_WEIGHTS ? t->w : llm42__weights_of(t->cu, product, layer);
     return t->tests->run(t->cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error);
 }
 
 // Fetches what a kernel has counted in t->differ. *none: nothing.
 static llm42_result llm42__none_counted(llm42__trial *t, bool *none, llm42_error *error) {
-    const llm42__execution *ex = &t->cu->execution[0];
+    const llm42__execution *ex = &t->cu->execution;
     unsigned count = 0;
     LLM42__CU(cudaGetLastError());
     LLM42__CU(cudaMemcpyAsync(&count, t->differ, sizeof count, cudaMemcpyDeviceToHost, ex->stream));
@@ -2246,9 +2111,9 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const llm42__
     llm42__product_shape(cu, product, &n, &k);
     const bool fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     size_t width = product == LLM42__GATE_UP ? (size_t)n / 2 : fp32 ? (size_t)n * 2 : (size_t)n;
-    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, cu->execution[0].stream));
-    llm42__k_differ<<<264, 512, 0, cu->execution[0].stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
-                                                              shift, t->differ);
+    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, cu->execution.stream));
+    llm42__k_differ<<<264, 512, 0, cu->execution.stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
+                                                           shift, t->differ);
     return llm42__none_counted(t, same, error);
 }
 
@@ -2265,7 +2130,7 @@ static llm42_result llm42__same_bits(llm42__trial *t, int product, const llm42__
 static llm42_result llm42__right(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool *right,
                                  llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    llm42__execution *ex = &cu->execution[0];
+    llm42__execution *ex = &cu->execution;
     const bool gated = product == LLM42__GATE_UP;
     int n, k;
     llm42__product_shape(cu, product, &n, &k);
@@ -2295,8 +2160,7 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const l
     LLM42__TRY(llm42__same_bits(t, product, algorithm, t->y, t->other, rows, 0, holds, error));
     const int shifts[] = {1, rows / 2 + 1};
     for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
-        llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution[0].stream>>>(t->x, t->turned, rows, k,
-                                                                                     shifts[i]);
+        llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution.stream>>>(t->x, t->turned, rows, k, shifts[i]);
         LLM42__CU(cudaGetLastError());
         LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->turned, t->other, rows, error));
         LLM42__TRY(llm42__same_bits(t, product, algorithm, t->y, t->other, rows, shifts[i] % rows, holds, error));
@@ -2312,10 +2176,10 @@ static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const ll
               repeats = product == LLM42__HEAD ? 2 : 1;
     float ms;
     LLM42__TRY(llm42__try(t, product, algorithm, layers - 1, t->x, t->other, rows, error));
-    LLM42__CU(cudaEventRecord(t->begin, cu->execution[0].stream));
+    LLM42__CU(cudaEventRecord(t->begin, cu->execution.stream));
     for (int i = 0; i < layers * repeats; i++)
         LLM42__TRY(llm42__try(t, product, algorithm, i % layers, t->x, t->other, rows, error));
-    LLM42__CU(cudaEventRecord(t->end, cu->execution[0].stream));
+    LLM42__CU(cudaEventRecord(t->end, cu->execution.stream));
     LLM42__CU(cudaEventSynchronize(t->end));
     LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
     *us = ms * 1000.0f / (float)(layers * repeats);
@@ -2770,13 +2634,13 @@ static llm42_result llm42__clear_padding(llm42__trial *t, int product, int rows,
     const int used = leaves.count > 1 ? leaves.count * leaves.terms : k;
     if (used < k)
         LLM42__CU(cudaMemset2DAsync(t->x + used, (size_t)k * 2, 0, (size_t)(k - used) * 2, (size_t)rows,
-                                    t->cu->execution[0].stream));
+                                    t->cu->execution.stream));
     return LLM42_OK;
 }
 
 // Makes x and w of noise, and sums of them.
 static llm42_result llm42__fill_noise(llm42__trial *t, int product, llm42_error *error) {
-    const cudaStream_t stream = t->cu->execution[0].stream;
+    const cudaStream_t stream = t->cu->execution.stream;
     const int rows = llm42__most_rows(t->cu, product);
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
@@ -2790,7 +2654,7 @@ static llm42_result llm42__fill_noise(llm42__trial *t, int product, llm42_error 
 
 // Makes x and w so that sums nearly cancel: for comparing bits.
 static llm42_result llm42__fill_cancelling(llm42__trial *t, int product, llm42_error *error) {
-    const cudaStream_t stream = t->cu->execution[0].stream;
+    const cudaStream_t stream = t->cu->execution.stream;
     int n, k;
     llm42__product_shape(t->cu, product, &n, &k);
     llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
@@ -3139,24 +3003,15 @@ static void llm42__cuda_close(void *state) {
     llm42__cuda *cu = (llm42__cuda *)state;
     if (!cu) return;
     const llm42__turn turn = llm42__turn::to_change(cu);
-    llm42__unclaim(cu);
-    for (int which = 0; which < 2 && cu->ended; which++) llm42__end_pass(cu, which);
+    if (cu->ended) llm42__end_pass(cu);
     for (size_t r = cu->others.size(); r > 0; r--) llm42__cuda_close(cu->others[r - 1]);
     cudaSetDevice(cu->options.device);
     for (llm42__graph &g : cu->graphs)
-        for (auto &of_execution : g.exec)
-            for (cudaGraphExec_t exec : of_execution)
-                if (exec) cudaGraphExecDestroy(exec);
+        for (cudaGraphExec_t exec : g.exec)
+            if (exec) cudaGraphExecDestroy(exec);
     llm42__close_nccl(cu);
-    for (llm42__execution &ex : cu->execution) {
-        if (ex.stream) cudaStreamSynchronize(ex.stream);
-        if (ex.done) cudaEventDestroy(ex.done);
-    }
-    // A stream may serve both executions; one without an event is another rank's.
-    const cudaStream_t first = cu->execution[0].done ? cu->execution[0].stream : nullptr,
-                       second = cu->execution[1].done ? cu->execution[1].stream : nullptr;
-    if (second && second != first) cudaStreamDestroy(second);
-    if (first) cudaStreamDestroy(first);
+    if (cu->execution.stream) cudaStreamSynchronize(cu->execution.stream);
+    if (cu->execution.stream && !cu->execution.shared) cudaStreamDestroy(cu->execution.stream);
     for (void *block : cu->blocks) cudaFree(block);
     for (void *block : cu->pinned) cudaFreeHost(block);
     for (cublasLtMatrixLayout_t layout : cu->layouts) cublasLtMatrixLayoutDestroy(layout);
@@ -3362,7 +3217,7 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
             pass.row = rows.data(), pass.seq = &seq;
             LLM42__TRY(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
-            llm42_output last = cu->execution[0].out_host[pass.rows - 1];  // may be NaN: run reports that
+            llm42_output last = cu->execution.out_host[pass.rows - 1];  // may be NaN: run reports that
             if (!trial) first = last;
             else if (memcmp(&last, &first, sizeof last) != 0)
                 return llm42_fail(error, LLM42_NOT_INVARIANT,
@@ -3409,7 +3264,7 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s, exchange: %s", cu->ranks,
                    cu->devices, cu->devices > 1 ? "s" : "",
                    cu->options.exchange == LLM42_CUDA_EXCHANGE_NCCL ? "NCCL"
-                   : cu->execution[0].met                           ? "peer memory, in norms"
+                   : cu->execution.met                              ? "peer memory, in norms"
                                                                     : "peer memory");
     if (cu->leaves * cu->ranks > 1)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves * cu->ranks);
@@ -3465,7 +3320,7 @@ static llm42_result llm42__open_rank(llm42__cuda *cu, llm42_error *error) {
     for (int kind = 0; kind < LLM42__LOADING; kind++) LLM42__TRY(llm42__take_blocks(cu, kept, kind, error));
     LLM42__TRY(llm42__upload_weights(cu, error));
     LLM42__TRY(llm42__upload_rope(cu, error));
-    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) LLM42__TRY(llm42__open_execution(cu, i, error));
+    LLM42__TRY(llm42__open_execution(cu, error));
     LLM42__CU(cudaDeviceSynchronize());
     return LLM42_OK;
 }
@@ -3473,7 +3328,7 @@ static llm42_result llm42__open_rank(llm42__cuda *cu, llm42_error *error) {
 // Lets every device read the others' memory.
 static llm42_result llm42__open_peers(llm42__cuda *cu, llm42_error *error) {
     if (cu->devices == 1) return LLM42_OK;
-    LLM42__TRY(llm42__take_pinned(cu, (void **)&cu->ended, 2 * sizeof *cu->ended, error));
+    LLM42__TRY(llm42__take_pinned(cu, (void **)&cu->ended, sizeof *cu->ended, error));
     return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         for (int d = 0; d < cu->devices; d++) {
             const int other = cu->options.device + d;
@@ -3505,19 +3360,17 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return llm42__open_rank(rank, error); }));
     LLM42__TRY(llm42__open_peers(cu, error));
     LLM42__TRY(llm42__open_nccl(cu, error));
-    for (llm42__execution &ex : cu->execution) {
-        llm42__prepared &p = ex.prepared;
-        for (int reach = 0; reach < LLM42__REACHES; reach++) {
-            p.tasks[reach].prefill.reserve(cu->has[reach] ? (size_t)cu->max_rows : 0);
-            p.tasks[reach].decode.reserve(cu->has[reach] ? (size_t)llm42__decode_room(cu, cu->max_rows) : 0);
-        }
-        p.run_begin.reserve((size_t)cu->max_rows);
+    llm42__prepared &p = cu->execution.prepared;
+    for (int reach = 0; reach < LLM42__REACHES; reach++) {
+        p.tasks[reach].prefill.reserve(cu->has[reach] ? (size_t)cu->max_rows : 0);
+        p.tasks[reach].decode.reserve(cu->has[reach] ? (size_t)llm42__decode_room(cu, cu->max_rows) : 0);
     }
+    p.run_begin.reserve((size_t)cu->max_rows);
     LLM42__TRY(llm42__open_algorithms(cu, error));
     llm42__share_algorithms(cu);
     assert(std::is_sorted(cu->buckets.begin(), cu->buckets.end()) && cu->buckets.back() == cu->max_rows);
     LLM42__CU(cudaDeviceSynchronize());
-    if (!cu->options.no_graphs && !cu->execution[0].gathered) LLM42__TRY(llm42__make_graphs(cu, error));
+    if (!cu->options.no_graphs && !cu->execution.gathered) LLM42__TRY(llm42__make_graphs(cu, error));
     const unsigned wanted = cu->desc.schedules;
     if (!cu->options.no_check && wanted >> LLM42_SCHEDULE_FIXED & 1 && cu->desc.fixed_rows)
         LLM42__TRY(llm42__check_passes(cu, LLM42_SCHEDULE_FIXED, error));
@@ -3609,7 +3462,6 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
             rank->first = cu, rank->ranks = cu->ranks;
             cu->others.push_back(rank);
         }
-        LLM42__TRY(llm42__claim(cu, error));
         return llm42__cuda_open_state(cu, error);
     });
     if (result != LLM42_OK) {
@@ -3621,9 +3473,9 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
 }
 
 const llm42_backend *llm42_backend_cuda(void) {
-    static const llm42_backend backend = {
-        "cuda",           llm42__cuda_open, llm42__cuda_close,      llm42__cuda_run, llm42__cuda_start,
-        llm42__cuda_poll, llm42__wall_now,  llm42__wall_wait_until, nullptr,         llm42__cuda_arithmetic};
+    static const llm42_backend backend = {"cuda",          llm42__cuda_open,      llm42__cuda_close,
+                                          llm42__cuda_run, llm42__wall_now,       llm42__wall_wait_until,
+                                          nullptr,         llm42__cuda_arithmetic};
     return &backend;
 }
 
@@ -3695,7 +3547,7 @@ static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
     llm42__want(&list, LLM42__PASSES, &g->from, llm42__gauge_bytes);
     llm42__want(&list, LLM42__PASSES, &g->to, llm42__gauge_bytes);
     llm42__want(&list, LLM42__PASSES, &g->word, 1);
-    llm42__want(&list, LLM42__PASSES, (char **)&cu->execution[0].workspace, llm42__workspace_bytes);
+    llm42__want(&list, LLM42__PASSES, (char **)&cu->execution.workspace, llm42__workspace_bytes);
     LLM42__TRY(llm42__take_blocks(cu, list, LLM42__PASSES, error));
     LLM42__CU(cudaEventCreate(&g->begin));
     LLM42__CU(cudaEventCreate(&g->end));
@@ -3763,7 +3615,7 @@ static llm42_result llm42__gauge_product(const llm42__gauge *g, llm42_cuda_ceili
     for (const llm42__candidate &c : list) {
         if (c.rank < 0 || c.rank > 3) continue;
         LLM42__TRY(llm42__median(
-            g, [&]() { return llm42__run_lt(g->cu, &g->cu->execution[0], &c.algorithm, w, x, g->to, error); }, &seconds,
+            g, [&]() { return llm42__run_lt(g->cu, &g->cu->execution, &c.algorithm, w, x, g->to, error); }, &seconds,
             error));
         best = std::min(best, seconds);
     }

@@ -115,7 +115,7 @@
    Each verification commits at least one token, so a request always makes progress. The replay pass also overwrites the
    KV entries (the stored keys and values) of its positions, so that a committed prefix holds no trace of a fast pass.
 
-   This engine goes beyond the paper in these policies, and in .overlap (fast passes go on beside a replay pass):
+   This engine goes beyond the paper in these policies:
    - Replay INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
      (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
      it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Replay
@@ -466,9 +466,8 @@ typedef struct llm42_backend_desc {
     int max_context;           // tokens in a sequence, at most
     int pages, page_size;      // of the KV cache
     int max_running;           // sequences in a pass, at most
-    int fixed_rows;            // M: the shape of FIXED replay passes, the most rows that `start` gets; 0: not known
+    int fixed_rows;            // M: the shape of FIXED replay passes; 0: not known
     unsigned schedules;        // that passes will have, as bits 1 << LLM42_SCHEDULE_FAST ...; 0: not known
-    bool overlap;              // start and poll will be used
     const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
     void *log_user;
@@ -499,14 +498,9 @@ typedef struct llm42_mix {
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
 // - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
 //   engine has those positions written again before a pass reads them.
-// - start and poll together do what run does, so that passes can overlap. A backend that cannot overlap passes sets
-//   both to NULL. At most one pass is in flight. run may be called beside it. poll returns LLM42_OK when the pass has
-//   ended, and LLM42_IDLE if it has not ended by the time `until`. INFINITY waits for the end; a time in the past only
-//   looks. Until the pass ends, the pass, its rows, its outputs and the entries of seq that its rows name stay in
-//   place, and its sequences are in no other pass. If start or poll (error may be NULL) fails, that is a failed run.
 // - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
 //   engine opens only if rows keep their bits wherever they stand in a FIXED or INVARIANT pass.
-// - A function returns LLM42_OK or an error (poll also LLM42_IDLE). Anything else is LLM42_BACKEND to the engine.
+// - A function returns LLM42_OK or an error. Anything else is LLM42_BACKEND to the engine.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
 // - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know, and the engine
 //   goes by the times of passes that it has run.
@@ -517,8 +511,6 @@ typedef struct llm42_backend {
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
     void (*close)(void *state);
     llm42_result (*run)(void *state, const llm42_pass *pass, llm42_error *error);
-    llm42_result (*start)(void *state, const llm42_pass *pass, llm42_error *error);
-    llm42_result (*poll)(void *state, double until, llm42_error *error);
     double (*now)(void *state);
     void (*wait_until)(void *state, double seconds);
     double (*estimate)(void *state, const llm42_mix *mix);
@@ -573,8 +565,7 @@ typedef struct llm42_calibration {
     double host_ms[LLM42_KIND_COUNT];  // the host's work for each pass that decodes or has prompts, and each window
     double host_request_ms;            // of a request outside the engine: build/sweep adds it to latencies from arrival
     double draft_ms;                   // in which a drafter proposes one token for each request, all at once
-    double overlap_fast, overlap_replay;  // factors by which fast and replay passes take longer side by side than alone
-    double window_rows;                   // rows of each window in the tables of windows; 0: not known
+    double window_rows;                // rows of each window in the tables of windows; 0: not known
     // Milliseconds of passes by schedule and kind: of x rows that attend to y positions on average. More y never takes
     // less, and the next x at most a quarter less, but not the largest. A schedule without a table of windows takes
     // that of INVARIANT passes, or else of FIXED ones, or without .window_rows that of its prompts.
@@ -648,8 +639,7 @@ typedef struct llm42_cuda_desc {
     // Tensor parallelism: the ranks are on this number of devices, `device` and those after it. If there are fewer
     // devices than ranks, ranks share them: results are the same, and nothing is faster. Default: a device for each
     // rank. If engines of a process share one of several devices, their passes run one after the other, and wait while
-    // another thread opens or closes an engine on one of these devices. With llm42_engine_desc.overlap an engine over
-    // several devices has them alone: a second one is refused (UNSUPPORTED). Engines on one device are free of this.
+    // another thread opens or closes an engine on one of these devices. Engines on one device are free of this.
     int devices;
     llm42_cuda_exchange exchange;  // default: PEER; all ways give the same bits
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
@@ -759,7 +749,7 @@ typedef struct llm42_policy {
     llm42_prefill prefill;          // of deterministic requests' prompts
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
     int window;                     // W
-    int group;  // G; M = G x W. With overlap or FIXED its default is at most 32; INVARIANT: at most max_running or 32
+    int group;  // G; M = G x W. With FIXED its default is at most 32; with INVARIANT at most max_running or 32
     // WAIT: a window that has been ready for this many passes is verified even if fewer than G are. Meanwhile its
     // request decodes at most this many candidates more. Default: W
     int deadline;
@@ -827,7 +817,6 @@ typedef struct llm42_request {
     llm42_finish finish;
     bool deterministic;
     bool dvr;          // tokens that it decodes in FAST passes are candidates until they are verified
-    bool in_flight;    // has rows in the replay pass in flight
     bool must_verify;  // its last replay pass failed: its whole window must be verified before it decodes again
     bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
     int prompt_count, max_new_tokens;
@@ -890,11 +879,11 @@ typedef struct llm42_event {
 // Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Pointers in the event are valid during
 // the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
 // arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
-// request cancelled there releases no more tokens; if it is in the replay pass in flight, it ends with that pass.
-// llm42_engine_step, _run, _run_until and _close are refused there. They are refused inside functions of planners too,
-// which must call no function of the engine. The tokens of an event are already in info->tokens. Behind a stop string
-// of your own, cut the rest yourself: how many tokens follow it in the same event depends on the load. If an event
-// brings the last token of a request, the request ends with STOP or LENGTH, even if it is cancelled there.
+// request cancelled there releases no more tokens. llm42_engine_step, _run, _run_until and _close are refused there.
+// They are refused inside functions of planners too, which must call no function of the engine. The tokens of an event
+// are already in info->tokens. Behind a stop string of your own, cut the rest yourself: how many tokens follow it in
+// the same event depends on the load. If an event brings the last token of a request, the request ends with STOP or
+// LENGTH, even if it is cancelled there.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -945,8 +934,7 @@ struct llm42_view {
     const llm42_request *const *running;  // [running_count], in order of admission
     const llm42_request *waiting;         // the one with the earliest .arrival, which may lie ahead; NULL: none
     int pages_free;                       // KV pages that no request holds
-    llm42_planned last;                   // the last pass that the backend's `run` ran; those of `start` do not count
-    llm42_planned in_flight;              // the replay pass in flight (.overlap)
+    llm42_planned last;                   // the last pass
     // The seconds that a pass of a mix would take alone, as the backend estimates them, or else as far as passes that
     // have run tell. Negative: not known yet.
     double (*seconds)(const llm42_view *view, const llm42_mix *mix);
@@ -964,7 +952,6 @@ struct llm42_view {
     X(LLM42_RULE_SCHEDULE, "the schedule is one that the mode and prefill use")                                       \
     X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                       \
     X(LLM42_RULE_ONCE, "a request is in a plan at most once")                                                         \
-    X(LLM42_RULE_IN_FLIGHT, "a request in the pass in flight is in no other plan")                                    \
     X(LLM42_RULE_DECODE, "a request decodes when its prompt is done and another token may follow")                    \
     X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                             \
     X(LLM42_RULE_PREFILL, "a deterministic prompt runs in passes that .prefill and .replay name, never in FAST ones") \
@@ -978,10 +965,9 @@ struct llm42_view {
     X(LLM42_RULE_SHAPE,                                                                                               \
       "the shape is M (FIXED) or an ISOLATED prompt's rows; in other passes it is at least the rows planned, and at " \
       "most as many as a plan may have")                                                                              \
-    X(LLM42_RULE_OVERLAP, "at most one replay pass is in flight")                                                     \
-    X(LLM42_RULE_WORK, "a plan is empty only while a pass is in flight")                                              \
+    X(LLM42_RULE_WORK, "a plan chooses at least one request")                                                         \
     X(LLM42_RULE_ADMIT, "admit may admit none (0) only while a request runs")                                         \
-    X(LLM42_RULE_PREEMPT, "preempt names a request that runs and is not in flight")                                   \
+    X(LLM42_RULE_PREEMPT, "preempt names a request that runs")                                                        \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
 typedef enum llm42_rule {
@@ -990,14 +976,14 @@ typedef enum llm42_rule {
 #undef LLM42__X
 } llm42_rule;
 
-// The functions run inside llm42_engine_step (postprocess also inside llm42_engine_cancel), on the caller's thread.
-// They must not call the engine's functions. They return LLM42_OK or an error; llm42_fail writes its text. For runs
-// that repeat, a planner reads nothing but the view, and no time in it that was measured.
+// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine's functions. They
+// return LLM42_OK or an error; llm42_fail writes its text. For runs that repeat, a planner reads nothing but the view,
+// and no time in it that was measured.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
-    // Required. Fills in the plan of the next pass. The plan is empty when the planner gets it. If it stays empty, the
-    // engine waits for the pass in flight. If plan returns an error, the step ends with it.
+    // Required. Fills in the plan of the next pass, which is empty when the planner gets it. If plan returns an error,
+    // the step ends with it.
     llm42_result (*plan)(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error);
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
@@ -1107,9 +1093,7 @@ struct llm42_engine_desc {
     // at least max_context too. Default: the larger of max_running and 256; with chunked_prefill OFF, of max_running
     // and max_context.
     int token_budget;
-    bool overlap;       // fast passes go on while a replay pass is in flight; default: off. With ranks on several
-                        // GPUs the passes run one after the other all the same
-    bool auto_release;  // a finished request is released after its FINISHED event; default: by the user
+    bool auto_release;         // a finished request is released after its FINISHED event; default: by the user
     llm42_event_fn *on_event;  // default: none
     void *event_user;
     llm42_log_fn *log;  // default: none
@@ -1122,8 +1106,8 @@ typedef struct llm42_stats {
     int64_t returned_tokens;                         // released to users
     int64_t deterministic_tokens;                    // of those, to deterministic requests
     int64_t passes[LLM42_SCHEDULE_COUNT], rows[LLM42_SCHEDULE_COUNT];  // by schedule
-    double busy[LLM42_SCHEDULE_COUNT];  // seconds in passes, by schedule; two passes side by side both count
-    double replay_busy;                 // of those, in replay passes: FIXED ones, and others with verification windows
+    double busy[LLM42_SCHEDULE_COUNT];                                 // seconds in passes, by schedule
+    double replay_busy;  // of those, in replay passes: FIXED ones, and others with verification windows
     int64_t replay_passes, replay_windows;  // those passes, and the windows in them, full or partial
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which verifying, or INVARIANT, looked faster
@@ -1147,9 +1131,8 @@ LLM42_API const char *llm42_engine_arithmetic(const llm42_engine *engine);
 // Queues a request. *id counts up from 1. Errors: INVALID (names the field), NEVER_FITS, MEMORY.
 LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_request_desc *desc, int64_t *id,
                                            llm42_error *error);
-// Ends a request. Tokens that it has committed can still be read. Cancelling a finished request does nothing. If the
-// request is in the replay pass in flight, the call first waits for that pass. (Inside an event it does not wait: the
-// request ends with that pass.) Errors: NOT_FOUND; an error of that pass: then the request is cancelled nevertheless.
+// Ends a request. Tokens that it has committed can still be read. Cancelling a finished request does nothing.
+// Errors: NOT_FOUND.
 LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
 // The request, or NULL when no live request has this id.
 LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
@@ -1157,20 +1140,19 @@ LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, 
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
 // Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing itself.
-// Returns LLM42_OK when a pass has run or the one in flight has ended, LLM42_IDLE when every request is finished. If
-// nothing can run until the next arrival, it sleeps until then. After an error no token was committed or lost: call it
-// again to retry, or cancel. (Requests that the step admitted or preempted stay so, and a replay pass that it started
-// stays in flight.) Errors: those of the backend and the planner, PLAN, and INVALID (called inside an event).
+// Returns LLM42_OK when a pass has run, LLM42_IDLE when every request is finished. If nothing can run until the next
+// arrival, it sleeps until then. After an error no token was committed or lost: call it again to retry, or cancel.
+// (Requests that the step admitted or preempted stay so.) Errors: those of the backend and the planner, PLAN, and
+// INVALID (called inside an event).
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
 // Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run. No pass begins at or
-// after that time. A pass that begins before it runs to its end, so the clock may then be later. A replay pass in
-// flight goes on into the next call. Returns LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: steps
-// until idle.) A run that is cut into pieces by such calls gives the same events at the same times as one uncut run, on
-// a backend whose times can repeat (the simulator) and with a planner that uses no times. So a program can run several
-// engines up to the arrival of the next request, choose one of them, and submit it there. Errors: those of
-// llm42_engine_step, and INVALID (`seconds` is NaN).
+// after that time. A pass that begins before it runs to its end, so the clock may then be later. Returns LLM42_IDLE
+// when every request is finished, else LLM42_OK. (INFINITY: steps until idle.) A run that is cut into pieces by such
+// calls gives the same events at the same times as one uncut run, on a backend whose times can repeat (the simulator)
+// and with a planner that uses no times. So a program can run several engines up to the arrival of the next request,
+// choose one of them, and submit it there. Errors: those of llm42_engine_step, and INVALID (`seconds` is NaN).
 LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
@@ -1797,7 +1779,7 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
     if (!desc->field) desc->field = from->field;
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-        const int most = desc->overlap || desc->policy.replay == LLM42_REPLAY_FIXED ? 32 : INT32_MAX;
+        const int most = desc->policy.replay == LLM42_REPLAY_FIXED ? 32 : INT32_MAX;
         if (!desc->policy.window) desc->policy.window = from->policy.window;
         if (!desc->policy.group) desc->policy.group = LLM42__MIN(from->policy.group, most);
     }
@@ -4847,8 +4829,8 @@ double llm42_calibration_flip_rate(const llm42_calibration *c, double fast_rows,
     return t->value[llm42__step_of(t->x, t->xs, fast_rows) * t->ys + llm42__step_of(t->y, t->ys, replay_rows)];
 }
 // >>sim ----------------------------------------------------------------------------------------------------------
-// Owns: the simulator: the virtual clock, the tokens that a pass returns, and passes side by side. It has no KV,
-// because a true token depends on nothing but its request and position.
+// Owns: the simulator: the virtual clock and the tokens that a pass returns. It has no KV, because a true token depends
+// on nothing but its request and position.
 // Calls: calibrated.
 // Invariant: only a FAST pass returns a token that is not the true one.
 
@@ -4863,11 +4845,7 @@ typedef struct llm42__sim {
     llm42_sim_desc desc;
     int max_running, max_rows, replay_rows, ranks, layers;
     uint32_t vocab;
-    double now;  // seconds
-    // Seconds that the pass in flight would still take if it ran alone from the time `from` on; 0: none. Waiting
-    // changes neither. So the time at which the pass ends does not depend on how often the engine has waited.
-    double flight, from;
-    bool in_flight;
+    double now;                    // seconds
     llm42__sim_request request[];  // [max_running]
 } llm42__sim;
 
@@ -4967,63 +4945,23 @@ static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
     return llm42__sim_estimate(sim, &mix);
 }
 
-static void llm42__sim_outputs(llm42__sim *sim, const llm42_pass *pass) {
-    bool flips = pass->schedule == LLM42_SCHEDULE_FAST && !sim->desc.no_flips;
-    double rate = flips ? llm42_calibration_flip_rate(sim->desc.calibration, pass->shape, sim->replay_rows) : 0;
-    for (int i = 0; i < pass->rows; i++)
-        if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i], rate);
-}
-
-static llm42_result llm42__sim_check(const llm42_pass *pass, llm42_error *error) {
+static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_error *error) {
+    llm42__sim *sim = state;
     if (pass->logits) return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
     if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
         return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: schedule %s has no pass times",
                           llm42_schedule_name(pass->schedule));
-    return LLM42_OK;
-}
-
-// While this pass and one in flight run side by side, both are slower by their factors, until the first of them ends.
-static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_error *error) {
-    llm42__sim *sim = state;
-    LLM42__TRY(llm42__sim_check(pass, error));
-    const llm42_calibration *c = sim->desc.calibration;
-    // What the pass in flight has run alone by now.
-    sim->flight = LLM42__MAX(sim->flight - (sim->now - sim->from), 0);
-    const double alone = pass->check ? 0 : llm42__sim_cost(sim, pass), flight = sim->flight * c->overlap_replay,
-                 both = LLM42__MIN(alone * c->overlap_fast, flight);
-    sim->flight = both >= flight ? 0 : LLM42__MAX(sim->flight - both / c->overlap_replay, 0);
-    sim->now += both + LLM42__MAX(alone - both / c->overlap_fast, 0);
-    sim->from = sim->now;
-    llm42__sim_outputs(sim, pass);
-    return LLM42_OK;
-}
-
-static llm42_result llm42__sim_start(void *state, const llm42_pass *pass, llm42_error *error) {
-    llm42__sim *sim = state;
-    LLM42__TRY(llm42__sim_check(pass, error));
-    if (sim->in_flight) return llm42_fail(error, LLM42_INVALID, "sim backend: a pass is in flight already");
-    sim->flight = llm42__sim_cost(sim, pass);
-    sim->from = sim->now;
-    sim->in_flight = true;
-    llm42__sim_outputs(sim, pass);
+    const bool flips = pass->schedule == LLM42_SCHEDULE_FAST && !sim->desc.no_flips;
+    double rate = flips ? llm42_calibration_flip_rate(sim->desc.calibration, pass->shape, sim->replay_rows) : 0;
+    if (!pass->check) sim->now += llm42__sim_cost(sim, pass);
+    for (int i = 0; i < pass->rows; i++)
+        if (pass->row[i].flags & LLM42_ROW_SAMPLE) pass->out[i] = llm42__sim_token(sim, pass, &pass->row[i], rate);
     return LLM42_OK;
 }
 
 static void llm42__sim_wait_until(void *state, double seconds) {
     llm42__sim *sim = state;
     if (seconds > sim->now) sim->now = seconds;
-}
-
-static llm42_result llm42__sim_poll(void *state, double until, llm42_error *error) {
-    llm42__sim *sim = state;
-    (void)error;
-    const double end = sim->from + sim->flight;
-    const bool ends = sim->flight <= 0 || end <= until;
-    llm42__sim_wait_until(sim, ends ? end : until);
-    if (!ends) return LLM42_IDLE;
-    sim->flight = 0;
-    sim->in_flight = false;
-    return LLM42_OK;
 }
 
 static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
@@ -5074,8 +5012,6 @@ const llm42_backend *llm42_backend_sim(void) {
                                           .open = llm42__sim_open,
                                           .close = llm42__free,
                                           .run = llm42__sim_run,
-                                          .start = llm42__sim_start,
-                                          .poll = llm42__sim_poll,
                                           .now = llm42__sim_now,
                                           .wait_until = llm42__sim_wait_until,
                                           .estimate = llm42__sim_estimate};
@@ -5131,7 +5067,6 @@ typedef struct llm42__kv {
 typedef struct llm42__batch {
     llm42_plan plan;
     llm42_planned pass;      // what planners learn about it
-    bool starts;             // it is started, to overlap with fast passes, and not run
     llm42__request **owner;  // [max_running], of each choice
     llm42_row *row;          // [room], of the choices one after the other
     llm42_output *out;       // [room]
@@ -5158,22 +5093,19 @@ struct llm42_engine {
     size_t table_size, count;  // a power of two; requests in it
     int64_t last_id;
     bool busy;                           // inside a function that emits events
-    double idle_since;                   // since when nothing can run beside the pass in flight; -1: not so
     llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
     const llm42_request **running;           // [max_running], in order of admission; view.running points here
     int *free_slot;                          // [max_running]
     int free_slots;
-    int32_t *page_table;     // [max_running][pages_per_slot]
-    llm42_seq *seq;          // [max_running]
-    llm42_view view;         // what planners see; running_count, window_ready and passes are kept here only
-    int64_t plans;           // plans checked so far, so the number of the plan under way
-    llm42__batch batch;      // the next pass
-    llm42__batch flight;     // the pass in flight, if view.in_flight.rows is not 0
-    llm42_pass flight_pass;  // what the backend was given for it; it stays at this address until the pass ends
-    int64_t to_return;       // tokens that running requests may still return
-    llm42_draft *draft;      // [max_running], for the drafter to fill in
-    llm42_error problem;     // what a function of the planner or the backend has written, see llm42__returned
+    int32_t *page_table;  // [max_running][pages_per_slot]
+    llm42_seq *seq;       // [max_running]
+    llm42_view view;      // what planners see; running_count, window_ready and passes are kept here only
+    int64_t plans;        // plans checked so far, so the number of the plan under way
+    llm42__batch batch;   // the next pass
+    int64_t to_return;    // tokens that running requests may still return
+    llm42_draft *draft;   // [max_running], for the drafter to fill in
+    llm42_error problem;  // what a function of the planner or the backend has written, see llm42__returned
     llm42__time times[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
     llm42_stats stats;
 };
@@ -5464,10 +5396,10 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 // step: the backend runs the rows, or starts them and is polled later.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
 // verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
-static void llm42__postprocess(llm42_engine *e, const llm42__batch *b);
-static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out);
+static void llm42__postprocess(llm42_engine *e);
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out);
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final);
-static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42__batch *b, int row, int rows);
+static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows);
 static void llm42__count_window(llm42_engine *e, llm42__request *r, int agreed, int compared);
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
@@ -5622,11 +5554,9 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
 // >>calls ------------------------------------------------------------------------------------------------------
 // Owns: llm42_engine_cancel and _release, the list of what is to be done with requests (queue, cancel, release), and
 // the functions that read a request or the engine.
-// Calls: state, verify (which ends a request), step (which waits for the pass in flight).
+// Calls: state, verify (which ends a request).
 // Invariant: inside an event no request is queued, ended or freed, because the engine may be using it or its list. The
 // call is noted instead, and llm42__carry_out does it after the event.
-
-static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error);
 
 // Does what has been asked for. A request stays in the list until all that was asked of it is done, because carrying
 // out one call emits events, and inside these the user may ask for more.
@@ -5640,7 +5570,7 @@ static void llm42__carry_out(llm42_engine *e) {
             llm42__now(e);
             llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
         }
-        if (what == LLM42__CANCEL && !r->info.in_flight && r->info.state != LLM42_STATE_FINISHED) {
+        if (what == LLM42__CANCEL && r->info.state != LLM42_STATE_FINISHED) {
             llm42__now(e);
             llm42__finish(e, r, LLM42_FINISH_CANCELLED);
         }
@@ -5677,19 +5607,9 @@ llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error
     llm42__request *r = llm42__find(e, id);
     if (!r)
         return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
-    if (e->busy) {
-        r->cancelled = true;
-        llm42__ask(e, r, LLM42__CANCEL);
-        return LLM42_OK;
-    }
-    e->busy = true;
-    e->idle_since = -1;  // its pages may let another run
-    llm42_result ended = r->info.in_flight ? llm42__poll_flight(e, (double)INFINITY, error) : LLM42_OK;
-    r = llm42__find(e, id);  // its pass may have finished it
-    if (r) llm42__ask(e, r, LLM42__CANCEL);
-    llm42__carry_out(e);
-    e->busy = false;
-    return ended;
+    if (e->busy) r->cancelled = true;
+    llm42__ask(e, r, LLM42__CANCEL);
+    return LLM42_OK;
 }
 
 llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
@@ -5722,9 +5642,9 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 }
 
 // >>step -------------------------------------------------------------------------------------------------------
-// Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results, and the pass in flight.
+// Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results.
 // Calls: admit, plan, the backend, verify, calls.
-// Invariant: at most one pass is in flight, and its requests are in no other pass.
+// Invariant: one pass runs at a time, and nothing else happens while it runs.
 
 static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
     e->busy = true;
@@ -5755,48 +5675,15 @@ llm42_result llm42_engine_run(llm42_engine *e, llm42_error *error) {
     return result == LLM42_IDLE ? LLM42_OK : result;
 }
 
-// True if an earlier step has found that nothing can run beside the pass in flight, and no request has arrived since.
-// Then this step goes on with the wait that `until` has cut short. If it planned again, it could admit a request that
-// was preempted when the wait began, and the run would differ from one that was not cut.
-static bool llm42__still_waits(llm42_engine *e) {
-    if (!e->view.in_flight.rows || e->idle_since < 0) return false;
-    const double next = e->waiting ? e->waiting->info.arrival : (double)INFINITY;
-    return next <= e->idle_since || next > llm42__now(e);
-}
-
-// Waits for the pass in flight to end, for a request to arrive, or for the time `until`, whichever comes first.
-static llm42_result llm42__wait_for_flight(llm42_engine *e, double until, llm42_error *error) {
-    if (e->idle_since < 0) e->idle_since = llm42__now(e);
-    const bool arrival = e->waiting && e->waiting->info.arrival > llm42__now(e);
-    return llm42__poll_flight(e, arrival ? LLM42__MIN(e->waiting->info.arrival, until) : until, error);
-}
-
-// One step, which ends with a pass or when the clock reaches the time `until`. A turn that only starts a replay pass is
-// followed by another, which plans a pass to run beside it.
+// One step, which ends with a pass or when the clock reaches the time `until`.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error) {
     do {
-        if (e->view.in_flight.rows) {
-            llm42_result ended = llm42__poll_flight(e, llm42__now(e), error);
-            if (ended != LLM42_IDLE) return ended;
-        }
-        const bool waits = llm42__still_waits(e);
-        if (!waits) {
-            e->idle_since = -1;
-            LLM42__TRY(llm42__admit_arrived(e, error));
-            LLM42__TRY(llm42__form_plan(e, error));
-        }
-        if (!waits && e->batch.pass.rows) {
-            const bool starts = e->batch.starts;
-            LLM42__TRY(llm42__run_batch(e, error));
-            if (!starts) return LLM42_OK;
-        } else if (e->view.in_flight.rows) {
-            llm42_result ended = llm42__wait_for_flight(e, until, error);
-            if (ended != LLM42_IDLE) return ended;
-        } else if (!e->waiting) {
-            return LLM42_IDLE;
-        } else {  // every waiting request is still to arrive, or all were preempted
-            e->backend->wait_until(e->state, LLM42__MIN(e->waiting->info.arrival, until));
-        }
+        LLM42__TRY(llm42__admit_arrived(e, error));
+        LLM42__TRY(llm42__form_plan(e, error));
+        if (e->batch.pass.rows) return llm42__run_batch(e, error);
+        if (!e->waiting) return LLM42_IDLE;
+        // Every waiting request is still to arrive, or all were preempted.
+        e->backend->wait_until(e->state, LLM42__MIN(e->waiting->info.arrival, until));
     } while (llm42__now(e) < until);
     return LLM42_OK;
 }
@@ -5823,23 +5710,22 @@ static llm42_result llm42__returned(const llm42_engine *e, llm42_result result, 
     return result;
 }
 
-static llm42_pass llm42__pass_of(const llm42_engine *e, const llm42__batch *b) {
-    return (llm42_pass){.schedule = b->pass.schedule,
-                        .rows = b->pass.rows,
-                        .shape = b->pass.shape,
-                        .row = b->row,
-                        .seq = e->seq,
-                        .out = b->out};
-}
-
 static void llm42__note_candidates(const llm42_engine *e, llm42__request *r);
 static void llm42__undraft(const llm42_engine *e, llm42__request *r);
 
-// Judges what a function of the backend has returned for a pass. If the pass has failed, the KV of its windows is
-// undefined, so they must be verified before they decode again.
-static llm42_result llm42__pass_returned(llm42_engine *e, const llm42__batch *b, llm42_result result,
-                                         const char *function, llm42_error *error) {
-    result = llm42__returned(e, result, LLM42_BACKEND, function, error);
+// Runs the planned pass and gives its results to its requests. If it fails, the KV of its windows is undefined, so they
+// must be verified before they decode again.
+static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
+    llm42__batch *b = &e->batch;
+    const llm42_pass pass = {.schedule = b->pass.schedule,
+                             .rows = b->pass.rows,
+                             .shape = b->pass.shape,
+                             .row = b->row,
+                             .seq = e->seq,
+                             .out = b->out};
+    b->pass.begin = llm42__now(e);
+    llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
+    result = llm42__returned(e, result, LLM42_BACKEND, "run", error);
     for (int i = 0; i < b->plan.count && result != LLM42_OK; i++) {
         llm42_request *info = &b->owner[i]->info;
         if (info->drafts) llm42__undraft(e, b->owner[i]);
@@ -5847,51 +5733,9 @@ static llm42_result llm42__pass_returned(llm42_engine *e, const llm42__batch *b,
         info->must_verify = true;
         llm42__note_candidates(e, b->owner[i]);
     }
-    return result;
-}
-
-static void llm42__mark_in_flight(llm42_engine *e, bool in_flight) {
-    for (int i = 0; i < e->flight.plan.count; i++) {
-        llm42__request *r = e->flight.owner[i];
-        r->info.in_flight = in_flight;
-        if (!in_flight && r->cancelled) llm42__ask(e, r, LLM42__CANCEL);
-    }
-}
-
-// Starts a replay pass beside which fast passes go on. The two batches change places, so that the next can be planned.
-static llm42_result llm42__start_batch(llm42_engine *e, llm42_error *error) {
-    assert(!e->view.in_flight.rows);
-    e->flight_pass = llm42__pass_of(e, &e->batch);
-    e->batch.pass.begin = llm42__now(e);
-    llm42_result result = e->backend->start(e->state, &e->flight_pass, llm42__blank(e));
-    LLM42__TRY(llm42__pass_returned(e, &e->batch, result, "start", error));
-    llm42__batch started = e->batch;
-    e->batch = e->flight;
-    e->flight = started;
-    e->view.in_flight = started.pass;
-    llm42__mark_in_flight(e, true);
-    return LLM42_OK;
-}
-
-static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
-    if (e->batch.starts) return llm42__start_batch(e, error);
-    llm42_pass pass = llm42__pass_of(e, &e->batch);
-    e->batch.pass.begin = llm42__now(e);
-    llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
-    LLM42__TRY(llm42__pass_returned(e, &e->batch, result, "run", error));
-    e->view.last = e->batch.pass;
-    llm42__postprocess(e, &e->batch);
-    return LLM42_OK;
-}
-
-// Waits for the pass in flight until the time `until` and gives its results to its requests. LLM42_IDLE: it still runs.
-static llm42_result llm42__poll_flight(llm42_engine *e, double until, llm42_error *error) {
-    llm42_result result = e->backend->poll(e->state, until, llm42__blank(e));
-    if (result == LLM42_IDLE && until < (double)INFINITY) return result;
-    llm42__mark_in_flight(e, false);
-    e->view.in_flight.rows = 0;
-    LLM42__TRY(llm42__pass_returned(e, &e->flight, result, "poll", error));
-    llm42__postprocess(e, &e->flight);
+    LLM42__TRY(result);
+    e->view.last = b->pass;
+    llm42__postprocess(e);
     return LLM42_OK;
 }
 
@@ -6011,8 +5855,7 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 // built-in planner, which follows the policies of the desc. The built-in planner decides by the view alone, so equal
 // views get equal plans, except that in mode HYBRID the view's times may be measured.
 // Calls: state, hybrid.
-// Invariant: every request that is not in flight can be planned in some pass, so the built-in planner plans something
-// unless a pass is in flight.
+// Invariant: every request that runs can be planned in some pass, so the built-in planner plans something.
 
 const llm42_request *llm42_next_waiting(const llm42_view *v, const llm42_request *r) {
     const llm42__request *waiting = llm42__find(v->engine, r->id);
@@ -6049,7 +5892,6 @@ static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
 }
 
 int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind kind, llm42_schedule schedule) {
-    if (r->in_flight) return 0;
     if (kind == LLM42_KIND_PROMPT) return llm42__prompt_rows(v, r, schedule);
     if (kind == LLM42_KIND_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
     if (r->state != LLM42_STATE_DECODE) return 0;
@@ -6089,7 +5931,6 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
     llm42__due due = {0};
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
-        if (r->in_flight) continue;
         if (r->state == LLM42_STATE_PREFILL)
             (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
         else due.decodes = due.decodes || llm42__decodes(v, r);
@@ -6119,19 +5960,17 @@ static double llm42__order_by_policies(const llm42_view *v, const llm42_request 
 // - Verification goes first when it is due.
 // - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
 //   decoding. Without chunked prefill all prompts go before decoding.
-// - While a replay pass is in flight, other replay passes wait.
 static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     const llm42_policy *p = &v->desc->policy;
     const llm42__due due = llm42__what_is_due(v);
-    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF, flying = v->in_flight.rows > 0;
+    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF;
     (void)user, (void)error;
-    if (p->mode == LLM42_MODE_HYBRID && !flying)
-        llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
+    if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
     if (plan->count) return LLM42_OK;
     bool packed = p->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
-    bool prompts = due.replay_prompts && !turn && !(packed && flying);
-    bool verify = due.windows && !flying &&
+    bool prompts = due.replay_prompts && !turn;
+    bool verify = due.windows &&
                   (p->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(p->group, due.verified) ||
                    due.overdue || (!ordinary && !prompts));
     // W = 1, or drafts: windows are always ready, so they take turns with all that cannot ride beside them.
@@ -6140,7 +5979,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
     if (verify ? packed : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
-    return LLM42_OK;  // for the engine's own view never empty, unless a pass is in flight
+    return LLM42_OK;  // for the engine's own view never empty
 }
 
 // The rank of a request's window; negative: it has none, or the planner leaves it out.
@@ -6188,14 +6027,14 @@ static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
 
 // Deterministic prompts go first, unless they ride in ordinary passes. (Beside drafts they ride here: there may be no
 // ordinary pass for a while.) Ordinary ones fill only what would be padding. Only the budget allows more rows than
-// 32 windows have. Mode HYBRID takes all of it, unless that hinders overlap: larger passes cost less a row.
+// 32 windows have. Mode HYBRID takes all of it, because larger passes cost less a row.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
     const bool fixed = v->replay == LLM42_SCHEDULE_FIXED;
     bool ride = llm42__prompts_ride(v);
     int room = p->window * p->group;
     if (!fixed) room = LLM42__MIN(room, LLM42__MAX(32 * p->window, v->desc->token_budget));
-    if (p->mode == LLM42_MODE_HYBRID && !v->desc->overlap) room = LLM42__MAX(room, v->desc->token_budget);
+    if (p->mode == LLM42_MODE_HYBRID) room = LLM42__MAX(room, v->desc->token_budget);
     for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) {
         room -= plan->choice[i].rows;
         if (llm42__find(v->engine, plan->choice[i].request)->info.drafts) ride = fixed && ride;
@@ -6243,12 +6082,11 @@ void llm42_plan_ordinary(const llm42_view *v, llm42_plan *plan) {
     }
 }
 
-// Names the request that gives up its pages: the youngest, ordinary requests before deterministic ones, none in flight.
+// Names the request that gives up its pages: the youngest, ordinary requests before deterministic ones.
 static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
     const llm42_request *victim = NULL;
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
-        if (r->in_flight) continue;
         if (!victim || (victim->dvr && !r->dvr) ||
             (victim->dvr == r->dvr &&
              (r->arrival > victim->arrival || (r->arrival == victim->arrival && r->id > victim->id))))
@@ -6289,7 +6127,8 @@ static int llm42__size_of(double rows) {
 // entries that they read, so each size keeps what a straight line through its times needs. Later passes count for more.
 // An entry takes about as long to read whatever the schedule and the size, so all lines have one slope. Without that a
 // schedule that has not run for a while would keep the slope of its last few passes.
-static void llm42__times_add(llm42_engine *e, const llm42__batch *b, double seconds) {
+static void llm42__times_add(llm42_engine *e, double seconds) {
+    const llm42__batch *b = &e->batch;
     enum { MOST = 64 };
     bool several = false;
     double kv = 0;
@@ -6436,7 +6275,7 @@ static double llm42__view_verify_seconds(const llm42_view *view, double decode) 
     return llm42__verify_seconds(view, &w, decode);
 }
 
-// The way that takes least time. Passes that overlap take the time of the longer one. A schedule whose time is not
+// The way that takes least time. A schedule whose time is not
 // known yet is tried. Measured times grow old, so now and then the other way is taken instead (except for APART, which
 // has passes of both schedules). That happens seldom if the two are far apart, because the candidates that the other
 // way leaves behind must be verified.
@@ -6455,7 +6294,7 @@ static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     double apart = llm42__seconds_apart(v, w.ordinary, own),
            later = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, w.prompts);
     if (decode) later += decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary));
-    double verify = v->desc->overlap ? LLM42__MAX(fast, later) : fast + later;
+    const double verify = fast + later;
     plan->fast_seconds = verify, plan->invariant_seconds = LLM42__MIN(apart, together);
     llm42__way way = apart < together ? LLM42__APART : LLM42__TOGETHER;
     if (verify < plan->invariant_seconds) way = LLM42__VERIFY;
@@ -6522,12 +6361,12 @@ static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
     llm42__note_candidates(e, r);
 }
 
-// Drops the drafts of all requests but those in flight. False: there are none.
+// Drops the drafts of all requests. False: there are none.
 static bool llm42__drop_drafts(llm42_engine *e) {
     bool some = false;
     for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
         llm42__request *r = llm42__running(e, i);
-        if (!r->info.drafts || r->info.in_flight) continue;
+        if (!r->info.drafts) continue;
         some = true;
         llm42__undraft(e, r);
     }
@@ -6572,7 +6411,7 @@ static void llm42__ask_for_drafts(llm42_engine *e) {
     for (int i = 0; i < e->view.running_count; i++) {
         llm42__request *r = llm42__running(e, i);
         const int room = llm42_draft_room(&e->view, &r->info), output = r->info.committed + r->info.candidates;
-        if (!room || r->info.in_flight || r->drafted_at == output) continue;
+        if (!room || r->drafted_at == output) continue;
         r->drafted_at = output;
         e->batch.owner[count] = r;
         e->draft[count++] = (llm42_draft){&r->info, room, 0, r->tokens + r->info.prompt_count + output};
@@ -6633,17 +6472,15 @@ static void llm42__return_pages(llm42_engine *e) {
     }
 }
 
-// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if
-// nothing can run before the pass in flight ends, or if every request was preempted.
+// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if no
+// request runs, which may be because all were preempted.
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42__batch *b = &e->batch;
     llm42__ask_for_drafts(e);
     while (e->view.running_count) {
         llm42__view_update(e);
-        b->pass.rows = 0;
         LLM42__TRY(llm42__ask_for_plan(e, error));
-        if (b->plan.count <= 0 && e->view.in_flight.rows) return LLM42_OK;
         if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
         LLM42__TRY(llm42__check_plan(e, error));
         assert(b->pass.rows > 0 && b->pass.rows <= b->room);
@@ -6652,7 +6489,7 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
-        if (!victim || victim->slot < 0 || victim->info.in_flight) {
+        if (!victim || victim->slot < 0) {
             llm42__return_pages(e);
             return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
         }
@@ -6675,17 +6512,6 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
                           planner->name);
     *own = plan;
     return LLM42_OK;
-}
-
-// Whether a pass is started, so that ordinary passes go on beside it. With .overlap a replay pass is: a FIXED one,
-// which may hold ordinary prompts in its padding, or an INVARIANT one that holds nothing else and has at most M rows.
-static bool llm42__may_start(const llm42_engine *e, const llm42__batch *b) {
-    const bool packed = e->desc.policy.prefill == LLM42_PREFILL_PACKED;
-    if (!e->desc.overlap || b->pass.schedule != e->view.replay) return false;
-    if (b->pass.schedule == LLM42_SCHEDULE_FIXED)
-        return b->pass.windows || e->desc.policy.prefill != LLM42_PREFILL_ISOLATED;
-    bool replay = b->pass.windows + b->pass.prompts == b->plan.count && (b->pass.windows || packed);
-    return replay && b->pass.shape <= e->M;
 }
 
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
@@ -6718,8 +6544,7 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     if (fixed ? plan->shape != shape : plan->shape < shape || plan->shape > most)
         return llm42__refuse(e, LLM42_RULE_SHAPE, 0, error);
     b->pass.shape = plan->shape;
-    b->starts = llm42__may_start(e, b);
-    return b->starts && e->view.in_flight.rows ? llm42__refuse(e, LLM42_RULE_OVERLAP, 0, error) : LLM42_OK;
+    return LLM42_OK;
 }
 
 // The rule that a choice breaks if it may have no rows.
@@ -6735,7 +6560,6 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     llm42__request *r = llm42__find(e, c->request);
     if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
     if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
-    if (r->info.in_flight) return llm42__refuse(e, LLM42_RULE_IN_FLIGHT, c->request, error);
     if ((unsigned)c->kind >= LLM42_KIND_COUNT) return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
     int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
     if (!most)
@@ -6776,7 +6600,8 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
 
 // Gives the results of a pass to its requests.
-static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
+static void llm42__postprocess(llm42_engine *e) {
+    const llm42__batch *b = &e->batch;
     const llm42_planner *planner = e->desc.planner;
     double now = llm42__now(e);
     e->view.passes++;
@@ -6790,7 +6615,7 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
     e->stats.replay_windows += b->pass.windows;
     if (b->plan.invariant_seconds > 0)
         (*(b->plan.invariant_seconds < b->plan.fast_seconds ? &e->stats.hybrid_invariant : &e->stats.hybrid_verify))++;
-    if (!b->starts) llm42__times_add(e, b, now - b->pass.begin);
+    llm42__times_add(e, now - b->pass.begin);
     llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS,
                                   .n = b->pass.rows,
                                   .schedule = b->pass.schedule,
@@ -6801,11 +6626,11 @@ static void llm42__postprocess(llm42_engine *e, const llm42__batch *b) {
                                   .invariant_seconds = b->plan.invariant_seconds});
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
-        if (b->owner[i]->cancelled) continue;  // while this pass was in flight, or inside an event of this pass
+        if (b->owner[i]->cancelled) continue;  // inside an event of this pass
         bool judged = b->plan.choice[i].kind == LLM42_KIND_WINDOW ||
                       (b->plan.choice[i].kind == LLM42_KIND_DECODE && rows > 1);
-        if (judged) llm42__verify_window(e, b->owner[i], b, row, rows);
-        else llm42__take_rows(e, b->owner[i], b, rows, b->out[row + rows - 1]);
+        if (judged) llm42__verify_window(e, b->owner[i], row, rows);
+        else llm42__take_rows(e, b->owner[i], rows, b->out[row + rows - 1]);
     }
     if (!planner->postprocess) return;
     llm42__view_update(e);
@@ -6850,13 +6675,13 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 // does, the pass has schedule e->canonical, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
 // verified request decodes, if a window with the same row would run under the same schedule on the same KV.
-static void llm42__take_rows(llm42_engine *e, llm42__request *r, const llm42__batch *b, int rows, llm42_output out) {
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
     bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->canonical == r->info.kv;
-    bool as_replayed = whole && b->plan.schedule == LLM42_SCHEDULE_INVARIANT &&
+    bool as_replayed = whole && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
                        e->view.replay == LLM42_SCHEDULE_INVARIANT;
     bool final = prompt || !r->info.dvr || as_replayed;
-    bool canonical = whole && b->plan.schedule == e->canonical && final;
-    assert(!prompt || !r->info.dvr || b->plan.schedule != LLM42_SCHEDULE_FAST);
+    bool canonical = whole && e->batch.plan.schedule == e->canonical && final;
+    assert(!prompt || !r->info.dvr || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
     if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
@@ -6893,7 +6718,8 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
 // Judges the rows of a window, or those of a request that decodes with drafts. Compares their outputs with its
 // candidates, and then with its drafts. Commits those that agree, and then the pass's own token if a row is left for
 // it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
-static void llm42__verify_window(llm42_engine *e, llm42__request *r, const llm42__batch *b, int row, int rows) {
+static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows) {
+    const llm42__batch *b = &e->batch;
     const llm42_output *out = b->out + row;
     const int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates + r->info.drafts);
     const int first = r->info.committed, prompt = r->info.prompt_count;
@@ -7059,9 +6885,6 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT, so that all its "
                           "ways give one result");
-    if (d->overlap && (!d->backend->start || !d->backend->poll))
-        return llm42_fail(error, LLM42_UNSUPPORTED, "llm42_engine_desc.overlap: backend %s runs one pass at a time",
-                          d->backend->name);
     if (!(d->kv.admission_reserve >= 0 && d->kv.admission_reserve <= 1))
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.kv.admission_reserve: %g: must be from 0 to 1",
                           d->kv.admission_reserve);
@@ -7110,22 +6933,11 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
     return LLM42_OK;
 }
 
-static void llm42__batch_allocate(llm42__batch *batch, int rows, int running, llm42__memory *memory) {
-    batch->plan.choice = llm42__take(memory, (size_t)running + 1, sizeof *batch->plan.choice);
-    batch->plan.room = running + 1;
-    batch->room = rows;
-    batch->owner = llm42__take(memory, (size_t)running + 1, sizeof *batch->owner);
-    batch->row = llm42__take(memory, (size_t)rows, sizeof *batch->row);
-    batch->out = llm42__take(memory, (size_t)rows, sizeof *batch->out);
-}
-
 llm42_result llm42_engine_close(llm42_engine *e) {
     if (!e) return LLM42_OK;
     LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_close", NULL));
     for (size_t i = 0; i < e->table_size; i++)
         if (e->table[i]) llm42__request_free(e->table[i]);
-    if (e->state && e->view.in_flight.rows)
-        e->backend->poll(e->state, (double)INFINITY, NULL);  // it writes to the engine's memory
     if (e->state) e->backend->close(e->state);
     llm42__free_all(&e->memory);
     llm42__free(e->table);
@@ -7136,15 +6948,18 @@ llm42_result llm42_engine_close(llm42_engine *e) {
 static bool llm42__engine_allocate(llm42_engine *e) {
     llm42__memory *memory = &e->memory;
     const size_t running = (size_t)e->desc.max_running;
-    const int rows = LLM42__MAX(e->M, e->desc.token_budget);
     e->pages_per_slot = (e->desc.max_context + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     e->running = llm42__take(memory, running, sizeof *e->running);
     e->free_slot = llm42__take(memory, running, sizeof *e->free_slot);
     e->page_table = llm42__take(memory, running * (size_t)e->pages_per_slot, sizeof *e->page_table);
     e->seq = llm42__take(memory, running, sizeof *e->seq);
     e->draft = llm42__take(memory, e->desc.drafter ? running : 1, sizeof *e->draft);
-    llm42__batch_allocate(&e->batch, rows, e->desc.max_running, memory);
-    if (e->desc.overlap) llm42__batch_allocate(&e->flight, rows, e->desc.max_running, memory);
+    e->batch.plan.choice = llm42__take(memory, running + 1, sizeof *e->batch.plan.choice);
+    e->batch.plan.room = e->desc.max_running + 1;
+    e->batch.room = LLM42__MAX(e->M, e->desc.token_budget);
+    e->batch.owner = llm42__take(memory, running + 1, sizeof *e->batch.owner);
+    e->batch.row = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.row);
+    e->batch.out = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.out);
     if (memory->missing || !llm42__grow_table(e)) return false;
     memset(e->seq, 0, running * sizeof *e->seq);
     for (int slot = e->desc.max_running - 1; slot >= 0; slot--) e->free_slot[e->free_slots++] = slot;
@@ -7163,7 +6978,6 @@ static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
                                         .max_running = d->max_running,
                                         .fixed_rows = e->M,
                                         .schedules = e->schedules,
-                                        .overlap = d->overlap,
                                         .backend_desc = d->backend_desc,
                                         .log = d->log,
                                         .log_user = d->log_user};

@@ -63,7 +63,6 @@ static llm42_result chain_run(void *state, const llm42_pass *pass, llm42_error *
 static double chain_now(void *state) { return ((chain *)state)->now; }
 static void chain_wait_until(void *state, double seconds) { ((chain *)state)->now = fmax(chain_now(state), seconds); }
 
-// NULL twice: start and poll, for backends that can run a replay pass beside other passes.
 static const llm42_backend chain_backend = {.name = "chain",
                                             .open = chain_open,
                                             .close = chain_close,

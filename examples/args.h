@@ -666,6 +666,21 @@ static inline int args_count(const args_option *options, const args_option *own)
     return (int)(o - options);
 }
 
+// Refuses an option that no program has, or has any more.
+static inline void args_unknown(const char *typed) {
+    static const struct {
+        const char *name, *since, *instead;
+    } gone[] = {{"overlap", "0.3.0", "one pass runs at a time"},
+                {"look-ahead", "0.3.0", "--deadline bounds it"},
+                {"match", "0.3.0", "use --verifier invariant"}};
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        const size_t length = strlen(gone[i].name);
+        if (!strncmp(typed, "--", 2) && !strncmp(typed + 2, gone[i].name, length) && strcspn(typed, "=") == length + 2)
+            args_fail(2, "--%s: gone since version %s: %s", gone[i].name, gone[i].since, gone[i].instead);
+    }
+    args_fail(2, "unknown option '%s' (try --help)", typed);
+}
+
 // Fills the table's variables from the command line. `about` is the help's first line or lines. Comes before the first
 // file is opened (see args_open_standard).
 static inline void args_parse(int argc, char **argv, const char *about, const args_option *options) {
@@ -693,7 +708,7 @@ static inline void args_parse(int argc, char **argv, const char *about, const ar
         o = args_find_option(options, name, length, name == typed + 1);
         const bool is_own = o == options + count;
         if (is_own) o = args_find_option(own, name, length, name == typed + 1);
-        if (!o->name) args_fail(2, "unknown option '%s' (try --help)", typed);
+        if (!o->name) args_unknown(typed);
         const char *value = name[length] ? name + length + 1 : NULL;
         if (!value && o->type != ARGS_TYPE_FLAG && i + 1 < argc) value = argv[++i];
         args_set(o, value, !is_own && given[o - options]);

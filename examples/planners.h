@@ -6,7 +6,7 @@
 // - deadline: a request should end by its target, which is its arrival + target_seconds x the tokens that it asks for.
 //   The one whose target is nearest is admitted and verified first; the one with the latest gives up its pages first.
 //
-// Both work with every mode, prefill and overlap; in mode HYBRID they always verify, as in DVR.
+// Both work with every mode and prefill; in mode HYBRID they always verify, as in DVR.
 #ifndef PLANNERS_H
 #define PLANNERS_H
 
@@ -21,7 +21,6 @@ static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan
     llm42_view own = *view, *v = &own;
     own.desc = &desc;
     desc.policy.verify = LLM42_VERIFY_WAIT;  // a request goes on decoding while its ready window waits for its turn
-    if (v->in_flight.rows) return llm42_plan_ordinary(v, plan), LLM42_OK;  // at most one replay pass is in flight
     const bool chunked = desc.policy.chunked_prefill == LLM42_CHUNKED_ON;  // else prompts go before all decoding
     const bool prompts_had_turn = chunked && v->last.schedule == v->replay && v->last.prompts;
     const bool windows_had_turn = v->last.windows && v->window_ready == 0;  // W = 1: a window is always ready
@@ -83,8 +82,7 @@ static inline int64_t deadline_preempt(void *user, const llm42_view *v) {
     const llm42_request *latest = NULL;
     (void)user;
     for (int i = 0; i < v->running_count; i++)
-        if (!v->running[i]->in_flight && (!latest || target_of(v->running[i]) > target_of(latest)))
-            latest = v->running[i];
+        if (!latest || target_of(v->running[i]) > target_of(latest)) latest = v->running[i];
     return latest ? latest->id : 0;
 }
 

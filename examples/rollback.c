@@ -198,8 +198,6 @@ static llm42_engine *open_engine(demo *d, bool watch, llm42_event **events) {
     if (watch) {
         watched = *llm42_backend_cpu();
         watched.run = watch_run;
-        watched.start = NULL;
-        watched.poll = NULL;
         watching = d;
         desc.backend = &watched;
         desc.on_event = on_event;

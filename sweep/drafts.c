@@ -56,7 +56,7 @@ typedef struct study {
     int64_t tokens, prompt_tokens, limit, seed, threads, repeats, rounds;
     float temperature;
     double kv_share;
-    bool always, other_noise, overlap, chosen[WAYS];
+    bool always, other_noise, chosen[WAYS];
     const llm42_backend *backend;
     const void *backend_desc;
     llm42_model *model;
@@ -160,7 +160,6 @@ static llm42_engine *engine_open(study *s, const way *w, turn *t, const llm42_dr
                                     .max_context = (int)(s->prompt_tokens + s->tokens),
                                     .token_budget = most * (int)(1 + s->limit) > 256 ? most * (int)(1 + s->limit) : 256,
                                     .kv.pages = pages,
-                                    .overlap = s->overlap && w != &ways[0],
                                     .drafter = drafter,
                                     .draft_limit = (int)s->limit,
                                     .draft_ordinary = true,
@@ -397,7 +396,7 @@ static void header(study *s) {
             s->model->name, s->backend->name, processor_name(name, sizeof name), (int)s->threads);
     args_manifest_print(&s->manifest, s->tsv);
     fprintf(s->tsv,
-            "# prompt_tokens %d, new tokens %d, requests %d times the batch, seed %d, repeats %d%s%s%s%s\n"
+            "# prompt_tokens %d, new tokens %d, requests %d times the batch, seed %d, repeats %d%s%s%s\n"
             "# draft: a number is the probability that an oracle's draft is right if those before it are\n"
             "# tok_per_s: median, least and most, while the batch is full; tokens_a_pass: of one request\n"
             "# draft_us_a_pass: time of the drafter, which the tokens per second include\n"
@@ -405,8 +404,8 @@ static void header(study *s) {
             "backend\tmodel\ttemperature\tbatch\tway\tdraft\tdraft_limit\ttok_per_s\ttok_per_s_least\ttok_per_s_most\t"
             "ms_a_pass\ttokens_a_pass\tdrafted\taccepted\tpreemptions\tdraft_us_a_pass\tother_bits\n",
             (int)s->prompt_tokens, (int)s->tokens, (int)s->rounds, (int)s->seed, (int)s->repeats,
-            s->always ? ", as many drafts as the limit" : "", s->overlap ? ", overlap" : "",
-            s->kv_share < 1 ? ", too few KV pages" : "", s->other_noise ? ", drafted with other noise" : "");
+            s->always ? ", as many drafts as the limit" : "", s->kv_share < 1 ? ", too few KV pages" : "",
+            s->other_noise ? ", drafted with other noise" : "");
 }
 
 int main(int argc, char **argv) {
@@ -429,7 +428,6 @@ int main(int argc, char **argv) {
                   "drafters: lookup, model:DIR, or a number, the probability that an oracle's draft is right"),
         ARGS_INT("draft-limit N", &s.limit, 1, 63, "drafts of a request in a pass, at most"),
         ARGS_FLAG("always", &s.always, "as many drafts as --draft-limit, whether they pay or not"),
-        ARGS_FLAG("overlap", &s.overlap, "fast passes go on beside replay passes; the reference is without"),
         ARGS_REAL("kv-share X", &s.kv_share, 0, 1, "KV pool, as a share of what all requests need; less preempts some"),
         ARGS_FLAG("other-noise", &s.other_noise, "model:DIR draws with other noise than the request's"),
         ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once, up to 256"),

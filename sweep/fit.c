@@ -73,7 +73,7 @@ enum {
 
 // The served model's shape and the device's data sheet: Llama-3.1-8B in bf16, H100 PCIe.
 static const double kv_bytes_per_token = 131072, matrix_weights = 7.50e9, weight_bytes = 15.01e9;
-static const double attention_flop_per_key = 4.0 * 32 * 32 * 128, peak_bytes_per_s = 2.0e12, peak_flop_per_s = 756e12;
+static const double attention_flop_per_key = 4.0 * 32 * 32 * 128, peak_bytes_per_s = 2.0e12;
 static const double kv_tokens = (0.85 * 80e9 - 16e9) / 131072;  // the pool, as served
 
 typedef struct settings {
@@ -347,23 +347,14 @@ static void write_flips(const fit *f, FILE *file) {
 // Writes the calibration, comments included. The paper's replay passes are FIXED, so those that are INVARIANT have no
 // table of their own.
 static void write_calibration(const fit *f, FILE *file) {
-    // Two passes at once share the memory and the tensor cores. A full replay pass beside a decode pass of 32 rows at
-    // 1024 tokens of context; the busier of the two resources sets the pace.
-    double fast = decode_ms(f, 32, 1024) * 1e-3, replay = pass_ms(f, 512, 1024) * 1e-3;
-    double memory = (weight_bytes + 32 * 1024 * kv_bytes_per_token) / fast +
-                    (weight_bytes + 8192 * kv_bytes_per_token) / replay;
-    double flop = 2 * matrix_weights * (32 / fast + 512 / replay);
-    double overlap = fmax(1, fmax(memory / peak_bytes_per_s, flop / peak_flop_per_s));
     fprintf(file,
             CALIBRATION_FIRST
             "# source: fitted by build/fit to the LLM-42 paper's verify_cost, throughput_vs_batch, Figs. 10, 11 and "
             "12b and Table 4\n# device: NVIDIA H100 PCIe 80 GB\n# devices: 1\n# model: llama-3.1-8b\n"
             "# time_unit: ms\n# kv_tokens: %.0f\n# padding: computed\n# flip_shape: %.3g\n# host_prompt_ms: %.4g\n"
-            "# host_window_ms: %.4g\n# host_request_ms: %.4g\n# overlap_fast: %.3g\n# overlap_replay: %.3g\n",
+            "# host_window_ms: %.4g\n# host_request_ms: %.4g\n",
             floor(kv_tokens), f->flip_shape, f->host_prompt_ms, f->host_window_ms,
-            fmax(0, f->host_sum_ms - f->host_prompt_ms), overlap, overlap);
-    fprintf(file, "# overlap is estimated from the data sheet's %.1f TB/s and %.0f TFLOP/s, not measured\n",
-            peak_bytes_per_s * 1e-12, peak_flop_per_s * 1e-12);
+            fmax(0, f->host_sum_ms - f->host_prompt_ms));
     fprintf(file,
             "# flips: passes of up to %d rows sum in one order, and so do passes of %d rows or more. That the\n"
             "#   former do was found in the paper's runs at 6 queries/s. Flips on our CPU show such a class from 9\n"

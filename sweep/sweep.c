@@ -6,7 +6,7 @@
 //     build/sweep ... --merge DIR --out FILE    join the finished cells of all shares in DIR
 //     build/sweep ... --replicas 4,8 --router round_robin,least_tokens    a fleet of engines behind a router
 //     build/sweep --backend cpu --workload fixed:64x64 --requests 32    measured here, on a real model
-//     build/sweep --backend cuda --model DIR --qps offline --overlap off,on    the same on a GPU (make cuda)
+//     build/sweep --backend cuda --model DIR --qps offline    the same on a GPU (make cuda)
 //
 //     build/sweep ... --preset dvr,best,paper,invariant    sets of policies beside each other
 //
@@ -133,7 +133,6 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
                               .policy.window = (int)cell_number(g, c, WINDOW, 0),
                               .policy.group = (int)cell_number(g, c, GROUP, 0),
                               .policy.deadline = (int)s->set.deadline,
-                              .overlap = cell_on(g, c, OVERLAP),
                               .draft_limit = (int)cell_number(g, c, DRAFT_LIMIT, 0),
                               .draft_ordinary = s->set.draft_ordinary,
 
@@ -795,12 +794,6 @@ static void try_outputs(const sweep *s) {
 }
 
 // >>main ---------------------------------------------------------------------------------------------------------
-static bool any_on(const sweep *s, axis_name which) {
-    bool on = false;
-    for (int i = 0; i < s->grid.count[which]; i++) on |= s->grid.values[which][i].word == 1;
-    return on;
-}
-
 // Options that only some backends have.
 static void check_backend(const sweep *s) {
     const settings *o = &s->set;
@@ -808,8 +801,6 @@ static void check_backend(const sweep *s) {
         args_fail(2, "--calibration, --no-flips, --flip-scale, --flip-spread: only with --backend sim");
     for (int i = 0; i < s->grid.count[SLOWDOWN]; i++)
         if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
-    if (!s->sim && !s->cuda && any_on(s, OVERLAP))
-        args_fail(2, "--overlap on: only with --backend sim or cuda: the CPU runs one pass at a time");
     if (!s->cuda && (o->offered || o->in_norm || o->algorithm_file || o->devices))
         args_fail(2, "--offered, --in-norm, --algorithm-file, --devices: only with --backend cuda");
     bool trace = false;

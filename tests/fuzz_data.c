@@ -135,7 +135,6 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
                               .max_running = 4,
                               .policy.window = 4,
                               .policy.group = 2,
-                              .overlap = conditions & 1,
                               .policy.mode = (conditions & 6) == 2 ? LLM42_MODE_HYBRID : LLM42_MODE_DVR,
                               .policy.replay = conditions & 4 ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
                               .policy.prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};

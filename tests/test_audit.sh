@@ -30,7 +30,7 @@ for file in tests/transcripts/*/*.txt; do
 done
 # All transcripts together have these presets and kinds of load.
 for preset in dvr best invariant; do check "preset $preset" grep -q " $preset " <<<"$presets "; done
-for what in 'overlap' 'few pages' 'prefix cache' 'made wrong' 'spread arrivals|ways at random'; do
+for what in 'few pages' 'prefix cache' 'made wrong' 'spread arrivals|ways at random'; do
     check "under load: $what" grep -qrE "^# (best|dvr) [0-9]: .*($what)" tests/transcripts
 done
 check "from two GPUs" grep -qr '^# cuda ranks: 2 on 2 devices' tests/transcripts

@@ -52,7 +52,6 @@ static void draw_engine(shape *s, uint64_t random) {
                              .policy.deadline = DRAW(0, 0, 1, 3, 10),
                              .kv.admission_reserve = 0.1 * DRAW(0, 0, 1, 5, 10),
                              .kv.prefix_cache = DRAW(0, 1),
-                             .overlap = s->simulated && DRAW(0, 1),
                              .numerics.logits_fp32 = DRAW(0, 0, 1),
                              .experiment.inject_rate = 0.01 * DRAW(0, 0, 0, 3, 20),
                              .auto_release = true};
@@ -306,7 +305,6 @@ static bool run_shape(const shape *s, int64_t wanted, score *to) {
     llm42_engine_desc ordinary = s->desc;
     ordinary.policy.mode = LLM42_MODE_NONDETERMINISTIC;
     ordinary.experiment.inject_rate = 0;
-    ordinary.overlap = false;
     llm42_engine *engine = open_engine(s, s->desc, &loaded);
     if (engine) {
         serve(s, engine, &loaded, false);
@@ -345,7 +343,7 @@ static void write_head(const char *command) {
         command);
     for (const llm42_policy_words *p = llm42_policies(); p->name; p++) fprintf(table, "\t%s", p->name);
     fputs("\tplanner\twindow\tgroup\tcompute\tlogits_fp32\tpage_size\tpages\tmax_context\tmax_running\ttoken_budget"
-          "\tdeadline\tadmission_reserve\tprefix_cache\toverlap\tinject_rate\tthreads\tarrivals\trate"
+          "\tdeadline\tadmission_reserve\tprefix_cache\tinject_rate\tthreads\tarrivals\trate"
           "\tdeterministic_pct\tcancel_every_steps\trequests\tcompared\ttokens\trollbacks\tpreemptions\tprefix_hits"
           "\tcancelled\tcontrol\tcontrol_differing\tdiffering\n",
           table);
@@ -357,12 +355,11 @@ static void write_row(const shape *s, const score *c) {
             s->simulated ? calibration_names[s->calibration] : "", s->simulated ? s->sim.flip_scale : 0);
     for (const llm42_policy_words *p = llm42_policies(); p->name; p++)
         fprintf(table, "\t%s", llm42_policy_word(d, p->name));
-    fprintf(table, "\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%g\t%d\t%d\t%g\t%d\t%s\t%g\t%d\t%d", d->planner->name,
+    fprintf(table, "\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%g\t%d\t%g\t%d\t%s\t%g\t%d\t%d", d->planner->name,
             d->policy.window, d->policy.group, d->numerics.compute == LLM42_DTYPE_FP32 ? "fp32" : "bf16",
             d->numerics.logits_fp32, d->kv.page_size, d->kv.pages, d->max_context, d->max_running, d->token_budget,
-            d->policy.deadline, d->kv.admission_reserve, d->kv.prefix_cache, d->overlap, d->experiment.inject_rate,
-            s->threads, arrival_names[s->arrivals], s->arrivals == POISSON ? s->rate : 0, s->deterministic_pct,
-            s->cancel_every);
+            d->policy.deadline, d->kv.admission_reserve, d->kv.prefix_cache, d->experiment.inject_rate, s->threads,
+            arrival_names[s->arrivals], s->arrivals == POISSON ? s->rate : 0, s->deterministic_pct, s->cancel_every);
     const int64_t counts[] = {c->requests,    c->compared,  c->tokens,  c->rollbacks,         c->preemptions,
                               c->prefix_hits, c->cancelled, c->control, c->control_differing, c->differing};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) fprintf(table, "\t%lld", (long long)counts[i]);

@@ -651,7 +651,7 @@ TEST(a_preset_fills_the_fields_that_are_zero) {
         }
         // Their defaults are no matter of a preset.
         CHECK(!full.max_context && !full.max_running && !full.token_budget && !full.kv.page_size && !full.kv.pages &&
-              !full.policy.deadline && !full.backend && !full.planner && !full.overlap);
+              !full.policy.deadline && !full.backend && !full.planner);
     }
 }
 
@@ -722,10 +722,6 @@ TEST(an_engine_has_no_more_windows_than_requests_run) {
         CHECK_INT(llm42_engine_config(engine)->policy.group, tries[i].want);
         llm42_engine_close(engine);
     }
-    // With overlap half of the requests decode while windows of the other half are verified.
-    llm42_engine_desc overlap = {.overlap = true};
-    llm42_preset_apply(&overlap);
-    CHECK_INT(overlap.policy.group, 32);
 }
 
 TEST(presets_that_are_refused) {

@@ -1,5 +1,5 @@
 // test_events: what a program may do inside on_event. Requests are submitted, cancelled and released there, from every
-// kind of event, on the simulator with flips, preemption and a replay pass in flight. The tokens of all others stay as
+// kind of event, on the simulator with flips and preemption. The tokens of all others stay as
 // they are, and no page, slot or request is lost. llm42_engine_step, _run and _close are refused there.
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
@@ -205,19 +205,15 @@ static void actions_in_events(llm42_engine_desc desc, const char *name) {
     free(r);
 }
 
-TEST(actions_while_passes_run) {
-    actions_in_events((llm42_engine_desc){.policy.mode = LLM42_MODE_DVR}, "one pass at a time");
-}
+TEST(actions_while_passes_run) { actions_in_events((llm42_engine_desc){.policy.mode = LLM42_MODE_DVR}, "preset dvr"); }
 
-TEST(actions_while_a_replay_pass_is_in_flight) {
-    actions_in_events((llm42_engine_desc){.overlap = true, .policy.verify = LLM42_VERIFY_WAIT},
-                      "a replay pass in flight");
+TEST(actions_while_windows_wait) {
+    actions_in_events((llm42_engine_desc){.policy.verify = LLM42_VERIFY_WAIT}, "windows wait for each other");
 }
 
 TEST(actions_with_auto_release) {
-    actions_in_events((llm42_engine_desc){.overlap = true, .auto_release = true}, "requests released at once");
-    actions_in_events((llm42_engine_desc){.overlap = true,
-                                          .auto_release = true,
+    actions_in_events((llm42_engine_desc){.auto_release = true}, "requests released at once");
+    actions_in_events((llm42_engine_desc){.auto_release = true,
                                           .policy.replay = LLM42_REPLAY_FIXED,
                                           .policy.verify = LLM42_VERIFY_EAGER,
                                           .policy.prefill = LLM42_PREFILL_PACKED},
@@ -232,7 +228,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     RUN(actions_while_passes_run);
-    RUN(actions_while_a_replay_pass_is_in_flight);
+    RUN(actions_while_windows_wait);
     RUN(actions_with_auto_release);
     llm42_calibration_free(calibration);
     llm42_model_free(model);

@@ -43,7 +43,6 @@ static llm42_engine_desc any_desc(const llm42_sim_desc *sim) {
                            .policy.prefill = (llm42_prefill)any(1, 3),
                            .experiment.bonus = (llm42_bonus)any(1, 2),
                            .policy.chunked_prefill = (llm42_chunked)any(1, 2),
-                           .overlap = once_in(2),
                            .kv.prefix_cache = once_in(3)};
     if (d.policy.mode == LLM42_MODE_DVR && d.policy.replay == LLM42_REPLAY_INVARIANT && once_in(2))
         d.policy.mode = LLM42_MODE_HYBRID;
@@ -138,7 +137,7 @@ static void run_cut(const llm42_engine_desc *desc, const timed *requests, int co
 }
 
 TEST(a_run_in_pieces_is_the_uncut_run) {
-    int64_t events = 0, other_seed = 0, overlapped = 0;
+    int64_t events = 0, other_seed = 0;
     chance = 11;
     for (int i = 0; i < CUT_RUNS; i++) {
         llm42_sim_desc sim = {.calibration = calibration, .seed = 1 + (uint64_t)i, .flip_scale = 5};
@@ -157,39 +156,9 @@ TEST(a_run_in_pieces_is_the_uncut_run) {
         run_uncut(&desc, requests, 30, &other);
         other_seed += uncut.hash != other.hash;
         events += uncut.events;
-        overlapped += desc.overlap;
     }
     CHECK_INT(other_seed, CUT_RUNS);
     CHECK(events > 1000 * CUT_RUNS);
-    CHECK(overlapped > CUT_RUNS / 4);
-}
-
-// While a replay pass is in flight and nothing can run beside it, the engine waits. Rounding in the backend's clock
-// would add up over many short waits.
-TEST(many_short_waits_for_a_pass_in_flight) {
-    llm42_sim_desc sim = {.calibration = calibration, .flip_scale = 5};
-    llm42_engine_desc desc = {.model = model,
-                              .backend = llm42_backend_sim(),
-                              .backend_desc = &sim,
-                              .max_context = 4000,
-                              .policy.window = 8,
-                              .overlap = true};
-    static int32_t prompt[100];
-    const timed request = {
-        .desc = {.prompt = prompt, .prompt_count = 100, .max_new_tokens = 3000, .deterministic = true, .arrival = 1e-3},
-        .arrival = 1e-3};
-    heard uncut, cut;
-    run_uncut(&desc, &request, 1, &uncut);
-    llm42_engine *engine = open_heard(desc, &cut);
-    submit_ok(engine, &request);
-    llm42_result result = LLM42_OK;
-    chance = 2;
-    for (double until = 0; result == LLM42_OK; until += 1e-6 * any(1, 1000))
-        result = llm42_engine_run_until(engine, until, &error);
-    CHECK_INT(result, LLM42_IDLE);
-    CHECK_INT(cut.events, uncut.events);
-    CHECK(cut.hash == uncut.hash);
-    llm42_engine_close(engine);
 }
 
 static llm42_engine *inside;
@@ -470,7 +439,6 @@ int main(int argc, char **argv) {
                    "%s", error.text))
         return test_end("test_fleet");
     RUN(a_run_in_pieces_is_the_uncut_run);
-    RUN(many_short_waits_for_a_pass_in_flight);
     RUN(run_until_waits_and_refuses);
     RUN(the_tree_finds_the_first_of_the_smallest);
     RUN(replicas_set_apart);

@@ -111,8 +111,7 @@ TEST(engines) {
     desc = (llm42_engine_desc){
         .model = model, .backend_desc = TEST_THREADS(2), .max_context = 64, .kv.prefix_cache = true};
     printf("  %-12s %3d allocations\n", "cpu", fail_each("cpu engine", open_engine, close_engine));
-    desc = (llm42_engine_desc){
-        .model = shape, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 64, .overlap = true};
+    desc = (llm42_engine_desc){.model = shape, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 64};
     printf("  %-12s %3d allocations\n", "sim", fail_each("sim engine", open_engine, close_engine));
 }
 

@@ -103,8 +103,6 @@ static llm42_result plan_any(void *user, const llm42_view *v, llm42_plan *plan, 
         plan->schedule = v->desc->policy.mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT
                                                                             : of_dvr[any(0, kinds - 1)];
         bool replay = plan->schedule == v->replay;
-        if (v->in_flight.rows && (once_in(4) || attempt > 20)) break;  // wait for it
-        if (replay && v->in_flight.rows) continue;
         int room = plan->schedule == LLM42_SCHEDULE_FIXED ? M : replay ? most : v->desc->token_budget;
         for (int i = 0, at = any(0, v->running_count - 1); i < v->running_count && room > 0; i++, at++) {
             const llm42_request *r = v->running[at % v->running_count];
@@ -121,10 +119,7 @@ static llm42_result plan_any(void *user, const llm42_view *v, llm42_plan *plan, 
 
 static int64_t preempt_any(void *user, const llm42_view *v) {
     (void)user;
-    for (;;) {
-        const llm42_request *r = v->running[any(0, v->running_count - 1)];
-        if (!r->in_flight) return r->id;
-    }
+    return v->running[any(0, v->running_count - 1)]->id;
 }
 
 static int64_t admit_any(void *user, const llm42_view *v) {
@@ -138,15 +133,11 @@ static int64_t admit_any(void *user, const llm42_view *v) {
 
 // >>engines ------------------------------------------------------------------------------------------------------
 static double pass_ms[2] = {1, 1.5}, pass_rows[2] = {1, 17}, pass_contexts[1] = {0};
-static llm42_calibration calibration = {.name = "test",
-                                        .devices = 1,
-                                        .flips = {1, 1, (double[]){1}, (double[]){1}, (double[]){0.2}},
-                                        .flip_shape = 1,
-                                        .overlap_fast = 1.3,
-                                        .overlap_replay = 1.5};
+static llm42_calibration calibration = {
+    .name = "test", .devices = 1, .flips = {1, 1, (double[]){1}, (double[]){1}, (double[]){0.2}}, .flip_shape = 1};
 
 static struct {
-    int64_t engines, compared, plans, rollbacks, preemptions, flights, hits, windows;
+    int64_t engines, compared, plans, rollbacks, preemptions, hits, windows;
     int64_t drafters, drafted, accepted, dropped, failures, stopped;
 } seen;
 
@@ -183,7 +174,7 @@ static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out
     for (int i = 0; i < REQUESTS; i++) out[i] = take(engine, i + 1);
     llm42_stats s = llm42_engine_stats(engine);
     seen.plans += steps, seen.rollbacks += s.rollbacks, seen.preemptions += s.preemptions, seen.hits += s.prefix_hits;
-    seen.windows += s.replay_windows, seen.flights += desc->overlap ? s.passes[LLM42_SCHEDULE_FIXED] : 0;
+    seen.windows += s.replay_windows;
     seen.drafted += s.drafted, seen.accepted += s.accepted, seen.failures += s.draft_failures;
     CHECK_INT(s.pages_free, desc->kv.pages);
     llm42_engine_close(engine);
@@ -272,7 +263,6 @@ static void random_engine(bool sim) {
                               .token_budget = 6 + 8 * any(0, 3),
                               .kv.prefix_cache = once_in(2),
                               .experiment.inject_rate = once_in(2) ? 0.1 : 0,
-                              .overlap = sim && once_in(2),
                               .planner = &planner,
                               .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1)};
     desc.kv.pages = (48 + page - 1) / page * any(1, 4);
@@ -300,9 +290,8 @@ static void random_engine(bool sim) {
 
 static void report(const char *backend) {
     printf("  %s: %" PRId64 " random planners, %" PRId64 " steps, %" PRId64 " windows, %" PRId64 " rollbacks, %" PRId64
-           " preemptions, %" PRId64 " cached tokens, %" PRId64 " passes in flight; %" PRId64 " requests compared\n",
-           backend, seen.engines, seen.plans, seen.windows, seen.rollbacks, seen.preemptions, seen.hits, seen.flights,
-           seen.compared);
+           " preemptions, %" PRId64 " cached tokens; %" PRId64 " requests compared\n",
+           backend, seen.engines, seen.plans, seen.windows, seen.rollbacks, seen.preemptions, seen.hits, seen.compared);
     printf("  %s: %" PRId64 " random drafters, %" PRId64 " failed, %" PRId64 " drafts judged, %" PRId64
            " accepted, %" PRId64 " dropped, %" PRId64 " answers stopped\n",
            backend, seen.drafters, seen.failures, seen.drafted, seen.accepted, seen.dropped - seen.drafted,
@@ -322,7 +311,6 @@ TEST(random_planners_on_the_cpu) {
 TEST(random_planners_on_the_simulator) {
     chance = 2;
     for (int i = 0; i < PLANNERS; i++) random_engine(true);
-    CHECK(seen.flights > 0);
     report("sim");
 }
 
@@ -530,8 +518,7 @@ static bool breaks(const cheat *c, const char *rule) { return c->armed && !strcm
 
 static const llm42_request *first_of(const llm42_view *v, llm42_state state, bool verify) {
     for (int i = 0; i < v->running_count; i++)
-        if (v->running[i]->state == state && v->running[i]->dvr == verify && !v->running[i]->in_flight)
-            return v->running[i];
+        if (v->running[i]->state == state && v->running[i]->dvr == verify) return v->running[i];
     return NULL;
 }
 
@@ -539,9 +526,7 @@ static const llm42_request *first_of(const llm42_view *v, llm42_state state, boo
 static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
     const llm42_request *verified = first_of(v, LLM42_STATE_DECODE, true),
                         *ordinary = first_of(v, LLM42_STATE_DECODE, false);
-    const llm42_request *prompt = first_of(v, LLM42_STATE_PREFILL, true), *flying = NULL;
-    for (int i = 0; i < v->running_count; i++)
-        if (v->running[i]->in_flight) flying = v->running[i];
+    const llm42_request *prompt = first_of(v, LLM42_STATE_PREFILL, true);
     bool fast = plan->schedule == LLM42_SCHEDULE_FAST && plan->count;
     int count = plan->count;
     c->request = 0;
@@ -551,8 +536,6 @@ static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
         llm42_choose(plan, v->waiting, LLM42_KIND_PROMPT, 0), c->request = v->waiting->id;
     else if (breaks(c, "ONCE") && fast)
         c->request = plan->choice[0].request, plan->choice[plan->count++] = plan->choice[0];
-    else if (breaks(c, "IN_FLIGHT") && flying && fast)
-        llm42_choose(plan, flying, LLM42_KIND_DECODE, 1), c->request = flying->id;
     else if (breaks(c, "DECODE") && prompt && fast)
         llm42_choose(plan, prompt, LLM42_KIND_DECODE, 1), c->request = prompt->id;
     else if (breaks(c, "KIND") && fast) plan->choice[0].kind = (llm42_kind)7, c->request = plan->choice[0].request;
@@ -573,8 +556,6 @@ static void plan_cheat(cheat *c, const llm42_view *v, llm42_plan *plan) {
     else if (breaks(c, "SHAPE") && plan->schedule == LLM42_SCHEDULE_FIXED)
         plan->shape = v->desc->policy.window * v->desc->policy.group - 1;
     else if (breaks(c, "WORK")) plan->count = 0, c->request = v->running[0]->id;
-    else if (breaks(c, "OVERLAP") && v->in_flight.rows && verified && verified->candidates)
-        plan->schedule = v->replay, plan->count = 0, llm42_choose(plan, verified, LLM42_KIND_WINDOW, 0);
     else return;
     c->broke += c->armed && (count || plan->count || breaks(c, "WORK"));
 }
@@ -614,14 +595,12 @@ static snapshot look(const llm42_engine *engine) {
     return s;
 }
 
-static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
-    const llm42_sim_desc simulated = {.calibration = &calibration};
+static void refuse(const char *rule, llm42_engine_desc desc) {
     cheat c = {.rule = rule, .armed = true};
     const llm42_planner planner = {
         .name = "cheat", .user = &c, .plan = plan_and_cheat, .preempt = preempt_and_cheat, .admit = admit_and_cheat};
     llm42_engine *engine;
-    desc.model = sim ? shape : model, desc.backend = sim ? llm42_backend_sim() : llm42_backend_cpu();
-    desc.backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1);
+    desc.model = model, desc.backend = llm42_backend_cpu(), desc.backend_desc = TEST_THREADS(1);
     desc.numerics.compute = LLM42_DTYPE_FP32, desc.max_context = 64, desc.policy.window = 8, desc.policy.group = 2,
     desc.planner = &planner, desc.token_budget = 20;
     if (!desc.kv.pages) desc.kv.pages = 64;
@@ -663,7 +642,7 @@ static void refuse(const char *rule, llm42_engine_desc desc, bool sim) {
                                                                .policy.replay = desc.policy.replay,
                                                                .token_budget = 20,
                                                                .policy.prefill = desc.policy.prefill},
-                                          sim);
+                                          false);
     for (int i = 1; i < REQUESTS; i++) {
         answer got = take(engine, i + 1);
         CHECK_MSG(same(&want->alone[i], &got), "%s: request %d differs", rule, i + 1);
@@ -680,20 +659,16 @@ TEST(cheating_planners_are_refused_by_rule) {
                                      .policy.prefill = LLM42_PREFILL_PACKED};
     llm42_engine_desc desc = fixed;
     for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
-        refuse(every[i], fixed, false);
-        refuse(every[i], (llm42_engine_desc){0}, false);
+        refuse(every[i], fixed);
+        refuse(every[i], (llm42_engine_desc){0});
     }
-    for (size_t i = 0; i < sizeof of_fixed / sizeof *of_fixed; i++) refuse(of_fixed[i], fixed, false);
+    for (size_t i = 0; i < sizeof of_fixed / sizeof *of_fixed; i++) refuse(of_fixed[i], fixed);
     desc.policy.prefill = LLM42_PREFILL_ISOLATED;
-    refuse("ISOLATED", desc, false);
+    refuse("ISOLATED", desc);
     for (int which = 0; which < 2; which++) {
         desc = which ? fixed : (llm42_engine_desc){0};
         desc.kv.page_size = 1, desc.kv.pages = 60;
-        refuse("PREEMPT", desc, false);
-        desc = which ? fixed : (llm42_engine_desc){0};
-        desc.overlap = true;
-        refuse("IN_FLIGHT", desc, true);
-        refuse("OVERLAP", desc, true);
+        refuse("PREEMPT", desc);
     }
 }
 
@@ -824,33 +799,23 @@ TEST(a_failed_window_is_verified_whole) {
 }
 
 // A CPU backend of which one function answers what it must not.
-static llm42_result answer_of_run, answer_of_poll, answer_of_open;
+static llm42_result answer_of_run, answer_of_open;
 static llm42_result odd_run(void *state, const llm42_pass *pass, llm42_error *e) {
     return answer_of_run && !pass->check ? answer_of_run : llm42_backend_cpu()->run(state, pass, e);
 }
 static llm42_result odd_open(void **state, const llm42_backend_desc *desc, llm42_error *e) {
     return answer_of_open ? answer_of_open : llm42_backend_cpu()->open(state, desc, e);
 }
-static llm42_result odd_start(void *state, const llm42_pass *pass, llm42_error *e) {
-    return llm42_backend_cpu()->run(state, pass, e);
-}
-static llm42_result odd_poll(void *state, double until, llm42_error *e) {
-    (void)state, (void)until, (void)e;
-    return answer_of_poll;
-}
-
 TEST(what_a_backend_returns_is_checked) {
     llm42_backend backend = *llm42_backend_cpu();
-    backend.name = "odd", backend.run = odd_run, backend.open = odd_open, backend.start = odd_start,
-    backend.poll = odd_poll;
+    backend.name = "odd", backend.run = odd_run, backend.open = odd_open;
     llm42_engine_desc desc = {.model = model,
                               .backend = &backend,
                               .backend_desc = TEST_THREADS(1),
                               .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
                               .policy.window = 4,
-                              .policy.group = 1,
-                              .overlap = true};
+                              .policy.group = 1};
     llm42_engine *engine;
     answer_of_open = LLM42_IDLE;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_BACKEND);
@@ -859,16 +824,13 @@ TEST(what_a_backend_returns_is_checked) {
     if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return;
     llm42_request_desc r = {.prompt = prompts[2], .prompt_count = 12, .max_new_tokens = 14, .deterministic = true};
     llm42_engine_submit(engine, &r, NULL, &error);
-    answer_of_run = LLM42_IDLE, answer_of_poll = LLM42_OK;
+    answer_of_run = LLM42_IDLE;
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
     CHECK_CONTAINS(error.text, "backend odd: run returned 1");
     answer_of_run = LLM42_IO;
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_IO);
     CHECK_CONTAINS(error.text, "backend odd: run returned LLM42_IO and no text");
-    answer_of_run = LLM42_OK, answer_of_poll = LLM42_IDLE;  // for ever
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
-    CHECK_CONTAINS(error.text, "backend odd: poll returned 1");
-    answer_of_poll = LLM42_OK;
+    answer_of_run = LLM42_OK;
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     CHECK_INT(llm42_engine_stats(engine).finished, 1);
     llm42_engine_close(engine);
@@ -1001,34 +963,32 @@ TEST(a_wrapped_planner_changes_no_result) {
     const llm42_sim_desc simulated = {.calibration = &calibration};
     int copied = 0;
     for (int sim = 0; sim < 2; sim++)
-        for (int overlap = 0; overlap <= sim; overlap++)
-            for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
-                for (int replay = LLM42_REPLAY_FIXED; replay <= LLM42_REPLAY_INVARIANT; replay++) {
-                    if (mode == LLM42_MODE_HYBRID && replay == LLM42_REPLAY_FIXED) continue;
-                    answer want[REQUESTS], got[REQUESTS];
-                    wrapper w = {.group = replay == LLM42_REPLAY_FIXED ? 1 : 1 + mode % 2};
-                    const llm42_planner planner = {.name = "wrapped", .user = &w, .plan = plan_wrapped};
-                    llm42_engine_desc desc = {.model = sim ? shape : model,
-                                              .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
-                                              .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
-                                              .policy = {.mode = (llm42_mode)mode,
-                                                         .replay = (llm42_replay)replay,
-                                                         .prefill = LLM42_PREFILL_PACKED,
-                                                         .window = 4,
-                                                         .group = 4},
-                                              .kv = {.pages = 16},
-                                              .max_context = 64,
-                                              .max_running = REQUESTS / 2,
-                                              .overlap = overlap};
-                    const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
-                    serve(&desc, which, want);
-                    desc.planner = &planner;
-                    serve(&desc, which, got);
-                    copied += w.copied;
-                    for (int i = 0; i < REQUESTS && which == marked; i++)
-                        CHECK_MSG(same(&want[i], &got[i]), "sim %d, overlap %d, mode %d, replay %d: request %d differs",
-                                  sim, overlap, mode, replay, i);
-                }
+        for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
+            for (int replay = LLM42_REPLAY_FIXED; replay <= LLM42_REPLAY_INVARIANT; replay++) {
+                if (mode == LLM42_MODE_HYBRID && replay == LLM42_REPLAY_FIXED) continue;
+                answer want[REQUESTS], got[REQUESTS];
+                wrapper w = {.group = replay == LLM42_REPLAY_FIXED ? 1 : 1 + mode % 2};
+                const llm42_planner planner = {.name = "wrapped", .user = &w, .plan = plan_wrapped};
+                llm42_engine_desc desc = {.model = sim ? shape : model,
+                                          .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
+                                          .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
+                                          .policy = {.mode = (llm42_mode)mode,
+                                                     .replay = (llm42_replay)replay,
+                                                     .prefill = LLM42_PREFILL_PACKED,
+                                                     .window = 4,
+                                                     .group = 4},
+                                          .kv = {.pages = 16},
+                                          .max_context = 64,
+                                          .max_running = REQUESTS / 2};
+                const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
+                serve(&desc, which, want);
+                desc.planner = &planner;
+                serve(&desc, which, got);
+                copied += w.copied;
+                for (int i = 0; i < REQUESTS && which == marked; i++)
+                    CHECK_MSG(same(&want[i], &got[i]), "sim %d, mode %d, replay %d: request %d differs", sim, mode,
+                              replay, i);
+            }
     CHECK(copied > 100);
 }
 
@@ -1128,33 +1088,31 @@ TEST(planners_of_the_examples_in_every_mode) {
     static const bool marked[REQUESTS] = {true, false, true, true, false, true}, none[REQUESTS] = {false};
     const llm42_sim_desc simulated = {.calibration = &calibration};
     for (int n = 1; planner_names[n]; n++)
-        for (int overlap = 0; overlap < 2; overlap++)
-            for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
-                for (int replay = LLM42_REPLAY_FIXED; replay <= LLM42_REPLAY_INVARIANT; replay++)
-                    for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
-                        if (mode == LLM42_MODE_HYBRID && replay == LLM42_REPLAY_FIXED) continue;
-                        answer want[REQUESTS], got[REQUESTS];
-                        llm42_engine_desc desc = {.model = shape,
-                                                  .backend = llm42_backend_sim(),
-                                                  .backend_desc = &simulated,
-                                                  .policy = {.mode = (llm42_mode)mode,
-                                                             .replay = (llm42_replay)replay,
-                                                             .prefill = (llm42_prefill)prefill,
-                                                             .window = 4,
-                                                             .group = 4},
-                                                  .kv = {.pages = 16},
-                                                  .max_context = 64,
-                                                  .max_running = REQUESTS,
-                                                  .overlap = overlap};
-                        const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
-                        serve(&desc, which, want);
-                        desc.planner = planner_find(planner_names[n]);
-                        serve(&desc, which, got);
-                        for (int i = 0; i < REQUESTS; i++)
-                            CHECK_MSG(!which[i] || same(&want[i], &got[i]),
-                                      "%s: overlap %d, mode %d, replay %d, prefill %d: request %d differs",
-                                      planner_names[n], overlap, mode, replay, prefill, i);
-                    }
+        for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
+            for (int replay = LLM42_REPLAY_FIXED; replay <= LLM42_REPLAY_INVARIANT; replay++)
+                for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
+                    if (mode == LLM42_MODE_HYBRID && replay == LLM42_REPLAY_FIXED) continue;
+                    answer want[REQUESTS], got[REQUESTS];
+                    llm42_engine_desc desc = {.model = shape,
+                                              .backend = llm42_backend_sim(),
+                                              .backend_desc = &simulated,
+                                              .policy = {.mode = (llm42_mode)mode,
+                                                         .replay = (llm42_replay)replay,
+                                                         .prefill = (llm42_prefill)prefill,
+                                                         .window = 4,
+                                                         .group = 4},
+                                              .kv = {.pages = 16},
+                                              .max_context = 64,
+                                              .max_running = REQUESTS};
+                    const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
+                    serve(&desc, which, want);
+                    desc.planner = planner_find(planner_names[n]);
+                    serve(&desc, which, got);
+                    for (int i = 0; i < REQUESTS; i++)
+                        CHECK_MSG(!which[i] || same(&want[i], &got[i]),
+                                  "%s: mode %d, replay %d, prefill %d: request %d differs", planner_names[n], mode,
+                                  replay, prefill, i);
+                }
 }
 
 int main(int argc, char **argv) {

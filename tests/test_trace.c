@@ -36,7 +36,7 @@ typedef struct reading {
     entry *entries;
     int count, lanes;
     lane lane[LANES];
-    int64_t passes, beside, waiting, prefill, decode, verify, requests, open, arrows, instants;
+    int64_t passes, waiting, prefill, decode, verify, requests, open, arrows, instants;
     int64_t drafted, accepted;  // instants of these names, and their numbers
 } reading;
 
@@ -134,7 +134,6 @@ static void opened(lane *l, const entry *e) {
     }
     if (l->group == LLM42__TRACE_PASSES) {
         seen.passes++;
-        seen.beside += l->number == LLM42__TRACE_BESIDE;
         if (l->depth)
             WRONG("%s: %s begins at %lld ns, before the end of %s", l->name, e->name, (long long)e->from,
                   l->open[0].name);
@@ -236,8 +235,6 @@ typedef struct setting {
 
 static struct {
     llm42_trace *json, *tsv;
-    bool beside;       // a replay pass ended whose begin lay before the end of another pass
-    double pass_end;   // of the latest one
     int64_t admitted;  // events
     int64_t allocations;
     int64_t drafted;  // events
@@ -255,9 +252,6 @@ static void hear(void *user, const llm42_event *e) {
     heard.drafted += e->type == LLM42_EVENT_DRAFTED;
     for (int i = 0; heard.learns && e->type == LLM42_EVENT_COMMITTED && i < e->n; i++)
         truth[e->request][e->position + i] = e->tokens[i];
-    if (e->type != LLM42_EVENT_PASS) return;
-    heard.beside |= e->begin < heard.pass_end;
-    heard.pass_end = e->time;
 }
 
 static int32_t truth_of(void *user, const llm42_request *r, int at) {
@@ -288,10 +282,8 @@ static void submit_all(llm42_engine *engine, const setting *s) {
 static void serve(llm42_engine *engine, const setting *s) {
     int64_t last = llm42_engine_stats(engine).submitted;
     for (int64_t step = 0; llm42_engine_step(engine, &error) == LLM42_OK; step++) {
-        if (s->cancels && step % 5 == 4) {  // also one that waits, and one in the pass in flight
+        if (s->cancels && step % 5 == 4) {  // also one that waits
             int64_t id = step / 5 % 3 ? 1 + step % last : last - step % 4;
-            for (int64_t i = 1; step / 5 % 4 == 1 && i <= last; i++)
-                if (llm42_engine_request(engine, i)->in_flight) id = i;
             CHECK_INT(llm42_engine_cancel(engine, id, &error), LLM42_OK);
         }
         if (s->open_end && llm42_engine_stats(engine).finished >= last / 2) return;
@@ -378,8 +370,6 @@ static void check_setting(const setting *s) {
     CHECK(seen.decode <= seen.prefill && seen.decode > 0);
     CHECK_INT(seen.open, 2 * (stats.submitted - stats.finished));
     CHECK_MSG((seen.open > 0) == s->open_end, "%s: %lld slices without an end", s->name, (long long)seen.open);
-    CHECK_MSG((seen.beside > 0) == heard.beside, "%s: %lld passes beside others", s->name, (long long)seen.beside);
-    CHECK_MSG(heard.beside == s->desc.overlap, "%s: overlap", s->name);
     CHECK_MSG(!s->cancels || stats.cancelled > 2, "%s: %lld cancelled", s->name, (long long)stats.cancelled);
     CHECK_MSG(!s->desc.kv.pages || stats.preemptions > 0, "%s: no preemption", s->name);
     if (!s->simulated && s->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC) CHECK(stats.verifications > 0);
@@ -403,31 +393,22 @@ TEST(chrome_traces_hold_what_the_engine_did) {
                   .policy.replay = LLM42_REPLAY_FIXED,
                   .policy.verify = LLM42_VERIFY_EAGER,
                   .policy.prefill = LLM42_PREFILL_PACKED}},
-        {"FIXED, overlap", .simulated = true,
-         .desc = {.policy.window = 8,
-                  .policy.group = 4,
-                  .overlap = true,
-                  .policy.replay = LLM42_REPLAY_FIXED,
-                  .policy.verify = LLM42_VERIFY_EAGER,
-                  .policy.prefill = LLM42_PREFILL_PACKED}},
         {"paper", .simulated = true, .desc = {.preset = LLM42_PRESET_PAPER, .policy.window = 8, .policy.group = 4}},
         {"best", .simulated = true, .desc = {.preset = LLM42_PRESET_BEST, .policy.window = 8, .policy.group = 4}},
         {"preemption", .simulated = true,
          .desc = {.policy.window = 8, .policy.group = 4, .kv.pages = 20, .policy.verify = LLM42_VERIFY_WAIT}},
-        {"overlap", .simulated = true, .desc = {.policy.window = 8, .policy.group = 4, .overlap = true}},
-        {"overlap, isolated", .simulated = true,
-         .desc = {.policy.window = 8, .policy.group = 4, .overlap = true, .policy.prefill = LLM42_PREFILL_ISOLATED}},
-        {"overlap, cancels, preemption", .simulated = true, .cancels = true,
-         .desc = {.policy.window = 4, .policy.group = 2, .overlap = true, .kv.pages = 12}},
-        {"overlap, open end", .simulated = true, .open_end = true,
-         .desc = {.policy.window = 8, .policy.group = 4, .overlap = true}},
+        {"isolated", .simulated = true,
+         .desc = {.policy.window = 8, .policy.group = 4, .policy.prefill = LLM42_PREFILL_ISOLATED}},
+        {"cancels, preemption", .simulated = true, .cancels = true,
+         .desc = {.policy.window = 4, .policy.group = 2, .kv.pages = 12}},
+        {"open end", .simulated = true, .open_end = true, .desc = {.policy.window = 8, .policy.group = 4}},
         {"invariant prefill", .simulated = true,
          .desc = {.policy.window = 8, .policy.group = 4, .policy.prefill = LLM42_PREFILL_INVARIANT}},
         {"batch-invariant", .simulated = true, .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
         {"drafts", .simulated = true, .drafts = true,
          .desc = {.policy.window = 8, .policy.group = 4, .draft_ordinary = true}},
-        {"drafts, overlap, cancels, preemption", .simulated = true, .drafts = true, .cancels = true,
-         .desc = {.policy.window = 4, .policy.group = 2, .overlap = true, .kv.pages = 9}},
+        {"drafts, cancels, preemption", .simulated = true, .drafts = true, .cancels = true,
+         .desc = {.policy.window = 4, .policy.group = 2, .kv.pages = 9}},
         {"drafts, batch-invariant", .simulated = true, .drafts = true,
          .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
         {"CPU, FIXED", .desc = {.policy.window = 8,

@@ -93,7 +93,6 @@ static llm42_result tap_run(void *state, const llm42_pass *pass, llm42_error *er
 static inline const llm42_backend *tap_open(const llm42_backend *inner) {
     tap.inner = inner, tap.backend = *inner;
     tap.backend.run = tap_run;
-    tap.backend.start = NULL, tap.backend.poll = NULL;
     return &tap.backend;
 }
 

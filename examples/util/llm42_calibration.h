@@ -54,8 +54,6 @@ static const llm42__quantity llm42__keys[] = {{"source", LLM42__FIELD(source)},
                                               {"draft_ms", 0, 1e6, LLM42__FIELD(draft_ms)},
                                               {"window_rows", 0, 4096, LLM42__FIELD(window_rows)},
                                               {"flip_shape", 1e-3, 1e6, LLM42__FIELD(flip_shape)},
-                                              {"overlap_fast", 1, 1e3, LLM42__FIELD(overlap_fast)},
-                                              {"overlap_replay", 1, 1e3, LLM42__FIELD(overlap_replay)},
                                               {"host_decode_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_DECODE])},
                                               {"host_prompt_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_PROMPT])},
                                               {"host_window_ms", 0, 1e6, LLM42__FIELD(host_ms[LLM42_KIND_WINDOW])},
@@ -332,7 +330,7 @@ llm42_result llm42_calibration_load(llm42_calibration **calibration, const char 
     if (!path) return llm42_fail(error, LLM42_INVALID, "llm42_calibration_load: path: must not be NULL");
     llm42_calibration *to = llm42__alloc_zero(1, sizeof *to);
     if (!to) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
-    *to = (llm42_calibration){.devices = 1, .leaves = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
+    *to = (llm42_calibration){.devices = 1, .leaves = 1, .flip_shape = 1};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     snprintf(to->name, sizeof to->name, "%.*s", dot && dot > name ? (int)LLM42__MIN(dot - name, 127) : 127, name);
     llm42__calibrating reading = {.path = path, .to = to, .error = error, .table = -1};

@@ -344,7 +344,7 @@ static llm42_result llm42__thrift_limit(llm42__thrift *t, const llm42_view *v, l
     for (int i = 0, k = 0; i < v->running_count; i++) {
         const bool asked = k < count && draft[k].request == v->running[i];
         t->chance[i] = llm42__thrift_chance(t, v->running[i], asked);
-        // One that is not asked about has drafts already, or is in flight.
+        // One that is not asked about has drafts already.
         t->most[i] = asked ? draft[k++].limit : llm42_draft_room(v, v->running[i]);
     }
     if (!holds) {

@@ -16,8 +16,7 @@
 // A file *.json becomes a trace for viewers, any other a TSV, whose last line is `# end`. Give it every event of one
 // engine, from the first one on. It takes no more memory however long the run is. The TSV has a column for each field
 // of llm42_event; LLM42_EVENTS says what n means. The trace for viewers has
-// - a lane for each schedule, with a slice for each pass, and one more lane for replay passes that ran beside other
-//   passes (.overlap),
+// - a lane for each schedule, with a slice for each pass,
 // - a lane for each request, "request 7 (deterministic)". One slice spans the request. It holds the slices "waiting",
 //   "prefill" and "decode". (A request waits before it is admitted and after it was preempted.) "decode" holds a slice
 //   "verify" for each window. Every event of the request is also there as an instant.
@@ -40,13 +39,13 @@ LLM42_API llm42_result llm42_trace_close(llm42_trace *trace, llm42_error *error)
 // Times count from the first event. In the Chrome trace they are whole ticks of an eighth of a microsecond, each
 // rounded on its own, and a duration is a difference of two of them. So a slice ends exactly where the next one begins.
 // A double holds a tick exactly, in microseconds and in nanoseconds, so no viewer rounds it again.
-enum { LLM42__TRACE_PASSES = 1, LLM42__TRACE_REQUESTS, LLM42__TRACE_BESIDE = LLM42_SCHEDULE_COUNT };
+enum { LLM42__TRACE_PASSES = 1, LLM42__TRACE_REQUESTS };
 
 struct llm42_trace {
     FILE *file;
     bool json, first;
     double begin;      // time of the first event, seconds
-    int lane;          // of the last pass: its schedule, or LLM42__TRACE_BESIDE
+    int lane;          // of the last pass: its schedule
     int64_t from, to;  // its begin and end, ticks
     int64_t flows;     // so far
     char path[256];
@@ -71,7 +70,6 @@ static void llm42__trace_open_json(llm42_trace *t) {
             LLM42__TRACE_PASSES, LLM42__TRACE_REQUESTS);
     for (int s = LLM42_SCHEDULE_FAST; s <= LLM42_SCHEDULE_INVARIANT; s++)
         llm42__trace_lane(t, LLM42__TRACE_PASSES, s, llm42_schedule_name((llm42_schedule)s));
-    llm42__trace_lane(t, LLM42__TRACE_PASSES, LLM42__TRACE_BESIDE, "replay beside other passes");
 }
 
 llm42_result llm42_trace_open(llm42_trace **trace, const char *path, llm42_error *error) {
@@ -131,13 +129,11 @@ static void llm42__trace_put(llm42_trace *t, const char *kind, const char *name,
     if (name) fprintf(t->file, ", \"name\": \"%s\"", name);
 }
 
-// A pass that began before the last one ended ran beside it: only a replay pass in flight does that.
 static void llm42__trace_pass(llm42_trace *t, const llm42_event *ev) {
     char name[48];
-    int64_t before = t->to;
     t->from = llm42__trace_ticks(t, ev->begin);
     t->to = llm42__trace_ticks(t, ev->time);
-    t->lane = t->from < before ? LLM42__TRACE_BESIDE : (int)ev->schedule;
+    t->lane = (int)ev->schedule;
     snprintf(name, sizeof name, "%s %d", llm42_schedule_name(ev->schedule), ev->n);
     llm42__trace_put(t, "X", name, LLM42__TRACE_PASSES, t->lane, t->from);
     fprintf(t->file, ", \"dur\": %s, \"args\": {\"rows\": %d, \"shape\": %d, \"windows\": %d}}",

@@ -231,8 +231,6 @@ EXPORT(web_open) const char *web_open(int window, int group, int wait) {
     if (wait && llm42_policy_set(&desc, "verify", "wait", &error)) return failed(error.text);
     web.backend = *llm42_backend_cpu();
     web.backend.run = watch_run;
-    web.backend.start = NULL;
-    web.backend.poll = NULL;
     desc.backend = &web.backend;
     free(web.logits);
     web.logits = malloc((rows > PAGE_CONTEXT ? rows : PAGE_CONTEXT) * (size_t)web.model->config.vocab * sizeof(float));

@@ -168,7 +168,6 @@ typedef struct rig_desc {
     int fixed_rows;      // M; 0: not known
     int running;         // sequences in a pass, at least; 0: --max-running or --window says how many
     unsigned schedules;  // of passes to come; 0: any
-    bool overlap;        // start and poll will be used
 } rig_desc;
 
 void rig_open(rig *r, bench *b, rig_desc desc);
@@ -204,14 +203,13 @@ void print_targets(const bench *b);
 typedef struct serving_case {
     llm42_preset preset;  // 0: mode NONDETERMINISTIC
     double ratio;         // share of requests that are deterministic
-    bool overlap;
 } serving_case;
 
 typedef struct case_text {
     char text[48];
 } case_text;
 
-case_text case_name(const serving_case *c);  // "dvr_overlap"
+case_text case_name(const serving_case *c);  // "dvr"
 // Sets what a case and the options say of an engine's policies.
 void case_policies(const bench *b, const serving_case *c, llm42_engine_desc *desc);
 // False: --preset leaves it out. The case without a preset is always there: others are compared with it.

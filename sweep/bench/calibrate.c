@@ -184,74 +184,6 @@ static void grid_make_monotone(cost_grid *g) {
     }
 }
 
-// >>overlap ------------------------------------------------------------------------------------------------------
-// How many times longer a pass takes beside one of the other sort: decoding beside replay passes one after the other.
-typedef struct overlap {
-    double fast, replay;
-    int rows, context;  // of the fast pass
-} overlap;
-
-enum { OVERLAP_REPEATS = 30 };
-
-// Milliseconds of a replay pass that begins now, alone, or with the rig's pass run beside it until it ends. It ends
-// some time in the last of these, taken to be half way. inside: [0] milliseconds, [1] number of passes wholly beside
-// it.
-static double overlap_replay_ms(rig *r, const llm42_pass *replay, bool beside, double inside[2]) {
-    llm42_error error = {0};
-    double start = wall_seconds(), begin = start, end = start;
-    args_check(r->backend->start(r->state, replay, &error), &error);
-    while (beside) {
-        begin = wall_seconds();
-        rig_run(r, LLM42_SCHEDULE_FAST, r->rows);
-        end = wall_seconds();
-        if (args_check(r->backend->poll(r->state, r->backend->now(r->state), &error), &error) == LLM42_OK) break;
-        inside[0] += 1e3 * (end - begin), inside[1]++;
-    }
-    if (beside) return 1e3 * (0.5 * (begin + end) - start);
-    args_check(r->backend->poll(r->state, INFINITY, &error), &error);
-    return 1e3 * (wall_seconds() - start);
-}
-
-static overlap overlap_measure(bench *b) {
-    overlap o = {.fast = 2, .replay = 2, .rows = b->set.max_running < 64 ? (int)b->set.max_running : 64};
-    if (!b->cuda || !b->backend->start) return o;
-    int M = (int)(b->set.window * b->set.group), limit = b->model->config.context;
-    o.context = limit < 512 ? limit : 512;
-    int windows = (int)b->set.group;
-    rig *r = allocate(sizeof *r);
-    rig_open(r, b,
-             (rig_desc){.max_rows = M > RIG_ROWS ? M : RIG_ROWS,
-                        .context = o.context,
-                        .page_tables = windows + o.rows,
-                        .scattered = true,
-                        .fill_rows = RIG_ROWS,
-                        .fixed_rows = M,
-                        .schedules = FAST_BIT | FIXED_BIT,
-                        .overlap = true});
-    progress("calibrate: overlap");
-    rig_window_rows(r, M, (int)b->set.window, o.context);
-    llm42_row *row = allocate((size_t)M * sizeof *row);
-    llm42_output *out = allocate((size_t)M * sizeof *out);
-    memcpy(row, r->row, (size_t)M * sizeof *row);
-    llm42_pass replay = {
-        .schedule = LLM42_SCHEDULE_FIXED, .rows = M, .shape = M, .row = row, .seq = r->seq, .out = out};
-    rig_clear(r);
-    for (int i = 0; i < o.rows; i++) rig_add_row(r, windows + i, o.context - 1, true);
-    const llm42_schedule schedule = LLM42_SCHEDULE_FAST;
-    double alone[OVERLAP_REPEATS], inside[2] = {0, 0}, beside = 0, fast;
-    rig_time(r, &schedule, 1, OVERLAP_REPEATS, &fast);
-    for (int i = 0; i < OVERLAP_REPEATS; i++) alone[i] = overlap_replay_ms(r, &replay, false, inside);
-    overlap_replay_ms(r, &replay, true, (double[2]){0, 0});
-    for (int i = 0; i < OVERLAP_REPEATS; i++) beside += overlap_replay_ms(r, &replay, true, inside) / OVERLAP_REPEATS;
-    o.replay = fmax(1, beside / median(alone, OVERLAP_REPEATS));
-    // Without one wholly beside it the two took turns at best.
-    o.fast = inside[1] > 0 ? fmax(1, 1e-3 * inside[0] / inside[1] / fast) : o.replay;
-    progress(NULL);
-    rig_close(r);
-    free(r), free(row), free(out);
-    return o;
-}
-
 // >>calibrate ----------------------------------------------------------------------------------------------------
 // The value of the manifest's line `cuda KEY: VALUE`, into text.
 static const char *manifest_value(const bench *b, const char *key, char *text, size_t size) {
@@ -264,7 +196,7 @@ static const char *manifest_value(const bench *b, const char *key, char *text, s
 }
 
 // What the simulator reads, but for the table.
-static void calibration_keys(const bench *b, const steadiness *steady, const flips *f, const overlap *o, FILE *file) {
+static void calibration_keys(const bench *b, const steadiness *steady, const flips *f, FILE *file) {
     const settings *s = &b->set;
     char name[1024];
     bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
@@ -289,7 +221,6 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
         fprintf(file, "# host_%s_ms: %.3g\n", llm42_kind_name((llm42_kind)k), f->host_ms[k]);
     fprintf(file, "# host_request_ms: 0\n");
     if (b->cuda) fprintf(file, "# window_rows: %d\n", (int)s->window);
-    fprintf(file, "# overlap_fast: %.3g\n# overlap_replay: %.3g\n", o->fast, o->replay);
     if (!steady_enough(steady, name, sizeof name)) fprintf(file, "# forced: %s\n", name);
 }
 
@@ -327,10 +258,10 @@ static void calibration_seen(const bench *b, const flips *f, FILE *file) {
     fprintf(file, "\n");
 }
 
-static void calibration_head(const bench *b, const cost_grid *g, const flips *f, const overlap *o, FILE *file) {
+static void calibration_head(const bench *b, const cost_grid *g, const flips *f, FILE *file) {
     const settings *s = &b->set;
     int M = (int)(s->window * s->group);
-    calibration_keys(b, &g->steady, f, o, file);
+    calibration_keys(b, &g->steady, f, file);
     args_manifest_print(&b->manifest, file);
     if (b->cuda) fprintf(file, "# measured with: llm42 %s, %s, model %s, ", LLM42_VERSION, compiler_name(), s->model);
     else
@@ -357,13 +288,9 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
     if (!b->cuda)
         fprintf(
             file,
-            "# padding is free: rows behind those in the list are not computed. KV: as much as an engine asks for.\n"
-            "# overlap is not measured: the CPU backend runs one pass at a time, and two would share its cores.\n");
+            "# padding is free: rows behind those in the list are not computed. KV: as much as an engine asks for.\n");
     else
-        fprintf(file,
-                "# padding is computed: a FIXED pass takes the time of its whole shape. KV: %g GiB.\n"
-                "# overlap: decoding %d sequences at context %d beside a replay pass of %d rows, mean of %d.\n",
-                s->kv_gb, o->rows, o->context, M, OVERLAP_REPEATS);
+        fprintf(file, "# padding is computed: a FIXED pass takes the time of its whole shape. KV: %g GiB.\n", s->kv_gb);
     calibration_host(b, f, file);
     calibration_seen(b, f, file);
     fputs(CALIBRATION_COLUMNS, file);
@@ -441,7 +368,7 @@ static void grid_fill(bench *b, cost_grid *g) {
 // The grid as the simulator reads it, with no flips and no host's work. The caller frees it.
 static llm42_calibration *cost_of(const bench *b, const cost_grid *g) {
     llm42_calibration *c = allocate(sizeof *c);
-    *c = (llm42_calibration){.name = "this", .devices = 1, .flip_shape = 1, .overlap_fast = 1, .overlap_replay = 1};
+    *c = (llm42_calibration){.name = "this", .devices = 1, .flip_shape = 1};
     c->padding_free = !b->cuda;
     c->window_rows = b->cuda ? (double)b->set.window : 0;  // on a CPU attention takes time by rows, not by windows
     char sizes[1024], *next = sizes, *end;
@@ -482,14 +409,13 @@ void run_calibrate(const bench *caller) {
     out_flush(file, b->set.calibrate);  // a full disk is found out before the measurement
     check_steady(b, &(steadiness){.share = wait_for_processor(b), .spread = 1});
     grid_fill(b, g);
-    overlap o = overlap_measure(b);
     b->cuda_desc.no_check = false;
     grid_make_monotone(g);
     llm42_calibration *cost = cost_of(b, g);
     flips *f = allocate(sizeof *f);
     flips_measure(b, cost, &g->steady, f);
     check_steady(b, &g->steady);
-    calibration_head(b, g, f, &o, file);
+    calibration_head(b, g, f, file);
     for (int t = 0; t < COST_TABLES; t++) {
         calibration_table(file, t, g->rows[t] * g->contexts);
         for (int r = 0; r < g->rows[t]; r++)

@@ -49,17 +49,15 @@ static void cuda_begin(bench *b) {
         describe(b, b->tsv, "# ");
         fprintf(b->tsv, "# path: %s; suite: %s; fast: %s\n", b->set.model, b->set.suite,
                 b->set.offered ? "offered" : "fastest");
-        fprintf(
-            b->tsv,
-            "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
-            "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling. On several\n"
-            "#   devices these, gb_per_s and gflop_per_s are of one, with its part of weights, KV and work\n"
-            "# workloads: ms is the mean of the passes; a case is a preset; verifier %s, verify %s, prefill %s,\n"
-            "#   chunked %s; max_running %d; token_budget %d; temperature %g; in _overlap fast passes go on beside\n"
-            "#   replay passes\n"
-            "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
-            given(b->set.verifier), given(b->set.verify), given(b->set.prefill), given(b->set.chunked),
-            (int)b->set.max_running, (int)b->set.token_budget, b->set.temperature);
+        fprintf(b->tsv,
+                "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
+                "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling. On several\n"
+                "#   devices these, gb_per_s and gflop_per_s are of one, with its part of weights, KV and work\n"
+                "# workloads: ms is the mean of the passes; a case is a preset; verifier %s, verify %s, prefill %s,\n"
+                "#   chunked %s; max_running %d; token_budget %d; temperature %g\n"
+                "# relative_pct, nondet_itl_relative_pct: to nondeterministic of this run\n",
+                given(b->set.verifier), given(b->set.verify), given(b->set.prefill), given(b->set.chunked),
+                (int)b->set.max_running, (int)b->set.token_budget, b->set.temperature);
         figures_columns(b->tsv);
         out_flush(b->tsv, b->set.out);
     }
@@ -234,28 +232,16 @@ static void cuda_stages(bench *b) {
 
 // >>workloads ----------------------------------------------------------------------------------------------------
 // The cases that matter most come first: time may run out.
-static const serving_case offline_cases[] = {{.preset = 0},
-                                             {LLM42_PRESET_BEST, 0.02, false},
-                                             {LLM42_PRESET_BEST, 0.1, false},
-                                             {LLM42_PRESET_BEST, 0.5, false},
-                                             {LLM42_PRESET_BEST, 1, false},
-                                             {LLM42_PRESET_DVR, 1, false},
-                                             {LLM42_PRESET_DVR, 0, false},
-                                             {LLM42_PRESET_INVARIANT, 1, false},
-                                             {LLM42_PRESET_DVR, 0.1, false},
-                                             {LLM42_PRESET_DVR, 0.02, false},
-                                             {LLM42_PRESET_DVR, 0.5, false},
-                                             {LLM42_PRESET_PAPER, 0.1, false},
-                                             {LLM42_PRESET_PAPER, 1, false},
-                                             {LLM42_PRESET_DVR, 0.1, true},
-                                             {LLM42_PRESET_DVR, 1, true}};
+static const serving_case offline_cases[] = {
+    {.preset = 0},           {LLM42_PRESET_BEST, 0.02}, {LLM42_PRESET_BEST, 0.1}, {LLM42_PRESET_BEST, 0.5},
+    {LLM42_PRESET_BEST, 1},  {LLM42_PRESET_DVR, 1},     {LLM42_PRESET_DVR, 0},    {LLM42_PRESET_INVARIANT, 1},
+    {LLM42_PRESET_DVR, 0.1}, {LLM42_PRESET_DVR, 0.02},  {LLM42_PRESET_DVR, 0.5},  {LLM42_PRESET_PAPER, 0.1},
+    {LLM42_PRESET_PAPER, 1}};
 static const serving_case eleven_cases[] = {{.preset = 0},  // 0.0909 marks one request of eleven
-                                            {LLM42_PRESET_BEST, 0.0909, false},
-                                            {LLM42_PRESET_DVR, 0.0909, false},
-                                            {LLM42_PRESET_DVR, 0.0909, true},
-                                            {LLM42_PRESET_INVARIANT, 1, false}};
-static const serving_case online_cases[] = {
-    {.preset = 0}, {LLM42_PRESET_BEST, 0.1, false}, {LLM42_PRESET_DVR, 0.1, false}, {LLM42_PRESET_DVR, 0.1, true}};
+                                            {LLM42_PRESET_BEST, 0.0909},
+                                            {LLM42_PRESET_DVR, 0.0909},
+                                            {LLM42_PRESET_INVARIANT, 1}};
+static const serving_case online_cases[] = {{.preset = 0}, {LLM42_PRESET_BEST, 0.1}, {LLM42_PRESET_DVR, 0.1}};
 
 static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const serving_case *c) {
     const settings *s = &b->set;

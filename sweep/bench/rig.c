@@ -57,7 +57,6 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
                                .max_running = rig_running(b, &wanted),
                                .fixed_rows = wanted.fixed_rows,
                                .schedules = wanted.schedules,
-                               .overlap = wanted.overlap,
                                .backend_desc = b->backend_desc,
                                .log = args_manifest_log,
                                .log_user = &b->manifest};

@@ -69,25 +69,24 @@ void run_decode(bench *b) {
 // >>workloads ----------------------------------------------------------------------------------------------------
 static const serving_case cases[] = {
     {.preset = 0},
-    {LLM42_PRESET_DVR, 0, false},
-    {LLM42_PRESET_DVR, 0.1, false},
-    {LLM42_PRESET_DVR, 0.5, false},
-    {LLM42_PRESET_DVR, 1, false},
-    {LLM42_PRESET_BEST, 0.1, false},
-    {LLM42_PRESET_BEST, 0.5, false},
-    {LLM42_PRESET_BEST, 1, false},
-    {LLM42_PRESET_PAPER, 0.1, false},
-    {LLM42_PRESET_PAPER, 0.5, false},
-    {LLM42_PRESET_PAPER, 1, false},
-    {LLM42_PRESET_INVARIANT, 1, false},
+    {LLM42_PRESET_DVR, 0},
+    {LLM42_PRESET_DVR, 0.1},
+    {LLM42_PRESET_DVR, 0.5},
+    {LLM42_PRESET_DVR, 1},
+    {LLM42_PRESET_BEST, 0.1},
+    {LLM42_PRESET_BEST, 0.5},
+    {LLM42_PRESET_BEST, 1},
+    {LLM42_PRESET_PAPER, 0.1},
+    {LLM42_PRESET_PAPER, 0.5},
+    {LLM42_PRESET_PAPER, 1},
+    {LLM42_PRESET_INVARIANT, 1},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
 case_text case_name(const serving_case *c) {
     case_text name;
     const llm42_engine_desc desc = {.preset = c->preset};
-    snprintf(name.text, sizeof name.text, "%s%s", c->preset ? llm42_policy_word(&desc, "preset") : "nondeterministic",
-             c->overlap ? "_overlap" : "");
+    snprintf(name.text, sizeof name.text, "%s", c->preset ? llm42_policy_word(&desc, "preset") : "nondeterministic");
     return name;
 }
 
@@ -99,7 +98,6 @@ bool case_chosen(const bench *b, const serving_case *c) {
 void case_policies(const bench *b, const serving_case *c, llm42_engine_desc *desc) {
     const settings *s = &b->set;
     desc->preset = c->preset;
-    desc->overlap = c->overlap;
     if (!c->preset) desc->policy.mode = LLM42_MODE_NONDETERMINISTIC;
     desc->policy.window = (int)s->served_window, desc->policy.group = (int)s->served_group;
     args_policy(desc, "verifier", s->verifier);

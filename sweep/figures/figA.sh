@@ -4,10 +4,9 @@
 # requests. The two axes are independent: DVR never runs a batch-invariant pass, and a batch-invariant engine treats all
 # requests alike.
 #
-# DVR is served by two policies: the paper's, and the best one. Of 128 combinations without overlap (verify, fill, prefill
-# isolated or packed, chunked, bonus, W = 32 or 64, G = 8 or 16), the best one loses least against the best of each share
-# (10, 50 and 100%). Overlap is left out, because its gain is estimated from a data sheet for this calibration. Chunked
-# prompts are faster without DVR too: both mechanisms have them, or neither does.
+# DVR is served by two policies: the paper's, and the best one. Of 128 combinations (verify, fill, prefill isolated or
+# packed, chunked, bonus, W = 32 or 64, G = 8 or 16), the best one loses least against the best of each share (10, 50
+# and 100%). Chunked prompts are faster without DVR too: both mechanisms have them, or neither does.
 #
 # The pictures are figA1 (the paper's policy), figA2 (the best one) and figA3, each with the line where both mechanisms
 # are equally fast. figA3 has the preset `best` (mode HYBRID) over the better of the presets `dvr` and `invariant`. All three

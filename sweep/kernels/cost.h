@@ -78,10 +78,10 @@ static llm42_result time_fixed_tile(const bench *b, cost_pass *p, double *us, ll
         kept[product] = cu->algorithms[product][schedule];
         for (llm42__algorithm &algorithm : cu->algorithms[product][schedule]) algorithm = fixed_tile();
     }
-    LLM42__TRY(llm42__capture(cu, key, 0, error));
+    LLM42__TRY(llm42__capture(cu, key, error));
     LLM42__TRY(time_cost_passes(b, p, &schedule, 1, us, error));
     for (int product = 0; product < LLM42__PRODUCTS; product++) cu->algorithms[product][schedule] = kept[product];
-    return llm42__capture(cu, key, 0, error);
+    return llm42__capture(cu, key, error);
 }
 
 static llm42_result cost_at(const bench *b, int batch, llm42_error *error) {

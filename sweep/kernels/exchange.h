@@ -106,7 +106,7 @@ static bool with_own_rows(exchange_way way) { return way == OWN_ROWS || way == O
 // The backend's functions ask whether an execution has memory for what NCCL gathers, and whether it has mailboxes.
 static void take_way(exchange_bench *e, exchange_way way) {
     for (int r = 0; r < EXCHANGE_RANKS; r++) {
-        llm42__execution *ex = &llm42__rank(e->b.cu, r)->execution[0];
+        llm42__execution *ex = &llm42__rank(e->b.cu, r)->execution;
         ex->gathered = by_nccl(way) ? e->rank[r].gathered : nullptr;
         for (int stage = 0; stage < 2; stage++)
             ex->mail[stage] = way == MAIL ? e->rank[r].mail[stage] : way == LETTER ? e->rank[r].letter[stage] : nullptr;
@@ -120,7 +120,7 @@ static llm42_result enqueue_copy(const llm42__cuda *rank, const void *from, void
                                  llm42_error *error) {
     const size_t pieces = bytes / 16, most = 8 * (size_t)rank->device.multiProcessorCount;
     LLM42__CU(llm42__launch(copy_pieces, dim3((unsigned)std::min((pieces + 255) / 256, most)), dim3(256), 0,
-                            rank->execution[0].stream, (const uint4 *)from, (uint4 *)to, pieces));
+                            rank->execution.stream, (const uint4 *)from, (uint4 *)to, pieces));
     return LLM42_OK;
 }
 
@@ -129,7 +129,7 @@ static llm42_result enqueue_all_reduce(llm42__cuda *cu, int stage, size_t values
     LLM42__CU(ncclGroupStart());
     for (int r = 0; r < cu->ranks; r++) {
         llm42__cuda *rank = llm42__rank(cu, r);
-        const llm42__execution *ex = &rank->execution[0];
+        const llm42__execution *ex = &rank->execution;
         LLM42__CU(ncclAllReduce(ex->part[stage], ex->gathered, values, ncclBfloat16, ncclSum, (ncclComm_t)rank->nccl,
                                 ex->stream));
     }
@@ -160,19 +160,19 @@ static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, ll
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
         if (c->stale && step == STALE_STEP && rank->rank) return LLM42_OK;
         const char *from = (const char *)e->rank[rank->rank].base[c->fp32] + (size_t)step * row;
-        llm42__execution *ex = &rank->execution[0];
+        llm42__execution *ex = &rank->execution;
         if (with_own_rows(c->way))
             return llm42__cuda_status(error, "llm42__join_parts(",
                                       llm42__join_parts(ex->stream, (const float *)from, 1, c->rows, rank->Dp,
                                                         llm42__owners_of(rank, ex, key.schedule, c->rows, stage),
                                                         (float *)nullptr));
-        return enqueue_copy(rank, from, rank->execution[0].part[stage], (size_t)c->rows * row, error);
+        return enqueue_copy(rank, from, rank->execution.part[stage], (size_t)c->rows * row, error);
     }));
     const bool by_parts = ours(c->way) || c->way == ALL_GATHER;
-    if (by_parts) LLM42__TRY(llm42__enqueue_exchange(cu, 0, &key, layer, stage, error));
+    if (by_parts) LLM42__TRY(llm42__enqueue_exchange(cu, &key, layer, stage, error));
     if (c->way == ALL_REDUCE) LLM42__TRY(enqueue_all_reduce(cu, stage, values, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        const llm42__execution *ex = &rank->execution[0];
+        const llm42__execution *ex = &rank->execution;
         const exchange_rank *mine = &e->rank[rank->rank];
         llm42__execution own = {};
         llm42__meta meta = {};
@@ -187,14 +187,14 @@ static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, ll
         }
         return llm42__enqueue_norm<LLM42__ADD>(rank, &own, c->rows, &sum, mine->weight, meta, error);
     }));
-    return c->way == OWN_ROWS ? llm42__enqueue_meeting(cu, 0, error) : LLM42_OK;
+    return c->way == OWN_ROWS ? llm42__enqueue_meeting(cu, error) : LLM42_OK;
 }
 
 static llm42_result enqueue_chain(exchange_bench *e, const chain *c, llm42_error *error) {
     llm42__cuda *cu = e->b.cu;
     take_way(e, c->way);
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        const llm42__execution *ex = &rank->execution[0];
+        const llm42__execution *ex = &rank->execution;
         next_number<<<1, 1, 0, ex->stream>>>((llm42__header *)ex->meta);
         LLM42__CU(cudaGetLastError());
         return enqueue_copy(rank, e->rank[rank->rank].start, ex->x, (size_t)c->rows * (size_t)cu->Dp * sizeof *ex->x,
@@ -220,19 +220,19 @@ static llm42_result run_chain(exchange_bench *e, const chain *c, const chain_gra
     llm42__cuda *cu = e->b.cu;
     const bool captured = graphs && graphs->exec[0];
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        spin<<<1, 1, 0, rank->execution[0].stream>>>(captured ? 600000 : 10000000);  // about 0.3 and 5 ms
+        spin<<<1, 1, 0, rank->execution.stream>>>(captured ? 600000 : 10000000);  // about 0.3 and 5 ms
         LLM42__CU(cudaGetLastError());
         return LLM42_OK;
     }));
-    LLM42__TRY(llm42__enqueue_meeting(cu, 0, error));
+    LLM42__TRY(llm42__enqueue_meeting(cu, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        LLM42__CU(cudaEventRecord(e->rank[rank->rank].begin, rank->execution[0].stream));
-        if (captured) LLM42__CU(cudaGraphLaunch(graphs->exec[rank->rank], rank->execution[0].stream));
+        LLM42__CU(cudaEventRecord(e->rank[rank->rank].begin, rank->execution.stream));
+        if (captured) LLM42__CU(cudaGraphLaunch(graphs->exec[rank->rank], rank->execution.stream));
         return LLM42_OK;
     }));
     if (!captured) LLM42__TRY(enqueue_chain(e, c, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        LLM42__CU(cudaEventRecord(e->rank[rank->rank].end, rank->execution[0].stream));
+        LLM42__CU(cudaEventRecord(e->rank[rank->rank].end, rank->execution.stream));
         return LLM42_OK;
     }));
     LLM42__TRY(llm42__wait(cu, 0, error));
@@ -251,12 +251,12 @@ static llm42_result capture_chain(exchange_bench *e, const chain *c, chain_graph
     llm42__cuda *cu = e->b.cu;
     cudaGraph_t graph[EXCHANGE_RANKS] = {};
     llm42_result result = llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        LLM42__CU(cudaStreamBeginCapture(rank->execution[0].stream, cudaStreamCaptureModeThreadLocal));
+        LLM42__CU(cudaStreamBeginCapture(rank->execution.stream, cudaStreamCaptureModeThreadLocal));
         return LLM42_OK;
     });
     if (result == LLM42_OK) result = enqueue_chain(e, c, error);
     const llm42_result ended = llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
-        const cudaError_t status = cudaStreamEndCapture(rank->execution[0].stream, &graph[rank->rank]);
+        const cudaError_t status = cudaStreamEndCapture(rank->execution.stream, &graph[rank->rank]);
         if (result == LLM42_OK) result = llm42__cuda_status(error, "cudaStreamEndCapture(", status);
         return LLM42_OK;
     });
@@ -267,7 +267,7 @@ static llm42_result capture_chain(exchange_bench *e, const chain *c, chain_graph
                                         cudaGraphInstantiate(exec, graph[rank->rank], 0));
         if (graph[rank->rank]) cudaGraphDestroy(graph[rank->rank]);
         if (result == LLM42_OK)
-            result = llm42__cuda_status(error, "cudaGraphUpload(", cudaGraphUpload(*exec, rank->execution[0].stream));
+            result = llm42__cuda_status(error, "cudaGraphUpload(", cudaGraphUpload(*exec, rank->execution.stream));
         return LLM42_OK;
     });
     cudaGetLastError();
@@ -307,7 +307,7 @@ static llm42_result watch_chain(exchange_bench *e, const chain *c, llm42_error *
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         LLM42__CU(cudaMemsetAsync(e->rank[rank->rank].seen[c->seen], 0x11 * (c->seen + 1),
                                   (size_t)STEPS * (size_t)c->rows * (size_t)cu->Dp * sizeof(llm42__bf16),
-                                  rank->execution[0].stream));
+                                  rank->execution.stream));
         return LLM42_OK;
     }));
     return run_chain(e, c, &graphs, &us, error);
@@ -315,7 +315,7 @@ static llm42_result watch_chain(exchange_bench *e, const chain *c, llm42_error *
 
 // *same: what rank `r` has kept as `seen` equals what rank 0 has kept as 0.
 static llm42_result compare_seen(const exchange_bench *e, int r, int seen, int rows, bool *same, llm42_error *error) {
-    cudaStream_t stream = e->b.cu->execution[0].stream;
+    cudaStream_t stream = e->b.cu->execution.stream;
     unsigned count = 0;
     LLM42__CU(cudaMemsetAsync(e->differ, 0, sizeof *e->differ, stream));
     llm42__k_differ<<<1056, 512, 0, stream>>>((const uint16_t *)e->rank[0].seen[0],
@@ -426,23 +426,23 @@ static llm42_result open_exchange_rank(exchange_bench *e, llm42__cuda *rank, llm
     cudaFuncAttributes loaded;
     llm42__cuda_sizes(rank);
     const size_t D = (size_t)rank->Dp, values = (size_t)e->most * D, based = values + STEPS * D;
-    llm42__list_execution(rank, 0, &list);
+    llm42__list_execution(rank, &list);
     LLM42__TRY(llm42__take_blocks(rank, list, LLM42__PASSES, error));
-    LLM42__TRY(llm42__open_execution(rank, 0, error));
+    LLM42__TRY(llm42__open_execution(rank, error));
     for (int product : {LLM42__O, LLM42__DOWN})
         for (llm42_schedule schedule : llm42__schedules) {
             llm42__algorithm algorithm;  // only this of it is asked for: parts are fp32
             algorithm.leaves = schedule == LLM42_SCHEDULE_INVARIANT;
             rank->algorithms[product][schedule].assign(rank->buckets.size(), algorithm);
         }
-    mine->gathered = rank->execution[0].gathered;
-    for (int stage = 0; stage < 2; stage++) mine->mail[stage] = rank->execution[0].mail[stage];
+    mine->gathered = rank->execution.gathered;
+    for (int stage = 0; stage < 2; stage++) mine->mail[stage] = rank->execution.mail[stage];
     for (ulonglong2 *&box : mine->letter) {
         const size_t bytes = llm42__mail_bytes(rank);
         LLM42__TRY(e->memory.take((char **)&box, bytes, error));
         LLM42__CU(cudaMemset(box, 0xff, bytes));  // blank
     }
-    LLM42__CU(cudaMemset(rank->execution[0].met, 0, LLM42__MET_BYTES));
+    LLM42__CU(cudaMemset(rank->execution.met, 0, LLM42__MET_BYTES));
     LLM42__TRY(e->memory.take((llm42__bf16 **)&mine->base[0], based, error));
     LLM42__TRY(e->memory.take((float **)&mine->base[1], based, error));
     LLM42__TRY(e->memory.take(&mine->start, values, error));

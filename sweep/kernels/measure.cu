@@ -66,7 +66,7 @@ static llm42_result measure_parts(bench *b, llm42_error *error) {
     const kernels_settings *s = b->settings;
     llm42__cuda *cu = b->cu;
     device_memory memory;
-    b->ex = &cu->execution[0];
+    b->ex = &cu->execution;
     b->widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended);
     LLM42__TRY(memory.take(&b->flush, (size_t)FLUSH_BYTES / sizeof *b->flush, error));
     LLM42__TRY(memory.take(&b->word, 1, error));

@@ -25,7 +25,6 @@ typedef enum axis_name {
     PREFILL,
     CHUNKED,
     BONUS,
-    OVERLAP,
     FILL,
     WINDOW,
     GROUP,
@@ -55,7 +54,6 @@ typedef struct axis {
     double low, high;
 } axis;
 
-static const char *const switch_words[] = {"off", "on", NULL};
 static const char *const qps_words[] = {"offline", "trace", NULL};
 static const char *const draft_words[] = {"none", NULL};
 static const char *const apart_words[] = {"share", NULL};
@@ -77,7 +75,6 @@ static const axis axes[AXES] = {
     [PREFILL] = {"prefill", "preset", "of deterministic prompts", .policy = true},
     [CHUNKED] = {"chunked", "preset", "chunked prefill", .policy = true},
     [BONUS] = {"bonus", "preset", "the verifier's own token", .policy = true},
-    [OVERLAP] = {"overlap", "off", "fast passes beside replay passes", .words = switch_words},
     [FILL] = {"fill", "preset", "partial windows that fill an eager pass", .policy = true},
     [WINDOW] = {"window", "preset", "W, rows of a verification window", .number = true, .whole = true, .low = 1,
                 .high = 4096},
@@ -121,7 +118,7 @@ typedef struct cell {
 typedef struct grid {
     value values[AXES][MAX_VALUES];
     int count[AXES];
-    value of_preset[MAX_PRESETS][2][AXES];  // [1]: with overlap, or if the cell's verifier is given as FIXED
+    value of_preset[MAX_PRESETS][2][AXES];  // [1]: if the cell's verifier is given as FIXED
     bool hidden[AXES];                      // axes that no cell and no result has: a fleet's where there is none
     cell *cells;                            // stb_ds array
 } grid;
@@ -238,25 +235,25 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
 static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
     const value *v = c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
     if (!v || v->word != AS_PRESET) return v;
-    const bool fixed = c->at[VERIFIER] >= 0 && g->values[VERIFIER][c->at[VERIFIER]].word + 1 == LLM42_REPLAY_FIXED,
-               overlap = c->at[OVERLAP] >= 0 && g->values[OVERLAP][c->at[OVERLAP]].word == 1;
-    return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][fixed || overlap][which];
+    const bool fixed = c->at[VERIFIER] >= 0 && g->values[VERIFIER][c->at[VERIFIER]].word + 1 == LLM42_REPLAY_FIXED;
+    return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][fixed][which];
 }
 
 // The values of each preset, for the axes whose list is "preset".
 static inline void grid_presets(grid *g) {
     const char *const *presets = policy_words("preset");
     for (int p = 0; presets[p]; p++)
-        for (int few = 0; few < 2; few++) {
-            llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1), .overlap = few};
+        for (int fixed = 0; fixed < 2; fixed++) {
+            llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1)};
+            if (fixed) desc.policy.replay = LLM42_REPLAY_FIXED;
             assert(p < MAX_PRESETS);
             llm42_preset_apply(&desc);
             for (int a = 0; a < AXES; a++) {
                 char text[16];
                 if (strcmp(axes[a].list, "preset")) continue;
                 snprintf(text, sizeof text, "%d", a == WINDOW ? desc.policy.window : desc.policy.group);
-                g->of_preset[p][few][a] = value_parse((axis_name)a, axes[a].name,
-                                                      axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
+                g->of_preset[p][fixed][a] = value_parse((axis_name)a, axes[a].name,
+                                                        axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
             }
         }
 }
@@ -294,12 +291,6 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
 static inline const char *cell_text(const grid *g, const cell *c, axis_name which) {
     const value *v = cell_value(g, c, which);
     return v ? v->text : axes[which].number ? "nan" : "-";
-}
-
-// Is a switch on in this cell?
-static inline bool cell_on(const grid *g, const cell *c, axis_name which) {
-    const value *v = cell_value(g, c, which);
-    return v && v->word == 1;
 }
 
 // `otherwise` where the axis means nothing.

@@ -170,7 +170,7 @@ static inline llm42_result replica_run(replica *r, llm42_error *error) {
     }
     if (result < 0) return result;
     double clock = llm42_engine_now(r->engine);
-    // A replica that has got just as far, such as one that waits for a replay pass in flight, goes on at the next time.
+    // A replica that has got just as far goes on at the next time.
     if (clock <= f->now) clock = result == LLM42_IDLE ? (double)INFINITY : nextafter(f->now, (double)INFINITY);
     least_set(&f->clock, r->index, clock);
     least_set(fleet_tokens(f, r), r->index, (double)r->tokens);

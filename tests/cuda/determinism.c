@@ -55,8 +55,6 @@ typedef struct outcome {
     llm42_stats stats;
     double seconds;  // with opening the engine
     tally marked, unmarked;
-    double pass_end;  // of the last pass
-    int side_by_side;
     llm42_recorder *recorder;
     args_manifest manifest;
 } outcome;
@@ -162,9 +160,9 @@ static void describe(load *l) {
         if (strcmp(word, "default") && strcmp(p->name, "preset"))
             snprintf(policies + used, sizeof policies - used, ", %s %s", p->name, word);
     }
-    snprintf(l->shape, sizeof l->shape, "%s: %d running, page %d, W %d x G %d, budget %d%s%s%s%s%s%s%s%s%s%s", l->name,
+    snprintf(l->shape, sizeof l->shape, "%s: %d running, page %d, W %d x G %d, budget %d%s%s%s%s%s%s%s%s%s", l->name,
              d->max_running, d->kv.page_size, full.policy.window, full.policy.group, d->token_budget,
-             l->tight ? ", few pages" : "", d->kv.prefix_cache ? ", prefix cache" : "", d->overlap ? ", overlap" : "",
+             l->tight ? ", few pages" : "", d->kv.prefix_cache ? ", prefix cache" : "",
              d->planner ? ", ways at random" : "", l->spread ? ", spread arrivals" : "", policies,
              d->experiment.inject_rate > 0 ? ", 5% made wrong" : "", d->policy.deadline ? ", deadline 1" : "",
              l->cuda.no_graphs ? ", no graphs" : "",
@@ -192,8 +190,8 @@ static void draw_policies(llm42_engine_desc *d, const workload *w, uint64_t *ran
     if (paper) d->token_budget = most(w->max_context, 256);
 }
 
-// The number decides what must come up. Of each four loads in a row two have overlap, two few pages, two the prefix
-// cache, and one wrong candidates. By preset `best` two choose between FAST and INVARIANT at random, and two by times.
+// The number decides what must come up. Of each four loads in a row two have few pages, two the prefix cache,
+// and one wrong candidates. By preset `best` two choose between FAST and INVARIANT at random, and two by times.
 static load draw_load(const workload *w, llm42_preset preset, int number) {
     uint64_t state = llm42_hash((uint64_t)options.seed) ^ llm42_hash((uint64_t)(100 * number + (int)preset));
     uint64_t *random = &state;
@@ -202,7 +200,6 @@ static load draw_load(const workload *w, llm42_preset preset, int number) {
     llm42_engine_desc *d = &l.desc;
     l.spread = !l.tight && DRAW(0, 1);
     d->preset = preset;
-    d->overlap = k < 2 || DRAW(0, 0, 1);
     d->kv.prefix_cache = k > 1 || DRAW(0, 0, 1);
     d->max_running = l.tight              ? DRAW(32, 64, 128)
                      : d->kv.prefix_cache ? DRAW(8, 16)  // later ones find what earlier ones leave
@@ -241,16 +238,12 @@ static int pages_for(const workload *w, const load *l) {
     return (int)fmax(one, fmin(many, room));
 }
 
-// A replay pass that has ended was in flight if another pass has ended since it began.
 static void watch(void *user, const llm42_event *event) {
     outcome *o = user;
     if (event->type == LLM42_EVENT_FINISHED) {
         const llm42_request *r = event->info;
         if (r->deterministic && r->id % options.record_every == 0) llm42_recorder_event(o->recorder, event);
     }
-    if (event->type != LLM42_EVENT_PASS) return;
-    o->side_by_side += event->begin < o->pass_end;
-    o->pass_end = event->time;
 }
 
 // What the device says of itself goes into transcripts too. Its algorithms change no result that is recorded.
@@ -348,7 +341,6 @@ static void report(const load *l, const outcome *o) {
                   {"rollbacks", (double)s->rollbacks},
                   {"preemptions", (double)s->preemptions},
                   {"prefix_hits", (double)s->prefix_hits},
-                  {"passes_side_by_side", o->side_by_side},
                   {"seconds", o->seconds},
                   {"compared", o->marked.compared},
                   {"differing", o->marked.differing},
@@ -357,10 +349,10 @@ static void report(const load *l, const outcome *o) {
                   {"unmarked_differing", o->unmarked.differing},
                   {"unmarked_differing_in_tokens", o->unmarked.in_tokens}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) note(l->name, values[i].quantity, values[i].value);
-    printf("    %.1f s, %lld requests, %lld tokens, passes %lld FAST %lld FIXED %lld INVARIANT %d side by side, %lld "
+    printf("    %.1f s, %lld requests, %lld tokens, passes %lld FAST %lld FIXED %lld INVARIANT, %lld "
            "rollbacks, %lld preempted, %lld hits",
            o->seconds, (long long)s->finished, (long long)s->returned_tokens, (long long)s->passes[LLM42_SCHEDULE_FAST],
-           (long long)s->passes[LLM42_SCHEDULE_FIXED], (long long)s->passes[LLM42_SCHEDULE_INVARIANT], o->side_by_side,
+           (long long)s->passes[LLM42_SCHEDULE_FIXED], (long long)s->passes[LLM42_SCHEDULE_INVARIANT],
            (long long)s->rollbacks, (long long)s->preemptions, (long long)s->prefix_hits);
     if (o->marked.compared) printf(": %d of %d marked differ", o->marked.differing, o->marked.compared);
     if (o->unmarked.compared)
@@ -372,15 +364,13 @@ static void report(const load *l, const outcome *o) {
 
 // What the load's shape is meant to bring about has happened.
 static void check_shape(const load *l, int count, const outcome *o) {
-    const bool mixed = l->desc.planner == &mixed_planner,
-               always = mixed || l->desc.preset == LLM42_PRESET_DVR || l->desc.preset == LLM42_PRESET_PAPER;
+    const bool mixed = l->desc.planner == &mixed_planner;
     const llm42_stats *s = &o->stats;
     CHECK_MSG(s->finished == count && s->failed == 0, "%s: %lld of %d requests finished, %lld failed", l->name,
               (long long)s->finished, count, (long long)s->failed);
     // Fewer requests than can run at once may fit into the few pages there are.
     CHECK_MSG(!l->tight || count < l->desc.max_running || s->preemptions > 0, "%s: nothing was preempted", l->name);
     CHECK_MSG(!l->desc.kv.prefix_cache || s->prefix_hits > 0, "%s: nothing was found in the prefix cache", l->name);
-    CHECK_MSG(!l->desc.overlap || !always || o->side_by_side > 0, "%s: no passes ran side by side", l->name);
     CHECK_MSG(!mixed ||
                   (s->passes[LLM42_SCHEDULE_FAST] > 0 && s->passes[LLM42_SCHEDULE_INVARIANT] > 0 && s->compared > 0),
               "%s: not both ways were taken", l->name);

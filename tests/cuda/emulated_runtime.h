@@ -155,7 +155,7 @@ cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, s
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *to, unsigned, int) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *to, unsigned) {
     emulator::stream *s = new emulator::stream(device_now);
     std::lock_guard<std::mutex> hold(streams_mutex);
     streams.push_back(s);

@@ -1,35 +1,25 @@
 // exchange.c: part `exchange` of test_cuda. Two ranks on two devices each compute a part of a sum and exchange these
 // parts. All ways to exchange them must give the same bits. The ways are peer memory, peer memory in norms, and NCCL
-// (llm42_cuda_exchange). A pass runs alone, or it is in flight while another pass runs. The numbers of rows
-// include those at which the ways change. Every pass runs twice. If an exchange left something behind, the next one
-// would find it.
+// (llm42_cuda_exchange). The numbers of rows include those at which the ways change. Every pass runs twice, with
+// another one behind it. If an exchange left something behind, the next one would find it.
 #include "rig.h"
 
-enum { MOST = 200, BESIDE = 16, TIMES = 2, PASSES = 8 };
+enum { MOST = 200, BEHIND = 16, TIMES = 2, PASSES = 8 };
 
 // The last is FIXED, with as many rows as fixed_rows.
 static const int rows_of[PASSES] = {1, 40, 64, 65, 128, 129, MOST, 0};
 
 typedef struct answers {
-    llm42_output out[PASSES][TIMES][MOST], beside[PASSES][TIMES][BESIDE];
+    llm42_output out[PASSES][TIMES][MOST], behind[PASSES][TIMES][BEHIND];
 } answers;
 
 typedef struct way {
     const char *name;
     llm42_cuda_exchange exchange;
-    bool overlap;
 } way;
 
-// Runs a pass. In an engine with overlap it is in flight while the other one runs, if it is small enough.
-static bool run_beside(rig *g, const llm42_pass *pass, const llm42_pass *other) {
-    if (!g->desc.overlap || pass->shape > g->desc.fixed_rows) return rig_run(g, pass) && rig_run(g, other);
-    return CHECK_MSG(g->backend->start(g->state, pass, &rig_error) == LLM42_OK, "%s", rig_error.text) &&
-           rig_run(g, other) &&
-           CHECK_MSG(g->backend->poll(g->state, INFINITY, &rig_error) == LLM42_OK, "%s", rig_error.text);
-}
-
 static bool run_passes(rig *g, answers *to) {
-    static llm42_row row[MOST], beside[BESIDE];
+    static llm42_row row[MOST], behind[BEHIND];
     bool good = true;
     memset(to, 0, sizeof *to);
     for (int p = 0; p < PASSES && good; p++) {
@@ -38,11 +28,11 @@ static bool run_passes(rig *g, answers *to) {
         const int rows = rows_of[p] ? rows_of[p] : g->desc.fixed_rows;
         for (int i = 0; i < rows; i++)
             row[i] = (llm42_row){0, i, (i * i * 7 + 31 * i + p) % g->vocab, i % 3 ? 0 : LLM42_ROW_SAMPLE};
-        for (int i = 0; i < BESIDE; i++) beside[i] = (llm42_row){1, i, (5 * i + p) % g->vocab, LLM42_ROW_SAMPLE};
+        for (int i = 0; i < BEHIND; i++) behind[i] = (llm42_row){1, i, (5 * i + p) % g->vocab, LLM42_ROW_SAMPLE};
         for (int t = 0; t < TIMES && good; t++) {
             const llm42_pass pass = rig_pass(g, schedule, row, rows, to->out[p][t], NULL),
-                             other = rig_pass(g, LLM42_SCHEDULE_INVARIANT, beside, BESIDE, to->beside[p][t], NULL);
-            good = run_beside(g, &pass, &other);
+                             other = rig_pass(g, LLM42_SCHEDULE_INVARIANT, behind, BEHIND, to->behind[p][t], NULL);
+            good = rig_run(g, &pass) && rig_run(g, &other);
         }
     }
     return good;
@@ -69,8 +59,7 @@ static bool answer(const llm42_model *model, const way *w, int leaves, int fixed
                                      .max_context = MOST,
                                      .max_running = 2,
                                      .tensor_parallel = 2,
-                                     .numerics.leaves = leaves,
-                                     .overlap = w->overlap};
+                                     .numerics.leaves = leaves};
     const llm42_result result = rig_try(&g, tested, desc);
     const char *why = absent(result, w->exchange);
     const bool good = !why && CHECK_MSG(result == LLM42_OK, "%s: %s", w->name, rig_error.text) && run_passes(&g, to);
@@ -80,11 +69,9 @@ static bool answer(const llm42_model *model, const way *w, int leaves, int fixed
 }
 
 void part_exchange(void) {
-    static const way ways[] = {{"peer memory", LLM42_CUDA_EXCHANGE_PEER, false},
-                               {"peer memory, overlap", LLM42_CUDA_EXCHANGE_PEER, true},
-                               {"in norms", LLM42__CUDA_EXCHANGE_IN_NORM, false},
-                               {"in norms, overlap", LLM42__CUDA_EXCHANGE_IN_NORM, true},
-                               {"NCCL", LLM42_CUDA_EXCHANGE_NCCL, false}};
+    static const way ways[] = {{"peer memory", LLM42_CUDA_EXCHANGE_PEER},
+                               {"in norms", LLM42__CUDA_EXCHANGE_IN_NORM},
+                               {"NCCL", LLM42_CUDA_EXCHANGE_NCCL}};
     static answers want[2], got;
     int answered = 0;
     const char *path = options.model ? options.model : "synthetic:base";
@@ -102,7 +89,7 @@ void part_exchange(void) {
             for (int p = 0; p < PASSES; p++)
                 for (int t = 0; t < TIMES; t++)
                     CHECK_MSG(!memcmp(to->out[p][t], want[l].out[p][0], sizeof to->out[p][t]) &&
-                                  !memcmp(to->beside[p][t], want[l].beside[p][0], sizeof to->beside[p][t]),
+                                  !memcmp(to->behind[p][t], want[l].behind[p][0], sizeof to->behind[p][t]),
                               "%s, %d leaves, pass %d, time %d: other bits", ways[i].name, l ? 4 : 1, p, t);
         }
     if (!answered) test_skip("no way can be tested here");

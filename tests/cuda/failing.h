@@ -10,14 +10,14 @@ static void hangs(int) {
 
 enum { ROWS = 4, PAGE = 16 };
 
-static llm42__cuda *open_two(const llm42_model *model, bool overlap, bool in_norm) {
+static llm42__cuda *open_two(const llm42_model *model, bool in_norm) {
     void *state = NULL;
     llm42_cuda_desc own = {};
     llm42_backend_desc desc = {};
     own.no_check = true, own.exchange = in_norm ? LLM42__CUDA_EXCHANGE_IN_NORM : LLM42_CUDA_EXCHANGE_PEER;
     desc.model = model, desc.numerics.compute = LLM42_DTYPE_BF16, desc.page_size = PAGE, desc.pages = 4,
     desc.max_context = PAGE;
-    desc.max_rows = desc.fixed_rows = ROWS, desc.max_running = 1, desc.overlap = overlap;
+    desc.max_rows = desc.fixed_rows = ROWS, desc.max_running = 1;
     desc.schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT;
     desc.tensor_parallel = 2, desc.numerics.leaves = 2;
     desc.backend_desc = &own;
@@ -40,34 +40,30 @@ struct four_rows {
     }
 };
 
-static llm42_result run(llm42__cuda *cu, llm42_output out[ROWS], bool in_flight) {
+static llm42_result run(llm42__cuda *cu, llm42_output out[ROWS]) {
     const four_rows four(out, NULL);
-    const llm42_backend *cuda = llm42_backend_cuda();
-    if (!in_flight) return cuda->run(cu, &four.pass, &error);
-    const llm42_result started = cuda->start(cu, &four.pass, &error);
-    return started != LLM42_OK ? started : cuda->poll(cu, INFINITY, &error);
+    return llm42_backend_cuda()->run(cu, &four.pass, &error);
 }
 
 // Device 0 has its graph, and waits. Device 1 gets none.
-static void check_launch(llm42__cuda *cu, bool in_flight) {
+static void check_launch(llm42__cuda *cu) {
     llm42_output want[ROWS], got[ROWS];
     std::vector<cudaGraphExec_t> kept;
-    const int which = in_flight;
-    if (!check(run(cu, want, in_flight) == LLM42_OK, "a pass runs")) return;
-    for (llm42__graph &g : cu->graphs) kept.push_back(g.exec[which][1]), g.exec[which][1] = nullptr;
+    if (!check(run(cu, want) == LLM42_OK, "a pass runs")) return;
+    for (llm42__graph &g : cu->graphs) kept.push_back(g.exec[1]), g.exec[1] = nullptr;
     error = {};
-    check(run(cu, got, in_flight) == LLM42_BACKEND && strstr(error.text, "rank 1 of 2, on device 1"),
+    check(run(cu, got) == LLM42_BACKEND && strstr(error.text, "rank 1 of 2, on device 1"),
           "a pass whose rank 1 fails is an error that names it");
-    for (size_t i = 0; i < kept.size(); i++) cu->graphs[i].exec[which][1] = kept[i];
-    check(run(cu, got, in_flight) == LLM42_OK && !memcmp(want, got, sizeof want), "the next pass runs as before");
+    for (size_t i = 0; i < kept.size(); i++) cu->graphs[i].exec[1] = kept[i];
+    check(run(cu, got) == LLM42_OK && !memcmp(want, got, sizeof want), "the next pass runs as before");
 }
 
-// Letters are taken by the pass that they are for. Words of all mailboxes of an execution that are not blank:
-static size_t letters_left(llm42__cuda *cu, int which) {
+// Letters are taken by the pass that they are for. Words of all mailboxes that are not blank:
+static size_t letters_left(llm42__cuda *cu) {
     std::vector<uint32_t> box(llm42__mail_bytes(cu) / 4);
     size_t left = 0;
     for (int r = 0; r < cu->ranks; r++)
-        for (const ulonglong2 *from : llm42__rank(cu, r)->execution[which].mail) {
+        for (const ulonglong2 *from : llm42__rank(cu, r)->execution.mail) {
             cudaSetDevice(llm42__rank(cu, r)->options.device);
             cudaMemcpy(box.data(), from, 4 * box.size(), cudaMemcpyDeviceToHost);
             left += box.size() - (size_t)std::count(box.begin(), box.end(), (uint32_t)LLM42__BLANK);
@@ -77,15 +73,15 @@ static size_t letters_left(llm42__cuda *cu, int which) {
 }
 
 // The numbers of passes begin anew.
-static void check_numbers(llm42__cuda *cu, bool in_flight, bool in_norm) {
+static void check_numbers(llm42__cuda *cu, bool in_norm) {
     llm42_output want[ROWS], got[ROWS];
-    if (!check(run(cu, want, in_flight) == LLM42_OK, "a pass runs")) return;
-    cu->execution[in_flight].number = LLM42__MOST_NUMBER - 2;
+    if (!check(run(cu, want) == LLM42_OK, "a pass runs")) return;
+    cu->execution.number = LLM42__MOST_NUMBER - 2;
     for (int i = 0; i < 4; i++) {
-        check(run(cu, got, in_flight) == LLM42_OK && !memcmp(want, got, sizeof want), "the numbers begin anew");
-        check(!in_norm || !letters_left(cu, in_flight), "no letter is left");
+        check(run(cu, got) == LLM42_OK && !memcmp(want, got, sizeof want), "the numbers begin anew");
+        check(!in_norm || !letters_left(cu), "no letter is left");
     }
-    check(cu->execution[in_flight].number == 2, "the numbers have begun anew");
+    check(cu->execution.number == 2, "the numbers have begun anew");
 }
 
 // Device 1 has no memory left.
@@ -97,7 +93,7 @@ static void check_memory_of_a_rank(const llm42_model *model) {
     cudaSetDevice(1);
     cudaMemGetInfo(&left, &all);
     check(cudaMalloc(&ballast, left - ((size_t)16 << 20)) == cudaSuccess, "the memory of device 1 is taken");
-    llm42__cuda *cu = open_two(model, false, false);
+    llm42__cuda *cu = open_two(model, false);
     check(!cu && error.result == LLM42_MEMORY && strstr(error.text, "rank 1 of 2, on device 1"),
           "a rank without memory is an error that names it");
     llm42__cuda_close(cu);
@@ -107,25 +103,21 @@ static void check_memory_of_a_rank(const llm42_model *model) {
     check(before == after, "device 0 has its memory back");
 }
 
-// Device 1 is lost in the middle of a pass that is in flight. Another pass is behind it. Logits, because a graph would
-// have the weights' true address.
+// Device 1 is lost in the middle of a pass. Logits, because a graph would have the weights' true address.
 static void check_lost_rank(const llm42_model *model) {
-    static float logits[2][ROWS * 65536];
-    llm42_output out[2][ROWS];
-    const four_rows first(out[0], logits[0]), second(out[1], logits[1]);
+    static float logits[ROWS * 65536];
+    llm42_output out[ROWS];
+    const four_rows four(out, logits);
     const llm42_backend *cuda = llm42_backend_cuda();
-    llm42__cuda *cu = open_two(model, true, false);
+    llm42__cuda *cu = open_two(model, false);
     if (!check(cu && model->config.vocab <= 65536, "a backend opens")) return;
     cu->others[0]->layer[0].w[LLM42__GATE_UP] = (llm42__bf16 *)8;
     error = {};
-    const llm42_result started = cuda->start(cu, &first.pass, &error);  // the loss may be seen as early as here
-    const bool in_flight = started == LLM42_OK;
-    check((in_flight ? cuda->run(cu, &second.pass, &error) : started) == LLM42_BACKEND, "a lost device is an error");
+    check(cuda->run(cu, &four.pass, &error) == LLM42_BACKEND, "a lost device is an error");
     check(strstr(error.text, "rank 1 of 2, on device 1") && strstr(error.text, "the device is lost"),
           "the error says which");
     printf("%s\n", error.text);
-    if (in_flight) check(cuda->poll(cu, INFINITY, &error) == LLM42_BACKEND, "the pass in flight has failed too");
-    check(cuda->run(cu, &second.pass, &error) == LLM42_BACKEND, "no pass runs any more");
+    check(cuda->run(cu, &four.pass, &error) == LLM42_BACKEND, "no pass runs any more");
     llm42__cuda_close(cu);
 }
 
@@ -142,10 +134,10 @@ static int check_failing_ranks(int times) {
     signal(SIGALRM, hangs);
     for (int i = 0; i < times; i++) {
         alarm(60);
-        llm42__cuda *cu = open_two(model, i % 2, i / 2 % 2);
+        llm42__cuda *cu = open_two(model, i % 2);
         if (!check(cu, "a backend opens")) break;
-        check_launch(cu, i % 2);
-        check_numbers(cu, i % 2, i / 2 % 2);
+        check_launch(cu);
+        check_numbers(cu, i % 2);
         llm42__cuda_close(cu);
         if (i % 10 == 0) check_memory_of_a_rank(model);
     }

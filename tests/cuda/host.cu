@@ -42,12 +42,8 @@ template <typename... ARGS> static cudaError_t host_done(const ARGS &...) { retu
 // A stream stands for a device, which may be lost. It then waits until its passes are told to end.
 struct host_stream {
     bool lost;
-    const unsigned *until[2];  // NULL: it does not wait
-    bool waits() const {
-        for (const unsigned *end : until)
-            if (end && !*(const volatile unsigned *)end) return true;
-        return false;
-    }
+    const unsigned *until;  // NULL: it does not wait
+    bool waits() const { return until && !*(const volatile unsigned *)until; }
 };
 static int host_hangs;  // waits that would never end
 static bool host_lost[8];
@@ -549,7 +545,6 @@ static void fabricate_sizes(llm42__cuda *cu, llm42_model *model, llm42_layer *la
     model->layer = layers;
     model->embed.data = data, model->head.data = tied ? data : data + 1;
     cu->desc.fixed_rows = random_int(0, 1) ? 0 : random_size(2048);
-    cu->desc.overlap = cu->desc.fixed_rows && random_int(0, 1);
     cu->desc.numerics.logits_fp32 = random_int(0, 1), cu->desc.numerics.router_fp32 = random_int(0, 1);
     cu->desc.numerics.leaves = 1 << random_int(0, 3);
     if (random_int(0, 1)) {
@@ -581,22 +576,20 @@ static void check_addresses(const llm42__cuda *cu, int64_t at) {
                   !l.bias == !cu->model->layer[0].k_bias && l.w[LLM42__QKV] && l.w[LLM42__O] && l.w[LLM42__GATE_UP] &&
                   l.w[LLM42__DOWN] && !l.w[LLM42__ROUTER] == !c->experts,
               "weights have memory", at);
-    for (int i = 0; i < (cu->desc.overlap ? 2 : 1); i++) {
-        const llm42__execution *e = &cu->execution[i];
-        check(e->x && e->h && e->delta && e->qkv && e->q && e->attended && e->gate_up && e->gated && e->workspace &&
-                  e->meta && !e->partial == (i > 0) && !e->arrived == (i > 0),
-              "passes have memory", at);
-        check(!e->logits == (cu->rank > 0) && !e->own_logits == (cu->ranks == 1) && !e->part[0] == (cu->ranks == 1) &&
-                  !e->part[1] == (cu->ranks == 1) && !e->flag == (cu->ranks == 1) &&
-                  !e->gathered == (cu->ranks == 1 || cu->options.exchange == LLM42_CUDA_EXCHANGE_PEER),
-              "ranks have memory to share", at);
-        const bool fast_alone = cu->desc.schedules == 1u << LLM42_SCHEDULE_FAST;
-        check(!e->parts == !((cu->leaves > 1 || cu->ranks > 1) && !fast_alone),
-              "parts have memory where leaves are tried", at);
-        check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_id && e->route_offset &&
-                              e->route_source && e->route_place),
-              "mixtures have memory", at);
-    }
+    const llm42__execution *e = &cu->execution;
+    check(e->x && e->h && e->delta && e->qkv && e->q && e->attended && e->gate_up && e->gated && e->workspace &&
+              e->meta && e->partial && e->arrived,
+          "passes have memory", at);
+    check(!e->logits == (cu->rank > 0) && !e->own_logits == (cu->ranks == 1) && !e->part[0] == (cu->ranks == 1) &&
+              !e->part[1] == (cu->ranks == 1) && !e->flag == (cu->ranks == 1) &&
+              !e->gathered == (cu->ranks == 1 || cu->options.exchange == LLM42_CUDA_EXCHANGE_PEER),
+          "ranks have memory to share", at);
+    const bool fast_alone = cu->desc.schedules == 1u << LLM42_SCHEDULE_FAST;
+    check(!e->parts == !((cu->leaves > 1 || cu->ranks > 1) && !fast_alone), "parts have memory where leaves are tried",
+          at);
+    check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_id && e->route_offset &&
+                          e->route_source && e->route_place),
+          "mixtures have memory", at);
 }
 
 // An engine takes what it was said to need, and is refused if there is one byte less.
@@ -641,13 +634,12 @@ static void check_memory(int64_t at) {
     check(!device_taken, "all is given back", at);
 }
 
-// A big vocabulary and many draws: logits in fp32 count in full, once for each execution. The execution of replay
-// passes counts with their rows, not with those of the largest pass.
+// A big vocabulary and many draws: logits in fp32 count in full.
 static void check_logits_memory(void) {
     static llm42_model model;
     static llm42_layer layers[2];
-    size_t passes[2][2] = {}, trials[2] = {}, draws = 0, vocab = 0, second = 0;
-    for (int i = 0; i < 4; i++) {
+    size_t passes[2] = {}, trials[2] = {}, draws = 0, vocab = 0;
+    for (int fp32 = 0; fp32 < 2; fp32++) {
         llm42__cuda cu = {};
         size_t sums[LLM42__BLOCK_KINDS];
         model.config = {};
@@ -658,25 +650,16 @@ static void check_logits_memory(void) {
         cu.device.multiProcessorCount = 132;
         cu.desc.max_context = 8192, cu.desc.page_size = 16, cu.desc.pages = 16384;
         cu.desc.max_rows = 8192, cu.desc.max_running = 1024, cu.desc.fixed_rows = 256;
-        cu.desc.numerics.logits_fp32 = i & 1, cu.desc.overlap = i >> 1;
+        cu.desc.numerics.logits_fp32 = fp32;
         llm42__cuda_sizes(&cu);
         llm42__needed_bytes(&cu, sums);
         draws = (size_t)cu.max_draws, vocab = (size_t)cu.Vp;
-        passes[i & 1][i >> 1] = sums[LLM42__PASSES], trials[i & 1] = sums[LLM42__TRIALS];
-        size_t own[LLM42__BLOCK_KINDS] = {};
-        llm42__blocks list;
-        llm42__list_execution(&cu, 1, &list);
-        llm42__sum_blocks(list, own);
-        second = own[LLM42__PASSES];
+        passes[fp32] = sums[LLM42__PASSES], trials[fp32] = sums[LLM42__TRIALS];
     }
-    auto about = [&](size_t bytes, size_t times) {  // as often as this what the logits need in bf16, up to whole pages
-        return llabs((long long)bytes - (long long)(times * draws * vocab * 2)) < (long long)times << 21;
-    };
-    check(draws == 1024 && about(passes[1][0] - passes[0][0], 1), "logits in fp32 count in full", 0);
-    check(about(passes[1][1] - passes[0][1], 2), "with overlap twice", 0);
+    // As much more as the logits need in bf16, up to whole pages.
+    const long long more = (long long)(passes[1] - passes[0]) - (long long)(draws * vocab * 2);
+    check(draws == 1024 && llabs(more) < 1ll << 21, "logits in fp32 count in full", 0);
     check(draws * vocab * 4 > (size_t)8192 * 28672 * 2 && trials[1] > 3 * draws * vocab * 4, "and in trials", 0);
-    check(passes[1][1] - passes[1][0] == second && 2 * second < passes[1][0],
-          "the execution of replay passes is as large as they are", 0);
 }
 
 // The choice of algorithms -----------------------------------------------------------------------------------------
@@ -1036,7 +1019,7 @@ static void check_no_exception(void) {
     llm42__cuda *cu = new llm42__cuda();
     llm42_error error = {};
     fabricate(cu, &model);
-    cu->desc.overlap = true, cu->desc.fixed_rows = cu->desc.max_rows;
+    cu->desc.fixed_rows = cu->desc.max_rows;
     int32_t page = 0;
     llm42_seq seq = {};
     seq.pages = &page;
@@ -1061,14 +1044,12 @@ static void check_no_exception(void) {
         check(!thrown && result == LLM42_MEMORY && strstr(error.text, "out of host memory"), what, 0);
     };
     refused([&]() { return llm42_backend_cuda()->run(cu, &pass, &error); }, "run without memory");
-    refused([&]() { return llm42_backend_cuda()->start(cu, &pass, &error); }, "start without memory");
-    check(!cu->execution[1].in_flight, "a pass that was not started is not in flight", 0);
     refused([&]() { return llm42_cuda_stages(cu, &pass, 1, stages, &count, &error); }, "stages without memory");
     check(llm42__guarded(&error, []() -> llm42_result { throw 42; }) == LLM42_BACKEND, "other exceptions", 0);
     delete cu;
 }
 
-// Logits come back, and no memory is needed: not in run either, but that needs a device.
+// Logits come back, and no memory is needed for that.
 static void check_logits_copied(int64_t at) {
     enum { ROWS = 12, V = 77, VP = 128 };
     static llm42_model model;
@@ -1079,25 +1060,25 @@ static void check_logits_copied(int64_t at) {
     llm42_pass pass = {};
     llm42_seq seq = {};
     llm42_row rows[ROWS] = {};
-    llm42_output outs[ROWS] = {}, outs_host[ROWS] = {};
+    llm42_output outs[ROWS] = {};
     const bool fp32 = at & 1;
     model.config.vocab = V;
     cu.model = &model, cu.config = model.config, cu.Vp = VP, cu.desc.numerics.logits_fp32 = fp32;
     for (uint32_t &x : device) x = (uint32_t)random_int(0, INT32_MAX - 1);
     for (float &x : logits) x = -1;
     pass.rows = ROWS, pass.row = rows, pass.seq = &seq, pass.out = outs, pass.logits = logits;
-    llm42__execution *ex = &cu.execution[1];
-    ex->logits = device, ex->out_host = outs_host, ex->in_flight = &pass;
+    llm42__execution *ex = &cu.execution;
+    ex->logits = device;
     for (llm42_row &row : rows)
         if (random_int(0, 2)) row.flags = LLM42_ROW_SAMPLE, ex->prepared.draws++;
     switch_memory();
     llm42_result result = LLM42_BACKEND;
     try {
-        result = llm42_backend_cuda()->poll(&cu, INFINITY, &error);
+        result = llm42__copy_logits(&cu, &pass, 0, ex->prepared.draws, &error);
     } catch (...) {
     }
     switch_memory();
-    bool same = result == LLM42_OK && !ex->in_flight;
+    bool same = result == LLM42_OK;
     for (int r = 0, draw = 0; r < ROWS; r++) {
         const bool drawn = rows[r].flags & LLM42_ROW_SAMPLE;
         for (int i = 0; i < V; i++) {
@@ -1111,7 +1092,7 @@ static void check_logits_copied(int64_t at) {
         }
         draw += drawn;
     }
-    check(same, "poll copies logits without memory", at);
+    check(same, "logits are copied without memory", at);
 }
 
 // Several devices --------------------------------------------------------------------------------------------------
@@ -1120,54 +1101,45 @@ static void check_logits_copied(int64_t at) {
 struct some_ranks {
     llm42__cuda rank[8] = {};
     host_stream stream[8] = {};
-    unsigned ended[2] = {0, 0}, flag[8];
+    unsigned ended = 0, flag[8];
     explicit some_ranks(int count) {
         for (int r = 0; r < count; r++) {
             rank[r].rank = r, rank[r].ranks = rank[r].devices = count, rank[r].first = rank;
             rank[r].options.device = rank[r].own_device = r;
-            for (llm42__execution &ex : rank[r].execution) ex.stream = (cudaStream_t)&stream[r], ex.flag = &flag[r];
+            rank[r].execution.stream = (cudaStream_t)&stream[r], rank[r].execution.flag = &flag[r];
             if (r) rank[0].others.push_back(&rank[r]);
         }
-        rank[0].ended = ended;
+        rank[0].ended = &ended;
     }
 };
 
-// A pass fails while another one is in flight on the same devices. If a device is lost, the others wait for it in both.
+// A pass has failed, and all devices wait for each other. If a device is lost, nobody waits for it any more.
 static void check_end_of_pass(void) {
     for (int devices = 2; devices <= 8; devices *= 2)
-        for (int lost = -1; lost < devices; lost++)
-            for (int failing = 0; failing < 2; failing++) {
-                some_ranks e(devices);
-                for (int d = 0; d < devices; d++)
-                    for (int which = 0; which < 2; which++)
-                        if (lost >= 0 || which == failing) e.stream[d].until[which] = &e.ended[which];
-                if (lost >= 0) e.stream[lost].lost = host_lost[lost] = true;
-                host_hangs = 0;
-                llm42__end_pass(e.rank, failing);
-                check(!host_hangs, "the end of a pass that has failed does not hang", lost);
-                check(e.ended[0] == (lost >= 0) && e.ended[1] == (lost >= 0),
-                      "where a device is lost no pass waits any more, else others may", lost);
-                llm42_error error = {};
-                llm42_pass pass = {};
-                const llm42_result want = lost >= 0 ? LLM42_BACKEND : LLM42_OK;
-                e.rank->execution[1].in_flight = &pass;
-                check(llm42_backend_cuda()->poll(e.rank, INFINITY, &error) == want, "then that one has failed", lost);
-                check(llm42__check_lost(e.rank, 0, &error) == want, "and no other one runs", lost);
-                if (lost >= 0) host_lost[lost] = false;
-            }
+        for (int lost = -1; lost < devices; lost++) {
+            some_ranks e(devices);
+            for (int d = 0; d < devices; d++) e.stream[d].until = &e.ended;
+            if (lost >= 0) e.stream[lost].lost = host_lost[lost] = true;
+            host_hangs = 0;
+            llm42__end_pass(e.rank);
+            check(!host_hangs, "the end of a pass that has failed does not hang", lost);
+            check(e.ended == (lost >= 0), "where a device is lost no pass waits any more, else others may", lost);
+            llm42_error error = {};
+            check(llm42__check_lost(e.rank, &error) == (lost >= 0 ? LLM42_BACKEND : LLM42_OK), "and none runs", lost);
+            if (lost >= 0) host_lost[lost] = false;
+        }
 }
 
-// Engines that share a device take turns. Others do not, nor do those whose passes overlap; but they do to launch
-// passes, and all do to open and close.
+// Engines that share a device take turns to run, open and close. Others do not.
 static void check_turns(void) {
     llm42__cuda a = {}, b = {};
     a.devices = b.devices = 2;
-    const auto waits = [&](int device, bool overlap) {
+    const auto waits = [&](int device) {
         bool free = false;
-        b.options.device = device, b.desc.overlap = overlap;
-        const llm42__turn turn = llm42__turn::to_run(&a), nested = llm42__turn::to_launch(&a);
+        b.options.device = device;
+        const llm42__turn turn = llm42__turn::to_run(&a), nested = llm42__turn::to_run(&a);
         std::thread([&]() {
-            for (int d = 0; d < (overlap ? 0 : 2); d++) {
+            for (int d = 0; d < 2; d++) {
                 free = llm42__turn::of(device + d).try_lock();
                 if (!free) return;
                 llm42__turn::of(device + d).unlock();
@@ -1177,8 +1149,7 @@ static void check_turns(void) {
         }).join();
         return !free;
     };
-    check(waits(0, false) && waits(1, false) && !waits(2, false), "engines that share a device take turns", 0);
-    check(!waits(0, true), "passes that overlap wait for nobody", 0);
+    check(waits(0) && waits(1) && !waits(2), "engines that share a device take turns", 0);
     const auto held = [](llm42__turn (*take)(const llm42__cuda *), const llm42__cuda *cu) {
         const llm42__turn turn = take(cu);
         int devices = 0;
@@ -1191,45 +1162,13 @@ static void check_turns(void) {
         }).join();
         return devices;
     };
-    b.options.device = 1, b.desc.overlap = true;
-    check(held(llm42__turn::to_launch, &b) == 2, "a pass that overlaps is launched on all its devices in turn", 0);
+    b.options.device = 1;
+    check(held(llm42__turn::to_run, &b) == 2, "a pass runs on all its devices in turn", 0);
     check(held(llm42__turn::to_change, &b) == 2, "so is its engine closed", 0);
     a.devices = 1;
-    check(!waits(0, false), "engines on one device wait for nobody", 0);
-    check(held(llm42__turn::to_launch, &a) == 0, "nor do their launches", 0);
+    check(!waits(0), "engines on one device wait for nobody", 0);
     check(held(llm42__turn::to_change, &a) == 1, "but they open and close in turn", 0);
     check(held(llm42__turn::to_run, &a) == 0, "every turn has ended", 0);
-}
-
-// An engine with overlap over several devices has them alone.
-static void check_tenants(void) {
-    const auto engine = [](int device, int devices, bool overlap) {
-        llm42__cuda cu = {};
-        cu.options.device = device, cu.devices = devices, cu.desc.overlap = overlap;
-        return cu;
-    };
-    const auto opens = [](llm42__cuda *cu) {
-        llm42_error error = {};
-        const llm42_result result = llm42__claim(cu, &error);
-        check(result == LLM42_OK ||
-                  (result == LLM42_UNSUPPORTED && strstr(error.text, "device 1 serves another engine")),
-              "a refusal names the device", result);
-        return result == LLM42_OK;
-    };
-    for (int overlap = 0; overlap < 2; overlap++) {
-        llm42__cuda a = engine(0, 2, overlap), same = engine(1, 2, false), overlapping = engine(1, 2, true),
-                    behind = engine(2, 2, true), alone = engine(1, 1, true);
-        check(opens(&a), "the first engine opens", overlap);
-        check(opens(&same) == !overlap, "one without overlap, only beside others without", overlap);
-        llm42__unclaim(&same);
-        check(!opens(&overlapping), "none with overlap", overlap);
-        check(opens(&behind) && opens(&alone), "others have other devices, or one", overlap);
-        llm42__unclaim(&a), llm42__unclaim(&behind), llm42__unclaim(&alone), llm42__unclaim(&overlapping);
-        check(opens(&overlapping), "until the others are closed", overlap);
-        llm42__unclaim(&overlapping);
-    }
-    for (int d = 0; d < 4; d++)
-        check(!llm42__tenants::of(d).engines && !llm42__tenants::of(d).overlapping, "nothing is left", d);
 }
 
 static void check_kinds_of_devices(void) {
@@ -1263,7 +1202,7 @@ static void equip(some_ranks *e, llm42_model *model, llm42_layer layers[2], bool
         tile.tile = 0;
         for (auto &product : cu->algorithms)
             for (auto &schedule : product) schedule.assign(cu->buckets.size(), tile);
-        for (ulonglong2 *&box : cu->execution[0].mail) box = (ulonglong2 *)4096;
+        for (ulonglong2 *&box : cu->execution.mail) box = (ulonglong2 *)4096;
     }
 }
 
@@ -1280,7 +1219,7 @@ static void check_order_of_launches(bool mixture) {
         equip(&e, &model, layers, mixture);
         host_launches.clear();
         const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
-        check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, ranks);
+        check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, ranks);
         int waiting = 0, all = 0, others = 0;  // waiting: norms whose mail is not all on its way
         for (const void *kernel : host_launches) {
             const bool waits = kernel == by_mail[0] || kernel == by_mail[1];
@@ -1304,7 +1243,7 @@ static void check_no_leaves(void) {
     for (llm42_schedule schedule : llm42__schedules) {
         host_launches.clear();
         const llm42__shape_key key = {schedule, 4, 4, true, true};
-        check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, schedule);
+        check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, schedule);
         for (const void *kernel : host_launches)
             check(kernel != (const void *)llm42__k_combine_leaves<float>, "no leaves without memory", schedule);
     }
@@ -1353,7 +1292,7 @@ static void check_stages(bool mixture) {
     host_launches.clear(), host_events.clear();
     e.rank[0].timings = &timings;
     const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
-    check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, mixture);
+    check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, mixture);
     if (!check(timings.size() == want.size(), "a pass has these stages", (int64_t)timings.size())) return;
     size_t launched = 0;
     for (size_t i = 0; i < want.size(); i++) {
@@ -1369,21 +1308,19 @@ static void check_stages(bool mixture) {
 }
 
 // Between two products the devices meet once, or twice where each norms only some rows. By mail or letter they do not,
-// nor where norms meet. If passes overlap, norms of many rows do not meet.
+// nor where norms meet.
 static void check_meetings(void) {
     enum { LAYERS = 2, RANKS = 2 };
     static const struct {
         llm42_schedule schedule;
         int rows;
-        bool in_norm, overlap;
+        bool in_norm;
         int meetings;  // of a layer's two exchanges
     } cases[] = {
-        {LLM42_SCHEDULE_FAST, 64, false, false, 0},      {LLM42_SCHEDULE_FAST, 72, false, false, 2},
-        {LLM42_SCHEDULE_INVARIANT, 64, false, false, 0}, {LLM42_SCHEDULE_INVARIANT, 128, false, false, 4},
-        {LLM42_SCHEDULE_FAST, 128, true, false, 0},      {LLM42_SCHEDULE_FAST, 192, true, false, 0},
-        {LLM42_SCHEDULE_INVARIANT, 128, true, false, 0}, {LLM42_SCHEDULE_INVARIANT, 192, true, false, 0},
-        {LLM42_SCHEDULE_FAST, 128, true, true, 0},       {LLM42_SCHEDULE_FAST, 192, true, true, 2},
-        {LLM42_SCHEDULE_INVARIANT, 128, true, true, 0},  {LLM42_SCHEDULE_INVARIANT, 192, true, true, 4},
+        {LLM42_SCHEDULE_FAST, 64, false, 0},      {LLM42_SCHEDULE_FAST, 72, false, 2},
+        {LLM42_SCHEDULE_INVARIANT, 64, false, 0}, {LLM42_SCHEDULE_INVARIANT, 128, false, 4},
+        {LLM42_SCHEDULE_FAST, 128, true, 0},      {LLM42_SCHEDULE_FAST, 192, true, 0},
+        {LLM42_SCHEDULE_INVARIANT, 128, true, 0}, {LLM42_SCHEDULE_INVARIANT, 192, true, 0},
     };
     llm42_model model;
     llm42_layer layers[LAYERS] = {};
@@ -1394,7 +1331,7 @@ static void check_meetings(void) {
         equip(&e, &model, layers, false);
         for (int r = 0; r < RANKS; r++) {
             llm42__cuda *cu = &e.rank[r];
-            cu->desc.overlap = c.overlap, cu->desc.max_rows = 256;
+            cu->desc.max_rows = 256;
             llm42__cuda_sizes(cu);
             llm42__algorithm tile;
             tile.tile = 0;
@@ -1403,12 +1340,12 @@ static void check_meetings(void) {
             tile.leaves = true;
             for (int product : {LLM42__O, LLM42__DOWN})
                 cu->algorithms[product][LLM42_SCHEDULE_INVARIANT].assign(cu->buckets.size(), tile);
-            if (c.in_norm) cu->execution[0].met = &met[r];
+            if (c.in_norm) cu->execution.met = &met[r];
         }
         e.rank[0].in_norm = c.in_norm;
         host_launches.clear();
         const llm42__shape_key key = {c.schedule, c.rows, 0, true, true};
-        check(llm42__enqueue(e.rank, 0, &key, &error) == LLM42_OK, error.text, c.rows);
+        check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, c.rows);
         // The last exchange's norm is behind the last layer, and only passes that draw have it.
         const bool own_rows = c.meetings > 2;
         const int want = RANKS * (c.meetings * LAYERS - own_rows);
@@ -1473,7 +1410,6 @@ int main(void) {
     check_end_of_pass();
     check_kinds_of_devices();
     check_turns();
-    check_tenants();
     check_no_leaves();
     check_probe_of_ranks();
     for (bool mixture : {false, true}) check_order_of_launches(mixture), check_stages(mixture);

@@ -195,10 +195,9 @@ static void check_memory(const llm42_model *model, llm42_backend_desc desc, cons
     check(llm42__prove_algorithms(cu, &tests, &error) == LLM42_OK, "algorithms are right");
     const size_t most = before - least_free;
     llm42__cuda_close(cu);
-    printf("logits %s%s: keeps %.3f GB, estimated %.3f; takes at most %.3f, estimated %.3f and %.3f for CUDA\n",
-           desc.numerics.logits_fp32 ? "fp32" : "bf16", desc.overlap ? ", overlap" : "", (double)took * 1e-9,
-           (double)kept * 1e-9, (double)most * 1e-9, (double)(need - llm42__cuda_bytes) * 1e-9,
-           (double)llm42__cuda_bytes * 1e-9);
+    printf("logits %s: keeps %.3f GB, estimated %.3f; takes at most %.3f, estimated %.3f and %.3f for CUDA\n",
+           desc.numerics.logits_fp32 ? "fp32" : "bf16", (double)took * 1e-9, (double)kept * 1e-9, (double)most * 1e-9,
+           (double)(need - llm42__cuda_bytes) * 1e-9, (double)llm42__cuda_bytes * 1e-9);
     check(took + slack >= kept && took <= kept + llm42__cuda_bytes, "it keeps what was estimated");
     check(most <= need && most + llm42__cuda_bytes + slack >= need, "it takes what was estimated");
 }
@@ -219,7 +218,7 @@ int main(int argc, char **argv) {
     llm42_model *model = load("synthetic:llama-3.2-1b"), *tiny = load("synthetic:tiny");
     desc.max_rows = 512, desc.fixed_rows = 64, desc.max_context = 4096, desc.pages = 8192, desc.max_running = 512;
     check_memory(model, desc, file.c_str());
-    desc.numerics.logits_fp32 = desc.overlap = true;
+    desc.numerics.logits_fp32 = true;
     check_memory(model, desc, file.c_str());
     remove(file.c_str());
     rmdir(folder);

@@ -49,7 +49,7 @@ static llm42_result submit(llm42_engine *engine, int64_t *id) {
 
 int main() {
     llm42_model *model = NULL;
-    llm42_engine *engine = NULL, *overlapped = NULL, *later = NULL;
+    llm42_engine *engine = NULL, *other = NULL, *later = NULL;
     llm42_model_desc source = {};
     source.path = "synthetic:tiny";
     if (!check(llm42_model_load(&model, &source, &error) == LLM42_OK, "the model loads")) return end();
@@ -66,23 +66,22 @@ int main() {
         passed = 0;
         return end();
     }
-    desc.overlap = true;
-    if (!check(result == LLM42_OK && llm42_engine_open(&overlapped, &desc, &error) == LLM42_OK, "engines open"))
+    if (!check(result == LLM42_OK && llm42_engine_open(&other, &desc, &error) == LLM42_OK, "engines open"))
         return end();
     int64_t id = 0, second = 0;
     check(submit(engine, &id) == LLM42_OK && llm42_engine_run(engine, &error) == LLM42_OK, "a request runs");
     check(llm42_engine_request(engine, id)->committed == 24, "it returns its tokens");
-    check(submit(engine, &id) == LLM42_OK && submit(overlapped, &second) == LLM42_OK, "requests are queued");
+    check(submit(engine, &id) == LLM42_OK && submit(other, &second) == LLM42_OK, "requests are queued");
 
     fault<<<1, 1>>>((int *)8);
     check(cudaDeviceSynchronize() != cudaSuccess, "the kernel has faulted");
 
     check_lost(llm42_engine_run(engine, &error), "the next run");
     check_lost(llm42_engine_run(engine, &error), "the run after it");
-    check_lost(llm42_engine_run(overlapped, &error), "an engine with overlap");
+    check_lost(llm42_engine_run(other, &error), "another engine");
     check(llm42_engine_cancel(engine, id, &error) == LLM42_OK, "its request can be cancelled");
     llm42_engine_close(engine);
-    llm42_engine_close(overlapped);
+    llm42_engine_close(other);
     result = llm42_engine_open(&later, &desc, &error);
     check(result < 0 && !later && error.text[0] && !strchr(error.text, '\n'),
           "an open in this process is refused in one line");

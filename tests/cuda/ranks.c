@@ -202,7 +202,6 @@ static void check_requests(const llm42_model *model, int devices) {
                                             .numerics.leaves = 8,
                                             .tensor_parallel = ranks,
                                             .max_running = 3 + 2 * p + ranks,
-                                            .overlap = p < 2 && ranks > 2,
                                             .kv.page_size = 4 << p};
             const int on = ranks > 2 && (p + ranks / 4) % 2 ? 1 : devices;
             if (!serve(model, desc, on, false, got)) return;

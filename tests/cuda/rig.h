@@ -18,7 +18,6 @@ void part_layers(void);
 void part_arithmetic(void);
 void part_passes(void);
 void part_errors(void);
-void part_overlap(void);
 void part_small(void);
 void part_ranks(void);
 void part_exchange(void);
@@ -97,8 +96,5 @@ double logit_error(const float *got, const float *want, int n);
 // Mode HYBRID follows the times of passes. This is the built-in planner with times that are made up: for a random
 // number of passes FAST ones pay, and then for as many INVARIANT ones. So every mixture of both comes up.
 extern const llm42_planner mixed_planner;
-
-// The CPU backend with passes in flight. A pass is computed when the caller waits for it, or polls for the third time.
-extern const llm42_backend late_backend;
 
 #endif  // CUDA_RIG_H

@@ -9,8 +9,8 @@ typedef struct small_case {
     llm42_mode mode;
     llm42_prefill prefill;
     int requests, page_size, group;
-    bool overlap, fp32;  // fp32: of logits and of router logits
-    int longer;          // times: prompts and context
+    bool fp32;   // logits and router logits are
+    int longer;  // times: prompts and context
 } small_case;
 
 static const small_case small_cases[] = {
@@ -21,7 +21,6 @@ static const small_case small_cases[] = {
      16,
      2,
      false,
-     false,
      1},
     {{"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 768},
      LLM42_MODE_DVR,
@@ -29,7 +28,6 @@ static const small_case small_cases[] = {
      4,
      4,
      4,
-     false,
      true,
      1},
     {{"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768},
@@ -39,7 +37,6 @@ static const small_case small_cases[] = {
      64,
      4,
      true,
-     true,
      1},
     {{"qwen2", 64, 64, 1, 4, 2, 32, 96, 0, true, "BF16", "\"use_sliding_window\": false, ", 768},
      LLM42_MODE_DVR,
@@ -47,7 +44,6 @@ static const small_case small_cases[] = {
      4,
      16,
      4,
-     true,
      false,
      1},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
@@ -58,7 +54,6 @@ static const small_case small_cases[] = {
      16,
      4,
      false,
-     false,
      1},
     {{"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
       "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 768},
@@ -67,7 +62,6 @@ static const small_case small_cases[] = {
      4,
      16,
      4,
-     false,
      true,
      1},
     // so many rows that a block has several rounds of a row's units to merge
@@ -78,7 +72,6 @@ static const small_case small_cases[] = {
      16,
      2,
      false,
-     false,
      1},
     // few rows and many keys: several blocks share a row, and a block has more units than it keeps in shared memory
     {{"llama", 64, 64, 1, 32, 32, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2560},
@@ -87,7 +80,6 @@ static const small_case small_cases[] = {
      4,
      16,
      2,
-     false,
      false,
      4},
 };
@@ -144,7 +136,6 @@ static llm42_engine_desc small_desc(const small_case *s, const llm42_model *mode
                                .numerics.logits_fp32 = s->fp32,
                                .numerics.router_fp32 = s->fp32,
                                .kv.page_size = s->page_size,
-                               .overlap = s->overlap,
                                .log = note_line};
 }
 
@@ -152,18 +143,11 @@ static llm42_engine_desc small_desc(const small_case *s, const llm42_model *mode
 static const struct {
     llm42_preset preset;
     llm42_prefill prefill;
-    bool overlap, mixed;  // mixed: mode HYBRID takes both ways, whatever takes less time
-} ways[] = {{LLM42_PRESET_INVARIANT, LLM42_PREFILL_DEFAULT, false, false},
-            {LLM42_PRESET_DVR, LLM42_PREFILL_PACKED, false, false},
-            {LLM42_PRESET_DVR, LLM42_PREFILL_ISOLATED, false, false},
-            {LLM42_PRESET_DVR, LLM42_PREFILL_INVARIANT, false, false},
-            {LLM42_PRESET_DVR, LLM42_PREFILL_PACKED, true, false},
-            {LLM42_PRESET_DVR, LLM42_PREFILL_ISOLATED, true, false},
-            {LLM42_PRESET_DVR, LLM42_PREFILL_INVARIANT, true, false},
-            {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, false, false},
-            {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, true, false},
-            {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, false, true},
-            {LLM42_PRESET_BEST, LLM42_PREFILL_PACKED, true, true}};
+    bool mixed;  // mode HYBRID takes both ways, whatever takes less time
+} ways[] = {{LLM42_PRESET_INVARIANT, LLM42_PREFILL_DEFAULT, false}, {LLM42_PRESET_DVR, LLM42_PREFILL_PACKED, false},
+            {LLM42_PRESET_DVR, LLM42_PREFILL_ISOLATED, false},      {LLM42_PRESET_DVR, LLM42_PREFILL_INVARIANT, false},
+            {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, false},      {LLM42_PRESET_BEST, LLM42_PREFILL_DEFAULT, true},
+            {LLM42_PRESET_BEST, LLM42_PREFILL_PACKED, true}};
 
 static int64_t mixed_passes[LLM42_SCHEDULE_COUNT];  // of all mixed ones, by schedule
 
@@ -173,7 +157,7 @@ static void check_one_result(const small_case *s, const llm42_model *model) {
         llm42_engine *engine = NULL;
         llm42_engine_desc desc = small_desc(s, model);
         desc.preset = ways[k].preset, desc.policy.mode = LLM42_MODE_DEFAULT;
-        desc.policy.prefill = ways[k].prefill, desc.overlap = ways[k].overlap;
+        desc.policy.prefill = ways[k].prefill;
         desc.planner = ways[k].mixed ? &mixed_planner : NULL;
         if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s: %s", s->shape.type, rig_error.text)) return;
         small_run(engine, s, 0, s->requests, outs, !k);

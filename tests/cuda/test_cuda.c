@@ -8,7 +8,6 @@
 //   arithmetic   the same to the bit: the CPU backend in the arithmetic sm90
 //   passes       the bits of rows under each schedule
 //   errors       one clear line for each error
-//   overlap      passes in flight
 //   small        models of every kind, for compute-sanitizer
 //   ranks        tensor parallelism
 //   sglang       SGLang's three subtests
@@ -23,13 +22,13 @@ static bool in_norm;
 static const char *part = "all", *backend = "cuda", *tsv_path, *algorithm_path;
 
 static const args_option table[] = {
-    ARGS_TEXT("part NAME", &part,
-              "models, layers, arithmetic, passes, determinism, sglang, errors, overlap, small,\n                      "
-              "   ranks, exchange or all"),
+    ARGS_TEXT(
+        "part NAME", &part,
+        "models, layers, arithmetic, passes, determinism, sglang, errors, small, ranks,\n                         "
+        "exchange or all"),
     ARGS_TEXT("backend NAME", &backend, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &options.shared, "folder of models/ and traces/; without it their tests are skipped"),
-    ARGS_TEXT("model,m SPEC", &options.model,
-              "model of passes, determinism, sglang, overlap (default: base42) or arithmetic"),
+    ARGS_TEXT("model,m SPEC", &options.model, "model of passes, determinism, sglang (default: base42) or arithmetic"),
     ARGS_INT("requests N", &options.requests, 0, 1000000, "determinism: requests; 0: 20000, with --quick 256"),
     ARGS_INT("loads N", &options.loads, 2, 1000,
              "determinism: loads by preset best, each of its share of the requests"),
@@ -65,9 +64,10 @@ static const struct {
     const char *name;
     void (*test)(void);
 } parts[] = {
-    {"models", part_models},         {"layers", part_layers},     {"passes", part_passes},
-    {"errors", part_errors},         {"overlap", part_overlap},   {"small", part_small},
-    {"ranks", part_ranks},           {"sglang", part_sglang},     {"determinism", part_determinism},
+    {"models", part_models},         {"layers", part_layers},
+    {"passes", part_passes},         {"errors", part_errors},
+    {"small", part_small},           {"ranks", part_ranks},
+    {"sglang", part_sglang},         {"determinism", part_determinism},
     {"arithmetic", part_arithmetic}, {"exchange", part_exchange},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
@@ -87,7 +87,7 @@ static bool device_present(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"models", "layers", "passes", "determinism", "sglang",   "errors", "overlap",
+    static const char *const names[] = {"models", "layers", "passes", "determinism", "sglang",   "errors",
                                         "small",  "ranks",  "all",    "arithmetic",  "exchange", NULL};
     FILE *tsv = NULL;
     args_status_1 = "a test fails, or something went wrong";
@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
                   "leaves results depend on the number of ranks",
                   options.ranks, options.ranks);
     static const char *const backends[] = {"cpu", "cuda", NULL};
-    if (args_choice("--backend", backend, backends) == 0) tested = &late_backend;
+    if (args_choice("--backend", backend, backends) == 0) tested = llm42_backend_cpu();
 #ifdef LLM42_CUDA
     else tested = llm42_backend_cuda();
 #endif
