@@ -8,6 +8,7 @@ blanks continues the line before, and # begins a comment.
 
     page: sweep/results/h200/README.md
     passes = passes.tsv                   the name of a file, from the page's folder; several, or *, are joined
+    slow = passes('ms', rows=8)           or of the value of an expression
 
     table: decode                         a table, which stands on the page between <!-- table: decode --> and <!-- end -->
     each rows | keys: 1 | 512; 8 | 4096   its rows: here two
@@ -223,7 +224,8 @@ class Page:
         with inside(os.path.dirname(self.path)):
             for line in files:
                 if not self.names.define(line):
-                    self.wrong.append(f"what does this line mean: {line}")
+                    name, expression = line.split(" = ", 1)
+                    self.names[name] = self.names.value(expression)
             for lines in rest:
                 try:
                     self.take(lines)
