@@ -5019,8 +5019,9 @@ const llm42_backend *llm42_backend_sim(void) {
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
-// Owns: the structs of the engine, events, the table of requests by id, and the queue of waiting requests.
-// Calls: the backend's clock, the user's on_event.
+// Owns: the structs of the engine, events, the table of requests by id, the queue of waiting requests, what planners
+// see, and how what planners and backends return is judged.
+// Calls: nothing; the backend's clock, the user's on_event.
 // Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
 // it waits (state WAITING), but one that was submitted inside an event enters the queue after that event.
 //
@@ -5187,6 +5188,21 @@ static void llm42__request_free(llm42__request *r) {
     llm42__free(r);
 }
 
+// Makes room for one more request in the table.
+static bool llm42__grow_table(llm42_engine *e) {
+    if (2 * (e->count + 1) <= e->table_size) return true;
+    llm42__request **old = e->table;
+    size_t old_size = e->table_size, size = old_size ? 2 * old_size : 64;
+    llm42__request **table = llm42__alloc_zero(size, sizeof *table);
+    if (!table) return false;
+    e->table = table;
+    e->table_size = size;
+    for (size_t i = 0; i < old_size; i++)
+        if (old[i]) table[llm42__place(e, old[i]->info.id)] = old[i];
+    llm42__free(old);
+    return true;
+}
+
 // Forgets a request. Requests behind its place move up if the search for them would now end there.
 static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     size_t mask = e->table_size - 1, hole = llm42__place(e, r->info.id);
@@ -5199,6 +5215,60 @@ static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     e->table[hole] = NULL;
     e->count--;
     llm42__request_free(r);
+}
+
+// An error without a text, for a function of a planner or a backend to fill in. llm42__returned reads it.
+static llm42_error *llm42__blank(llm42_engine *e) {
+    e->problem.text[0] = 0;
+    return &e->problem;
+}
+
+// Judges what a function of the planner (bad: LLM42_PLAN) or of the backend (LLM42_BACKEND) has returned. A value that
+// is neither LLM42_OK nor an error becomes the error `bad`, and an error without a text gets one.
+static llm42_result llm42__returned(const llm42_engine *e, llm42_result result, llm42_result bad, const char *function,
+                                    llm42_error *error) {
+    const char *whose = bad == LLM42_PLAN ? "planner" : "backend";
+    const char *name = bad == LLM42_PLAN ? e->desc.planner->name : e->backend->name;
+    if (result > 0)
+        return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
+                          function, (int)result);
+    if (result < 0 && !e->problem.text[0])
+        return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
+                          llm42_result_name(result));
+    if (result < 0) return llm42_fail(error, result, "%s", e->problem.text);  // its control characters go
+    return result;
+}
+
+static void llm42__view_update(llm42_engine *e) {
+    llm42__now(e);
+    e->view.waiting = e->waiting ? &e->waiting->info : NULL;
+    e->view.waiting_count = e->stats.waiting;
+    e->view.pages_free = e->kv.free_count;
+}
+
+// The error of a planner that has broken a rule. request: the id that it is about, or 0.
+static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
+    static const struct {
+        const char *name, *text;
+    } rules[] = {
+#define LLM42__X(name, text) {#name, text},
+        LLM42_RULES(LLM42__X)
+#undef LLM42__X
+    };
+    char about[48] = "";
+    if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
+    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name,
+                      rules[rule].name + 11, rules[rule].text, about);
+}
+
+// Keeps .complete and .ready_since up to date when candidates were added or dropped.
+static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
+    llm42_request *i = &r->info;
+    if (!i->dvr || i->state != LLM42_STATE_DECODE) return;
+    int count = i->committed + i->candidates;
+    i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
+    if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete || i->drafts))
+        i->ready_since = e->view.passes;
 }
 
 // >>kv -----------------------------------------------------------------------------------------------------------
@@ -5380,7 +5450,6 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
                                          llm42_error *error);
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new);
-static bool llm42__grow_table(llm42_engine *e);
 static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);
 // step: one turn of the loop. admit: gives a request a slot and pages.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
@@ -5500,21 +5569,6 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     return llm42_sampling_check(&d->sampling, error);
 }
 
-// Makes room for one more request in the table.
-static bool llm42__grow_table(llm42_engine *e) {
-    if (2 * (e->count + 1) <= e->table_size) return true;
-    llm42__request **old = e->table;
-    size_t old_size = e->table_size, size = old_size ? 2 * old_size : 64;
-    llm42__request **table = llm42__alloc_zero(size, sizeof *table);
-    if (!table) return false;
-    e->table = table;
-    e->table_size = size;
-    for (size_t i = 0; i < old_size; i++)
-        if (old[i]) table[llm42__place(e, old[i]->info.id)] = old[i];
-    llm42__free(old);
-    return true;
-}
-
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new) {
     assert(d->prompt_count + max_new <= e->desc.max_context);
     llm42__request *r = llm42__alloc_zero(1, sizeof *r);
@@ -5554,7 +5608,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
 // >>calls ------------------------------------------------------------------------------------------------------
 // Owns: llm42_engine_cancel and _release, the list of what is to be done with requests (queue, cancel, release), and
 // the functions that read a request or the engine.
-// Calls: state, verify (which ends a request).
+// Calls: state, verify.
 // Invariant: inside an event no request is queued, ended or freed, because the engine may be using it or its list. The
 // call is noted instead, and llm42__carry_out does it after the event.
 
@@ -5643,7 +5697,7 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 
 // >>step -------------------------------------------------------------------------------------------------------
 // Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results.
-// Calls: admit, plan, the backend, verify, calls.
+// Calls: state, calls, admit, draft, plan, verify; the backend.
 // Invariant: one pass runs at a time, and nothing else happens while it runs.
 
 static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
@@ -5688,29 +5742,6 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     return LLM42_OK;
 }
 
-// An error without a text, for a function of a planner or a backend to fill in. llm42__returned reads it.
-static llm42_error *llm42__blank(llm42_engine *e) {
-    e->problem.text[0] = 0;
-    return &e->problem;
-}
-
-// Judges what a function of the planner (bad: LLM42_PLAN) or of the backend (LLM42_BACKEND) has returned. A value that
-// is neither LLM42_OK nor an error becomes the error `bad`, and an error without a text gets one.
-static llm42_result llm42__returned(const llm42_engine *e, llm42_result result, llm42_result bad, const char *function,
-                                    llm42_error *error) {
-    const char *whose = bad == LLM42_PLAN ? "planner" : "backend";
-    const char *name = bad == LLM42_PLAN ? e->desc.planner->name : e->backend->name;
-    if (result > 0)
-        return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
-                          function, (int)result);
-    if (result < 0 && !e->problem.text[0])
-        return llm42_fail(error, result, "%s %s: %s returned %s and no text", whose, name, function,
-                          llm42_result_name(result));
-    if (result < 0) return llm42_fail(error, result, "%s", e->problem.text);  // its control characters go
-    return result;
-}
-
-static void llm42__note_candidates(const llm42_engine *e, llm42__request *r);
 static void llm42__undraft(const llm42_engine *e, llm42__request *r);
 
 // Runs the planned pass and gives its results to its requests. If it fails, the KV of its windows is undefined, so they
@@ -5741,32 +5772,9 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
 
 // >>admit ------------------------------------------------------------------------------------------------------
 // Owns: the set of running requests, and who enters and leaves it. Admission takes a request from the queue and gives
-// it a slot and pages for its tokens. Preemption takes them away and puts the request back into the queue. Section plan
-// also uses two functions from here: the update of what planners see, and the error of a planner that breaks a rule.
-// Calls: state, kv, calls, the planner's admit.
+// it a slot and pages for its tokens. Preemption takes them away and puts the request back into the queue.
+// Calls: state, kv, calls; the planner's admit.
 // Invariant: a running request holds pages for all positions that have KV.
-
-static void llm42__view_update(llm42_engine *e) {
-    llm42__now(e);
-    e->view.waiting = e->waiting ? &e->waiting->info : NULL;
-    e->view.waiting_count = e->stats.waiting;
-    e->view.pages_free = e->kv.free_count;
-}
-
-// The error of a planner that has broken a rule. request: the id that it is about, or 0.
-static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
-    static const struct {
-        const char *name, *text;
-    } rules[] = {
-#define LLM42__X(name, text) {#name, text},
-        LLM42_RULES(LLM42__X)
-#undef LLM42__X
-    };
-    char about[48] = "";
-    if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
-    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name,
-                      rules[rule].name + 11, rules[rule].text, about);
-}
 
 // Admits requests that have arrived until one has to wait: in the planner's order, or else in order of arrival.
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
@@ -6105,7 +6113,7 @@ const llm42_planner *llm42_planner_default(void) {
 // >>hybrid -----------------------------------------------------------------------------------------------------
 // Owns: mode HYBRID, which is the times of passes, what each way would cost, and the plan of the cheapest one. These
 // times decide which passes run, but no token of a deterministic request depends on them.
-// Calls: the public functions of planners, the backend's estimate.
+// Calls: planner; the backend's estimate.
 // Invariant: a time that is not known is negative.
 //
 // Mode HYBRID serves deterministic requests in one of three ways. Their times can be compared, because in each of them
@@ -6348,7 +6356,7 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 
 // >>draft ------------------------------------------------------------------------------------------------------
 // Owns: drafts: for whom tokens are asked for, what the drafter has proposed, and what a pass says of it.
-// Calls: the drafter, state.
+// Calls: state, calls; the drafter.
 // Invariant: drafts stand behind the newest token of a request that runs, and go when it gets a token or loses its
 // slot. They end before a stop token and before the last token of the request, which are a pass's own.
 
@@ -6447,7 +6455,7 @@ static void llm42__judge_drafts(llm42_engine *e, llm42__request *r, int right, i
 
 // >>plan -------------------------------------------------------------------------------------------------------
 // Owns: what happens to a plan, which is checked against the rules, gets its pages, and becomes the rows of a pass.
-// Calls: the planner, section planner for what may be chosen, kv, and admit when pages run out.
+// Calls: state, kv, calls, admit, planner, draft; the planner in use.
 // Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
 // preempted first, the planner is asked again.
 
@@ -6595,7 +6603,7 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 // >>verify -----------------------------------------------------------------------------------------------------
 // Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. The way of a
 // token ends here, with the event COMMITTED.
-// Calls: state, kv, hybrid for the time of the pass, admit when a request ends, the planner's postprocess.
+// Calls: state, kv, calls, admit, hybrid, draft; the planner's postprocess.
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
 
@@ -6635,16 +6643,6 @@ static void llm42__postprocess(llm42_engine *e) {
     if (!planner->postprocess) return;
     llm42__view_update(e);
     planner->postprocess(planner->user, &e->view, &b->plan, now - b->pass.begin);
-}
-
-// Keeps .complete and .ready_since up to date when candidates were added or dropped.
-static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
-    llm42_request *i = &r->info;
-    if (!i->dvr || i->state != LLM42_STATE_DECODE) return;
-    int count = i->committed + i->candidates;
-    i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
-    if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete || i->drafts))
-        i->ready_since = e->view.passes;
 }
 
 static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
@@ -6803,7 +6801,7 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
 
 // >>open ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_engine_open and _close: defaults, checks of the desc, memory, and the check that rows keep their bits.
-// Calls: the backend, and the sections above.
+// Calls: cpu, state, kv, calls, planner, hybrid; the backend.
 // Invariant: an engine that has opened has all memory that its steps need.
 
 size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The house style, as far as a machine can tell: lines of at most 120 columns, the layout of .clang-format, no section
-# tag twice in a file, a README of at most 130 lines. A script that a README calls by its path alone can be run so.
+# tag twice in a file, sections of llm42.h that say whom they call, a README of at most 130 lines. A script that a
+# README calls by its path alone can be run so.
 set -u
 source tests/check.sh
 
@@ -21,6 +22,14 @@ clean "blanks at the end of a line" "$(grep -nE '[[:blank:]]$' "${files[@]}")"
 for file in llm42.h llm42.cu kernels.cu; do
     clean "section tags that stand twice in $file" "$(sed -nE 's|^// >>([a-z-]+) -.*|\1|p' $file | sort | uniq -d)"
 done
+clean "a section of llm42.h calls others than its line Calls: says" "$(awk -f tests/calls.awk llm42.h llm42.h)"
+# Controls: a call that a line leaves out, one that it makes up, and a section that does not exist.
+wrong=$(mktemp)
+for change in 's|^\(// Calls: state, \)kv, |\1|' 's|^// Calls: state|&, sim|' 's|^// Calls: calibrated|&s|'; do
+    sed "$change" llm42.h >"$wrong"
+    clean "a wrong line Calls: is not found" "$(awk -f tests/calls.awk "$wrong" "$wrong" | grep -q . || echo "$change")"
+done
+rm "$wrong"
 clean "more than 130 lines" "$([ "$(wc -l <README.md)" -le 130 ] || wc -l README.md)"
 mapfile -t scripts < <(find . -path ./build -prune -o -path './.*' -prune -o -name README.md -print0 |
     xargs -0 grep -ohE '(^|`)([a-z0-9_]+/)+[a-z0-9_]+\.sh' | tr -d '`' | sort -u)
