@@ -22,7 +22,7 @@ blanks continues the line before, and # begins a comment.
 Several lines `each` are combined. Instead of them a table may have `header A | B` and lines `row CELL | CELL`, in which
 {EXPRESSION; DECIMALS} is a number. Decimals may also be g2, two significant digits, or +1, with a sign.
 
-An expression has Python's functions, median, mean and these:
+An expression has Python's functions, median, mean, exp, log and these:
     passes('ms', rows=8)       the value of a column in the one row of the file where other columns have these values; a
                                name of `each` that is a column is such a condition, too; '* offline' is any text that ends so
     passes.maybe(...)          the same, and an empty cell if there is no such row
@@ -37,6 +37,7 @@ import argparse
 import contextlib
 import fnmatch
 import glob
+import math
 import os
 import re
 import statistics
@@ -124,7 +125,7 @@ class Names(dict):
     """What expressions know: files, and what `each` binds."""
 
     def __init__(self):
-        super().__init__(median=statistics.median, mean=statistics.fmean, head=head)
+        super().__init__(median=statistics.median, mean=statistics.fmean, exp=math.exp, log=math.log, head=head)
         self.bound = {}
 
     def value(self, expression, **bound):
