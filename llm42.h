@@ -116,7 +116,7 @@
    KV entries (the stored keys and values) of its positions, so that a committed prefix holds no trace of a fast pass.
 
    This engine goes beyond the paper in these policies:
-   - Replay INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
+   - Verifier INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
      (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
      it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Replay
      FIXED, the paper's way, pads replay passes to M = G x W rows, and its result depends on M.
@@ -145,8 +145,8 @@
    cache, preemption or planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90
    is that of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU
    and its library versions. The presets DVR, BEST and INVARIANT give the canonical result, and scoring the finished
-   text in INVARIANT passes gives it again. With replay FIXED (preset PAPER) the result is reproducible, but it depends
-   on M (see llm42_policy.replay), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the
+   text in INVARIANT passes gives it again. With verifier FIXED (preset PAPER) the result is reproducible and depends on
+   M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the
    kind of pass that .prefill names. In mode BATCH_INVARIANT every request gets its canonical result. The experiment
    .keep_fast_kv breaks the promise.
 
@@ -533,9 +533,9 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 // The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
 // a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass may return
 // another token, as real ones do where they sum in another order than the replay pass. The share of candidates for
-// which it does is the flip rate. It depends on the shape of the FAST pass and, with replay FIXED, on M; with replay
-// INVARIANT it is that of M = 0, or of the table's smallest M. Requests differ: each multiplies the rate by a number
-// that it draws from a gamma distribution with mean 1. All other passes return the true token.
+// which it does is the flip rate. It depends on the shape of the FAST pass and, with verifier FIXED, on M; with
+// verifier INVARIANT it is that of M = 0, or of the table's smallest M. Requests differ: each multiplies the rate by a
+// number that it draws from a gamma distribution with mean 1. All other passes return the true token.
 
 // A table of a calibration: value[i * ys + k] is for x[i] and y[k]. llm42_calibration says what these are.
 typedef struct llm42_table {
@@ -614,13 +614,13 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants
     // of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200
     // nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in everything but
-    // attention. Where INVARIANT passes verify (replay INVARIANT, mode HYBRID), FAST passes take the INVARIANT order,
+    // attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT order,
     // so that few candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in
     // products of more rows where it costs at most 2%.
     LLM42_CUDA_FAST_FASTEST,
     // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to another.
     // FAST passes never prefer the INVARIANT order, neither in products nor in attention, whatever verifies them. So
-    // replay INVARIANT and mode HYBRID then meet the drift that other engines' passes have.
+    // verifier INVARIANT and mode HYBRID then meet the drift that other engines' passes have.
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
@@ -681,9 +681,9 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_MODE_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
     X(LLM42_MODE_BATCH_INVARIANT, "batch_invariant", "every pass is INVARIANT; every request is reproducible")   \
     X(LLM42_MODE_HYBRID, "hybrid", "dvr, but without verification where INVARIANT passes take less time")
-#define LLM42_REPLAYS(X)                                                                         \
-    X(LLM42_REPLAY_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
-    X(LLM42_REPLAY_INVARIANT, "invariant", "replay passes are INVARIANT, without padding: the canonical result")
+#define LLM42_VERIFIERS(X)                                                                         \
+    X(LLM42_VERIFIER_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
+    X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT, without padding: the canonical result")
 #define LLM42_VERIFIES(X)                                                                                        \
     X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
     X(LLM42_VERIFY_WAIT, "wait",                                                                                 \
@@ -703,11 +703,11 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_CHUNKED_OFF, "off", "all prompts but PACKED ones run whole, before decoding goes on (the paper)")
 // A preset fills in the policies, W and G that a desc leaves 0, and nothing else. DVR is the default and sets all of
 // them; each of the others sets what is named here, and the rest as DVR does. This is the one table of defaults: the
-// programs take theirs from it. DVR, BEST and INVARIANT give the canonical result, unless .policy.replay is FIXED.
+// programs take theirs from it. DVR, BEST and INVARIANT give the canonical result, unless .policy.verifier is FIXED.
 // clang-format off
 #define LLM42_PRESETS(X)                                                                                              \
     X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",                     \
-      .policy = {.mode = LLM42_MODE_DVR, .replay = LLM42_REPLAY_INVARIANT, .verify = LLM42_VERIFY_EAGER,              \
+      .policy = {.mode = LLM42_MODE_DVR, .verifier = LLM42_VERIFIER_INVARIANT, .verify = LLM42_VERIFY_EAGER,          \
                  .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 128},\
       .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
     X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: for serving, also with drafts",  \
@@ -715,19 +715,19 @@ LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, in
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",                  \
       .policy = {.mode = LLM42_MODE_BATCH_INVARIANT, .group = 32})                                                    \
     X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                           \
-      .policy = {.replay = LLM42_REPLAY_FIXED, .prefill = LLM42_PREFILL_ISOLATED,                                     \
+      .policy = {.verifier = LLM42_VERIFIER_FIXED, .prefill = LLM42_PREFILL_ISOLATED,                                 \
                  .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},                                     \
       .experiment = {.fill = LLM42_FILL_OLDEST, .bonus = LLM42_BONUS_OFF})
 // clang-format on
 // P(name in options and columns, field, type, name of the value 0, which is the preset's, list of values)
-#define LLM42_POLICIES(P)                                                              \
-    P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)             \
-    P("mode", policy.mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                \
-    P("verifier", policy.replay, llm42_replay, LLM42_REPLAY_DEFAULT, LLM42_REPLAYS)    \
-    P("verify", policy.verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)     \
-    P("fill", experiment.fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)            \
-    P("prefill", policy.prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS) \
-    P("bonus", experiment.bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)      \
+#define LLM42_POLICIES(P)                                                                   \
+    P("preset", preset, llm42_preset, LLM42_PRESET_DEFAULT, LLM42_PRESETS)                  \
+    P("mode", policy.mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                     \
+    P("verifier", policy.verifier, llm42_verifier, LLM42_VERIFIER_DEFAULT, LLM42_VERIFIERS) \
+    P("verify", policy.verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)          \
+    P("fill", experiment.fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                 \
+    P("prefill", policy.prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS)      \
+    P("bonus", experiment.bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)           \
     P("chunked", policy.chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
 #define LLM42__VALUE(name, ...) name,
@@ -744,7 +744,7 @@ typedef struct llm42_policy {
     // prefill ISOLATED it also depends on .token_budget, which cuts long prompts into chunks, and with prefill
     // INVARIANT on .numerics.leaves. FIXED also limits what deterministic requests share in the prefix cache: with
     // prefill PACKED they share prompts and outputs, with INVARIANT only prompts, with ISOLATED nothing.
-    llm42_replay replay;
+    llm42_verifier verifier;
     llm42_verify verify;            // when replay passes run
     llm42_prefill prefill;          // of deterministic requests' prompts
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
@@ -816,7 +816,7 @@ typedef struct llm42_request {
     llm42_state state;
     llm42_finish finish;
     bool deterministic;
-    bool dvr;          // tokens that it decodes in FAST passes are candidates until they are verified
+    bool verified;     // tokens that it decodes in FAST passes are candidates until they are verified
     bool must_verify;  // its last replay pass failed: its whole window must be verified before it decodes again
     bool complete;     // its newest candidate would be its last token (a stop token, or max_new_tokens is reached)
     int prompt_count, max_new_tokens;
@@ -866,7 +866,7 @@ typedef struct llm42_event {
     int position;               // index of tokens[0] among the request's output tokens
     const int32_t *tokens;      // [n]: candidate, committed, rolled back, drafted, accepted; else NULL
     const float *logprobs;      // [n]: committed; candidate and rolled back (the fast pass's); else NULL
-    llm42_output canonical;     // rolled back: what the replay pass returned in place of tokens[0]. The two
+    llm42_output replayed;      // rolled back: what the replay pass returned in place of tokens[0]. The two
                                 // log-probabilities differ by about the margin, if the request is greedy
     llm42_finish finish;
     llm42_schedule schedule;                 // pass
@@ -928,7 +928,7 @@ struct llm42_view {
     const llm42_engine_desc *desc;  // every default resolved
     double now;                     // the backend's clock, seconds
     int64_t passes;                 // passes that have run; llm42_request.ready_since counts in these
-    llm42_schedule replay;          // of replay passes, as .policy.replay says
+    llm42_schedule replay;          // of replay passes, as .policy.verifier says
     int window_ready;               // candidates that make a window ready: W - 1, or W without the bonus token
     int running_count, waiting_count;
     const llm42_request *const *running;  // [running_count], in order of admission
@@ -947,7 +947,7 @@ struct llm42_view {
 
 // The rules. The engine refuses a plan that breaks one: llm42_engine_step returns LLM42_PLAN and an error that names
 // the rule and the request. A refused plan changes nothing, and the engine can go on. The most rows of a plan are M in
-// a FIXED pass, token_budget in others, and with replay INVARIANT the larger of both in an INVARIANT pass.
+// a FIXED pass, token_budget in others, and with verifier INVARIANT the larger of both in an INVARIANT pass.
 #define LLM42_RULES(X)                                                                                                \
     X(LLM42_RULE_SCHEDULE, "the schedule is one that the mode and prefill use")                                       \
     X(LLM42_RULE_RUNNING, "a choice names a request that runs")                                                       \
@@ -956,7 +956,7 @@ struct llm42_view {
     X(LLM42_RULE_PROMPT, "a prompt is chosen while some of it has no KV")                                             \
     X(LLM42_RULE_PREFILL, "a deterministic prompt runs in passes that .prefill and .replay name, never in FAST ones") \
     X(LLM42_RULE_ISOLATED,                                                                                            \
-      "with prefill ISOLATED and replay FIXED a deterministic prompt is alone, with all its rows")                    \
+      "with prefill ISOLATED and verifier FIXED a deterministic prompt is alone, with all its rows")                  \
     X(LLM42_RULE_KIND, "a choice is to decode, to run rows of a prompt, or to verify a window")                       \
     X(LLM42_RULE_WINDOW, "a window has something to verify")                                                          \
     X(LLM42_RULE_FAILED, "after a failed replay pass the whole window is verified again")                             \
@@ -1088,10 +1088,10 @@ struct llm42_engine_desc {
     int tensor_parallel;
     int max_context;  // tokens in a sequence; default: the model's, at most 8192
     int max_running;  // sequences that run at once; default: 32
-    // The most rows of a FAST or INVARIANT pass, and of the pass of an ISOLATED prompt. (With .policy.replay INVARIANT
-    // an INVARIANT pass may have M rows if that is more.) It must be at least max_running, and with chunked_prefill OFF
-    // at least max_context too. Default: the larger of max_running and 256; with chunked_prefill OFF, of max_running
-    // and max_context.
+    // The most rows of a FAST or INVARIANT pass, and of the pass of an ISOLATED prompt. (With .policy.verifier
+    // INVARIANT an INVARIANT pass may have M rows if that is more.) It must be at least max_running, and with
+    // chunked_prefill OFF at least max_context too. Default: the larger of max_running and 256; with chunked_prefill
+    // OFF, of max_running and max_context.
     int token_budget;
     bool auto_release;         // a finished request is released after its FINISHED event; default: by the user
     llm42_event_fn *on_event;  // default: none
@@ -1779,7 +1779,7 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
     if (!desc->field) desc->field = from->field;
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-        const int most = desc->policy.replay == LLM42_REPLAY_FIXED ? 32 : INT32_MAX;
+        const int most = desc->policy.verifier == LLM42_VERIFIER_FIXED ? 32 : INT32_MAX;
         if (!desc->policy.window) desc->policy.window = from->policy.window;
         if (!desc->policy.group) desc->policy.group = LLM42__MIN(from->policy.group, most);
     }
@@ -4203,7 +4203,7 @@ LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, cons
 }
 
 // The tiles in use, each compiled on its own so that its sums stay in registers. Keys are those of attention.
-typedef llm42__v16 llm42__tile_fn(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
+typedef llm42__v16 llm42__microkernel(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
 #define LLM42__TILE(rn, on, name, bf16, fetch)                                                                        \
     static llm42__v16 llm42__tile_##name(const float *const *x, const void *const *w, int k0, int k1, size_t ahead) { \
         return llm42__tile(rn, on, x, w, bf16, fetch, k0, k1, ahead);                                                 \
@@ -4220,7 +4220,7 @@ LLM42__TILE(1, 16, keys_fp32, false, false)
 
 typedef struct llm42__tile_kind {
     int rows, outputs;
-    llm42__tile_fn *bf16, *fp32;
+    llm42__microkernel *bf16, *fp32;
 } llm42__tile_kind;
 static const llm42__tile_kind llm42__tile_kinds[3] = {
     {1, 16, llm42__tile_1x16_bf16, llm42__tile_1x16_fp32},
@@ -4229,7 +4229,7 @@ static const llm42__tile_kind llm42__tile_kinds[3] = {
 };
 
 // A tile's sums over all parts of k, added in order.
-LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__tile_fn *tile, const float *const *x, const void *const *w, int k,
+LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__microkernel *tile, const float *const *x, const void *const *w, int k,
                                            int parts, size_t ahead) {
     int step = ((k + parts - 1) / parts + 15) & ~15;
     llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k), ahead);
@@ -4251,7 +4251,7 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kin
          round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
     size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)kind->outputs * stride;
     const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
-    llm42__tile_fn *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
+    llm42__microkernel *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
     for (int o0 = 0; o0 < count; o0 += kind->outputs) {
         const void *w[16];
         int outputs = LLM42__MIN(kind->outputs, count - o0);
@@ -4306,7 +4306,7 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
                                      float *out, float *largest) {
     const llm42__cpu *cpu = c.cpu;
     float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), tops[16], weights[16] = {0};
-    llm42__tile_fn *keys = bf16 ? llm42__tile_keys_bf16 : llm42__tile_keys_fp32;
+    llm42__microkernel *keys = bf16 ? llm42__tile_keys_bf16 : llm42__tile_keys_fp32;
     const void *at[16];
     size_t width = bf16 ? 2 : 4;
     for (int j = 0; j < 16; j++) tops[j] = -INFINITY;
@@ -5026,18 +5026,18 @@ const llm42_backend *llm42_backend_sim(void) {
 // it waits (state WAITING), but one that was submitted inside an event enters the queue after that event.
 //
 // A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens, and its first `kv` positions
-// have KV. The first `canonical` of these were last written by the kind of pass that deterministic prompts run in. That
-// is FIXED with replay FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is P+C+U-1,
-// because the pass that reads the newest token also writes its KV.
+// have KV. The first `reproducible` of these were last written by the kind of pass that deterministic prompts run in.
+// That is FIXED with verifier FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is
+// P+C+U-1, because the pass that reads the newest token also writes its KV.
 
 typedef struct llm42__request {
-    llm42_request info;    // what users and planners see; first, so that a pointer to it is a pointer to this
-    int slot;              // index of its page table and of its llm42_seq; -1: not running
-    int pages, canonical;  // pages held; positions with canonical KV
-    int pages_before;      // pages held before the plan under way took some
-    int64_t planned;       // .plans of the engine when it was last in a plan
-    int32_t *tokens;       // [P + max_new_tokens]: prompt, committed, candidates
-    float *logprobs;       // [max_new_tokens]
+    llm42_request info;       // what users and planners see; first, so that a pointer to it is a pointer to this
+    int slot;                 // index of its page table and of its llm42_seq; -1: not running
+    int pages, reproducible;  // pages held; positions with reproducible KV
+    int pages_before;         // pages held before the plan under way took some
+    int64_t planned;          // .plans of the engine when it was last in a plan
+    int32_t *tokens;          // [P + max_new_tokens]: prompt, committed, candidates
+    float *logprobs;          // [max_new_tokens]
     struct llm42__request *next, *prev;  // in the queue
     struct llm42__request *next_asked;   // in the engine's list of what is to be done after an event
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
@@ -5049,12 +5049,12 @@ typedef struct llm42__request {
 } llm42__request;
 
 typedef struct llm42__page {
-    int refs;        // requests that hold it
-    int next, prev;  // on the free list; -1 ends it
-    int chain;       // next page in the same bucket of the prefix cache; -1 ends it
-    bool cached;     // in the prefix cache
-    bool canonical;  // this page and all before it hold canonical KV
-    uint64_t hash;   // of all tokens up to the end of this page
+    int refs;           // requests that hold it
+    int next, prev;     // on the free list; -1 ends it
+    int chain;          // next page in the same bucket of the prefix cache; -1 ends it
+    bool cached;        // in the prefix cache
+    bool reproducible;  // so is the KV of this page and of all before it
+    uint64_t hash;      // of all tokens up to the end of this page
 } llm42__page;
 
 typedef struct llm42__kv {
@@ -5083,10 +5083,10 @@ typedef struct llm42__time {
 struct llm42_engine {
     llm42_engine_desc desc;
     const llm42_backend *backend;
-    void *state;               // the backend's
-    unsigned schedules;        // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
-    llm42_schedule canonical;  // schedule of the passes whose KV deterministic requests share
-    llm42__memory memory;      // all that an engine allocates, but for its table and its requests
+    void *state;                  // the backend's
+    unsigned schedules;           // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
+    llm42_schedule reproducible;  // schedule of the passes whose KV deterministic requests share
+    llm42__memory memory;         // all that an engine allocates, but for its table and its requests
     llm42__kv kv;
     int M;  // W x G; rows of a FIXED replay pass
     int pages_per_slot;
@@ -5130,7 +5130,7 @@ static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_
 
 // An event about n tokens of a request, from output token `position` on.
 static void llm42__emit_tokens(llm42_engine *e, const llm42__request *r, llm42_event_type type, int position, int n,
-                               const float *logprobs, llm42_output canonical) {
+                               const float *logprobs, llm42_output replayed) {
     llm42__emit(e, &(llm42_event){.type = type,
                                   .request = r->info.id,
                                   .info = &r->info,
@@ -5138,17 +5138,17 @@ static void llm42__emit_tokens(llm42_engine *e, const llm42__request *r, llm42_e
                                   .position = position,
                                   .tokens = r->info.tokens + position,
                                   .logprobs = logprobs,
-                                  .canonical = canonical});
+                                  .replayed = replayed});
 }
 
 // The place of a request in the table, or the free place where the search for it ends.
-static size_t llm42__place(const llm42_engine *e, int64_t id) {
+static size_t llm42__table_index(const llm42_engine *e, int64_t id) {
     size_t mask = e->table_size - 1, i = (size_t)llm42__hash((uint64_t)id) & mask;
     while (e->table[i] && e->table[i]->info.id != id) i = (i + 1) & mask;
     return i;
 }
 
-static llm42__request *llm42__find(const llm42_engine *e, int64_t id) { return e->table[llm42__place(e, id)]; }
+static llm42__request *llm42__find(const llm42_engine *e, int64_t id) { return e->table[llm42__table_index(e, id)]; }
 
 // Position of the newest token.
 LLM42__INLINE int llm42__last_position(const llm42_request *r) {
@@ -5198,14 +5198,14 @@ static bool llm42__grow_table(llm42_engine *e) {
     e->table = table;
     e->table_size = size;
     for (size_t i = 0; i < old_size; i++)
-        if (old[i]) table[llm42__place(e, old[i]->info.id)] = old[i];
+        if (old[i]) table[llm42__table_index(e, old[i]->info.id)] = old[i];
     llm42__free(old);
     return true;
 }
 
 // Forgets a request. Requests behind its place move up if the search for them would now end there.
 static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
-    size_t mask = e->table_size - 1, hole = llm42__place(e, r->info.id);
+    size_t mask = e->table_size - 1, hole = llm42__table_index(e, r->info.id);
     for (size_t i = (hole + 1) & mask; e->table[i]; i = (i + 1) & mask) {
         size_t home = (size_t)llm42__hash((uint64_t)e->table[i]->info.id) & mask;
         if (((i - home) & mask) < ((i - hole) & mask)) continue;
@@ -5264,7 +5264,7 @@ static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_
 // Keeps .complete and .ready_since up to date when candidates were added or dropped.
 static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
     llm42_request *i = &r->info;
-    if (!i->dvr || i->state != LLM42_STATE_DECODE) return;
+    if (!i->verified || i->state != LLM42_STATE_DECODE) return;
     int count = i->committed + i->candidates;
     i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
     if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete || i->drafts))
@@ -5344,7 +5344,7 @@ static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
     const int32_t *table = llm42__page_table(e, r);
     while (r->pages > keep) llm42__kv_drop(&e->kv, table[--r->pages]);
     r->info.kv = LLM42__MIN(r->info.kv, positions);
-    r->canonical = LLM42__MIN(r->canonical, positions);
+    r->reproducible = LLM42__MIN(r->reproducible, positions);
     r->prefix_pages = LLM42__MIN(r->prefix_pages, keep);
 }
 
@@ -5365,21 +5365,21 @@ static uint64_t llm42__prefix_hash(uint64_t before, const int32_t *tokens, int c
 }
 
 // Finds a page in the prefix cache by hash, tokens and kind. -1: there is none.
-static int llm42__prefix_find(const llm42__kv *kv, uint64_t hash, bool canonical, const int32_t *tokens) {
+static int llm42__prefix_find(const llm42__kv *kv, uint64_t hash, bool reproducible, const int32_t *tokens) {
     for (int p = kv->bucket[hash & (uint64_t)(kv->buckets - 1)]; p >= 0; p = kv->page[p].chain)
-        if (kv->page[p].hash == hash && kv->page[p].canonical == canonical &&
+        if (kv->page[p].hash == hash && kv->page[p].reproducible == reproducible &&
             memcmp(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens) == 0)
             return p;
     return -1;
 }
 
 // Inserts a full page into the prefix cache, unless an equal one is there.
-static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canonical, const int32_t *tokens) {
-    if (kv->page[p].cached || llm42__prefix_find(kv, hash, canonical, tokens) >= 0) return;
+static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool reproducible, const int32_t *tokens) {
+    if (kv->page[p].cached || llm42__prefix_find(kv, hash, reproducible, tokens) >= 0) return;
     int *bucket = &kv->bucket[hash & (uint64_t)(kv->buckets - 1)];
     memcpy(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens);
     kv->page[p].hash = hash;
-    kv->page[p].canonical = canonical;
+    kv->page[p].reproducible = reproducible;
     kv->page[p].cached = true;
     kv->page[p].chain = *bucket;
     *bucket = p;
@@ -5389,51 +5389,51 @@ static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool canon
 // the shape of its prompt, so such requests share nothing.
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
     bool alone = e->desc.policy.prefill == LLM42_PREFILL_ISOLATED && e->view.replay == LLM42_SCHEDULE_FIXED;
-    return e->desc.kv.prefix_cache && !(r->info.dvr && alone);
+    return e->desc.kv.prefix_cache && !(r->info.verified && alone);
 }
 
-// How many positions may count as canonical. A shared page must hold the KV that a deterministic prompt would get. With
-// prefill INVARIANT and replay FIXED, prompts run in INVARIANT rows, but the output tokens of a verified request get
-// their KV from FIXED rows, so they do not count.
-static int llm42__canonical_limit(const llm42_engine *e, const llm42__request *r) {
+// How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get.
+// With prefill INVARIANT and verifier FIXED, prompts run in INVARIANT rows, but the output tokens of a verified request
+// get their KV from FIXED rows, so they do not count.
+static int llm42__reproducible_limit(const llm42_engine *e, const llm42__request *r) {
     bool differ = e->desc.policy.prefill == LLM42_PREFILL_INVARIANT && e->view.replay == LLM42_SCHEDULE_FIXED;
-    return r->info.dvr && differ ? r->info.prompt_count : INT32_MAX;
+    return r->info.verified && differ ? r->info.prompt_count : INT32_MAX;
 }
 
 // Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
 static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     if (!llm42__shares_prefix(e, r)) return;
-    int size = e->desc.kv.page_size, final = r->info.dvr ? r->canonical : r->info.kv;
+    int size = e->desc.kv.page_size, final = r->info.verified ? r->reproducible : r->info.kv;
     const int32_t *table = llm42__page_table(e, r);
     for (; (r->prefix_pages + 1) * size <= final; r->prefix_pages++) {
         const int32_t *tokens = r->tokens + r->prefix_pages * size;
         r->prefix_hash = llm42__prefix_hash(r->prefix_hash, tokens, size);
-        bool canonical = (r->prefix_pages + 1) * size <= r->canonical;
-        llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix_hash, canonical, tokens);
+        bool reproducible = (r->prefix_pages + 1) * size <= r->reproducible;
+        llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix_hash, reproducible, tokens);
     }
 }
 
 // Takes the longest run of pages in the prefix cache that hold the request's first tokens. The last token is left out,
-// because its row must run to give the next token. A verified request takes canonical pages only, up to its
-// llm42__canonical_limit.
+// because its row must run to give the next token. A verified request takes reproducible pages only, up to its
+// llm42__reproducible_limit.
 static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int last = llm42__last_position(&r->info), size = e->desc.kv.page_size;
-    int limit = LLM42__MIN(last, llm42__canonical_limit(e, r)) / size;
+    int limit = LLM42__MIN(last, llm42__reproducible_limit(e, r)) / size;
     int32_t *table = llm42__page_table(e, r);
     r->prefix_hash = 0x4242;
     if (!llm42__shares_prefix(e, r)) return;
-    for (bool canonical = true; r->pages < limit; r->pages++) {
+    for (bool reproducible = true; r->pages < limit; r->pages++) {
         const int32_t *tokens = r->tokens + r->pages * size;
         uint64_t hash = llm42__prefix_hash(r->prefix_hash, tokens, size);
         int page = llm42__prefix_find(&e->kv, hash, true, tokens);
-        if (page < 0 && !r->info.dvr) page = llm42__prefix_find(&e->kv, hash, false, tokens);
+        if (page < 0 && !r->info.verified) page = llm42__prefix_find(&e->kv, hash, false, tokens);
         if (page < 0) break;
         llm42__kv_hold(&e->kv, page);
-        canonical = canonical && e->kv.page[page].canonical;
+        reproducible = reproducible && e->kv.page[page].reproducible;
         table[r->pages] = page;
         r->prefix_hash = hash;
         r->info.kv += size;
-        if (canonical) r->canonical += size;
+        if (reproducible) r->reproducible += size;
     }
     r->prefix_pages = r->pages;
 }
@@ -5488,7 +5488,7 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     }
     e->last_id++;
     e->count++;
-    e->table[llm42__place(e, r->info.id)] = r;
+    e->table[llm42__table_index(e, r->info.id)] = r;
     if (id) *id = r->info.id;
     llm42__ask(e, r, LLM42__QUEUE);
     return LLM42_OK;
@@ -5585,7 +5585,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
                               .key = d->key ? d->key : e->last_id + 1,
                               .state = LLM42_STATE_WAITING,
                               .deterministic = d->deterministic,
-                              .dvr = d->deterministic && llm42__verifies(e->desc.policy.mode),
+                              .verified = d->deterministic && llm42__verifies(e->desc.policy.mode),
                               .prompt_count = d->prompt_count,
                               .max_new_tokens = max_new,
                               .sampling = d->sampling,
@@ -5875,13 +5875,13 @@ void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_kind kind, int
     plan->count++;
 }
 
-// How many rows of its prompt a request may have in a pass of this schedule. With replay INVARIANT a deterministic
-// prompt runs in INVARIANT passes. With replay FIXED it runs in the kind of pass that .prefill names, but tokens that
+// How many rows of its prompt a request may have in a pass of this schedule. With verifier INVARIANT a deterministic
+// prompt runs in INVARIANT passes. With verifier FIXED it runs in the kind of pass that .prefill names, but tokens that
 // were committed before a preemption run in passes of M rows, as they did when they were verified.
 static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
     int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
     if (r->state != LLM42_STATE_PREFILL) return 0;
-    if (!r->dvr) return all;
+    if (!r->verified) return all;
     if (v->replay == LLM42_SCHEDULE_FIXED && prompt > 0 && v->desc->policy.prefill == LLM42_PREFILL_INVARIANT)
         return schedule == LLM42_SCHEDULE_INVARIANT ? prompt : 0;
     if (schedule != v->replay) return 0;
@@ -5894,7 +5894,7 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
 // drafts always have), and when no token may follow the last candidate, that row is left out.
 static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
     const int after = r->candidates + r->drafts;
-    if (!r->dvr || r->state != LLM42_STATE_DECODE || (!after && v->window_ready)) return 0;
+    if (!r->verified || r->state != LLM42_STATE_DECODE || (!after && v->window_ready)) return 0;
     bool bonus = (v->desc->experiment.bonus == LLM42_BONUS_ON || r->drafts) && !r->complete;
     return LLM42__MIN(after + (bonus ? 1 : 0), v->desc->policy.window);
 }
@@ -5903,13 +5903,13 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind ki
     if (kind == LLM42_KIND_PROMPT) return llm42__prompt_rows(v, r, schedule);
     if (kind == LLM42_KIND_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
     if (r->state != LLM42_STATE_DECODE) return 0;
-    return r->dvr ? !r->must_verify && !r->complete : 1 + r->drafts;
+    return r->verified ? !r->must_verify && !r->complete : 1 + r->drafts;
 }
 
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
 static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
     const int beyond = v->desc->policy.verify == LLM42_VERIFY_WAIT ? v->desc->policy.deadline : 0;
-    return (!r->dvr || (!r->drafts && r->candidates - v->window_ready < beyond)) &&
+    return (!r->verified || (!r->drafts && r->candidates - v->window_ready < beyond)) &&
            llm42_choice_rows(v, r, LLM42_KIND_DECODE, LLM42_SCHEDULE_FAST);
 }
 
@@ -5920,7 +5920,8 @@ static bool llm42__prompts_ride(const llm42_view *v) {
 
 // Rows of a prompt that may ride in ordinary passes.
 static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
-    return !r->dvr || llm42__prompts_ride(v) ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT) : 0;
+    return !r->verified || llm42__prompts_ride(v) ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT)
+                                                  : 0;
 }
 
 // What the running requests wait for.
@@ -5942,10 +5943,10 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
         if (r->state == LLM42_STATE_PREFILL)
             (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
         else due.decodes = due.decodes || llm42__decodes(v, r);
-        due.verified += r->dvr && r->state == LLM42_STATE_DECODE;
+        due.verified += r->verified && r->state == LLM42_STATE_DECODE;
         due.windows += r->ready_since >= 0;
-        due.drafts |= r->dvr && r->drafts;
-        due.others |= !r->dvr && r->state == LLM42_STATE_PREFILL;
+        due.drafts |= r->verified && r->drafts;
+        due.others |= !r->verified && r->state == LLM42_STATE_PREFILL;
         due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->policy.deadline;
     }
     due.overdue |= due.drafts;
@@ -6026,7 +6027,7 @@ int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *or
 static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
     for (int i = 0; i < v->running_count && !plan->count; i++) {
         const llm42_request *r = v->running[i];
-        int rows = r->dvr ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay) : 0;
+        int rows = r->verified ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay) : 0;
         bool prompt = r->kv < r->prompt_count;
         if (!prompt) rows = LLM42__MIN(rows, v->desc->policy.window * v->desc->policy.group);
         if (rows) llm42_choose(plan, r, LLM42_KIND_PROMPT, rows);
@@ -6056,7 +6057,7 @@ void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
         for (int i = 0; i < v->running_count && room > 0; i++) {
             const llm42_request *r = v->running[i];
             int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay));
-            if (r->dvr != (own == 1) || rows < 1) continue;
+            if (r->verified != (own == 1) || rows < 1) continue;
             if (own ? ride && !fixed : ride || !fixed) continue;
             llm42_choose(plan, r, LLM42_KIND_PROMPT, rows);
             room -= rows;
@@ -6075,7 +6076,7 @@ void llm42_plan_ordinary(const llm42_view *v, llm42_plan *plan) {
     for (int i = 0; i < v->running_count && !(whole && prompts); i++) room -= llm42__decodes(v, v->running[i]);
     for (int i = 0; i < v->running_count && !(whole && prompts); i++) {
         if (!llm42__decodes(v, v->running[i])) continue;
-        const int drafts = v->running[i]->dvr ? 0 : LLM42__MIN(v->running[i]->drafts, room);
+        const int drafts = v->running[i]->verified ? 0 : LLM42__MIN(v->running[i]->drafts, room);
         llm42_choose(plan, v->running[i], LLM42_KIND_DECODE, 1 + drafts);
         room -= drafts;
     }
@@ -6086,7 +6087,7 @@ void llm42_plan_ordinary(const llm42_view *v, llm42_plan *plan) {
         if (room <= 0 || (whole && rows > room)) return;
         llm42_choose(plan, r, LLM42_KIND_PROMPT, LLM42__MIN(rows, room));
         room -= LLM42__MIN(rows, room);
-        if (r->dvr) plan->schedule = LLM42_SCHEDULE_INVARIANT;
+        if (r->verified) plan->schedule = LLM42_SCHEDULE_INVARIANT;
     }
 }
 
@@ -6095,8 +6096,8 @@ static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
     const llm42_request *victim = NULL;
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
-        if (!victim || (victim->dvr && !r->dvr) ||
-            (victim->dvr == r->dvr &&
+        if (!victim || (victim->verified && !r->verified) ||
+            (victim->verified == r->verified &&
              (r->arrival > victim->arrival || (r->arrival == victim->arrival && r->id > victim->id))))
             victim = r;
     }
@@ -6236,12 +6237,12 @@ static llm42__work llm42__work_of(const llm42_view *v) {
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
         int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT));
-        llm42__mix_add(r->dvr ? &w.prompts : &w.ordinary, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
+        llm42__mix_add(r->verified ? &w.prompts : &w.ordinary, LLM42_KIND_PROMPT, rows, r->kv + 0.5 * rows);
         room -= rows;
         w.windows += r->verifications;
         w.recomputed += r->recomputed;
-        if (r->state == LLM42_STATE_DECODE) llm42__mix_decode(r->dvr ? &w.decode : &w.ordinary, r, r->drafts);
-        w.drafts |= r->dvr && r->drafts;
+        if (r->state == LLM42_STATE_DECODE) llm42__mix_decode(r->verified ? &w.decode : &w.ordinary, r, r->drafts);
+        w.drafts |= r->verified && r->drafts;
     }
     return w;
 }
@@ -6314,7 +6315,7 @@ static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
 
 // Whether a request belongs into a pass of this schedule. In the way APART it belongs into one of them only.
 static bool llm42__belongs(const llm42_request *r, llm42__way way, llm42_schedule schedule) {
-    bool invariant = r->dvr && (!r->candidates || r->ready_since >= 0);
+    bool invariant = r->verified && (!r->candidates || r->ready_since >= 0);
     return way == LLM42__TOGETHER || invariant == (schedule == LLM42_SCHEDULE_INVARIANT);
 }
 
@@ -6326,7 +6327,8 @@ static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way wa
     plan->schedule = schedule;
     for (int i = 0; i < v->running_count && !whole; i++) {
         const llm42_request *r = v->running[i];
-        bool window = schedule == LLM42_SCHEDULE_INVARIANT && r->dvr && (r->candidates || r->must_verify || r->drafts);
+        bool window = schedule == LLM42_SCHEDULE_INVARIANT && r->verified &&
+                      (r->candidates || r->must_verify || r->drafts);
         llm42_kind kind = window ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE;
         int rows = llm42_choice_rows(v, r, kind, schedule);
         if (rows > room) rows = LLM42__MAX(rows - r->drafts, LLM42__MIN(rows, room));
@@ -6383,10 +6385,10 @@ static bool llm42__drop_drafts(llm42_engine *e) {
 
 int llm42_draft_room(const llm42_view *v, const llm42_request *r) {
     const llm42_engine_desc *d = v->desc;
-    const bool may = r->dvr || d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->draft_ordinary;
+    const bool may = r->verified || d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->draft_ordinary;
     if (!may || r->state != LLM42_STATE_DECODE || r->complete || r->must_verify) return 0;
     const int left = r->max_new_tokens - r->committed - r->candidates - 1,
-              most = r->dvr ? d->policy.window - 1 - r->candidates : d->draft_limit;
+              most = r->verified ? d->policy.window - 1 - r->candidates : d->draft_limit;
     return LLM42__MAX(0, LLM42__MIN(LLM42__MIN(left, most), d->draft_limit));
 }
 
@@ -6539,7 +6541,7 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     for (int i = 0; i < plan->count && fixed && e->desc.policy.prefill == LLM42_PREFILL_ISOLATED; i++) {
         const llm42_request *r = &b->owner[i]->info;
         const llm42_choice *c = &plan->choice[i];
-        if (!r->dvr || c->kind != LLM42_KIND_PROMPT || r->kv >= r->prompt_count) continue;
+        if (!r->verified || c->kind != LLM42_KIND_PROMPT || r->kv >= r->prompt_count) continue;
         if (plan->count > 1 || c->rows != llm42_choice_rows(&e->view, r, c->kind, plan->schedule))
             return llm42__refuse(e, LLM42_RULE_ISOLATED, c->request, error);
         isolated = true;
@@ -6583,7 +6585,7 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     llm42__add_rows(e, r, c, b->row + b->pass.rows);
     b->pass.rows += c->rows;
     b->pass.windows += c->kind == LLM42_KIND_WINDOW;
-    b->pass.prompts += c->kind == LLM42_KIND_PROMPT && r->info.dvr;
+    b->pass.prompts += c->kind == LLM42_KIND_PROMPT && r->info.verified;
     return LLM42_OK;
 }
 
@@ -6669,20 +6671,20 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
     return (token + 1) % e->desc.model->config.vocab;
 }
 
-// Takes the rows of a prompt or of decoding, which have written KV. That KV counts as canonical if all KV before it
-// does, the pass has schedule e->canonical, and the token that it gives is final: candidates may be dropped.
+// Takes the rows of a prompt or of decoding, which have written KV. That KV counts as reproducible if all KV before it
+// does, the pass has schedule e->reproducible, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
 // verified request decodes, if a window with the same row would run under the same schedule on the same KV.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
-    bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->canonical == r->info.kv;
+    bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->reproducible == r->info.kv;
     bool as_replayed = whole && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
                        e->view.replay == LLM42_SCHEDULE_INVARIANT;
-    bool final = prompt || !r->info.dvr || as_replayed;
-    bool canonical = whole && e->batch.plan.schedule == e->canonical && final;
-    assert(!prompt || !r->info.dvr || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
+    bool final = prompt || !r->info.verified || as_replayed;
+    bool reproducible = whole && e->batch.plan.schedule == e->reproducible && final;
+    assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
-    if (canonical) r->canonical = LLM42__MIN(r->info.kv, llm42__canonical_limit(e, r));
+    if (reproducible) r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
     llm42__share_prefix(e, r);
     if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
     if (prompt) {
@@ -6721,14 +6723,15 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     const llm42_output *out = b->out + row;
     const int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates + r->info.drafts);
     const int first = r->info.committed, prompt = r->info.prompt_count;
-    const bool canonical = r->info.dvr || (r->canonical == r->info.kv && b->plan.schedule == e->canonical);
+    const bool reproducible = r->info.verified ||
+                              (r->reproducible == r->info.kv && b->plan.schedule == e->reproducible);
     int32_t *output = r->tokens + prompt + first;
     int agreed = 0;
     while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
     bool rollback = agreed < LLM42__MIN(compared, candidates);
     bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
     int commit = agreed + (own && !failed);
-    if (r->info.dvr) llm42__count_window(e, r, LLM42__MIN(agreed, candidates), LLM42__MIN(compared, candidates));
+    if (r->info.verified) llm42__count_window(e, r, LLM42__MIN(agreed, candidates), LLM42__MIN(compared, candidates));
     if (rollback) {
         int dropped = candidates - agreed;
         r->info.rollbacks++;
@@ -6745,8 +6748,8 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->info.ready_since = -1;
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
-    if (canonical && !e->desc.experiment.keep_fast_kv)
-        r->canonical = LLM42__MIN(prompt + first + commit - 1, llm42__canonical_limit(e, r));
+    if (reproducible && !e->desc.experiment.keep_fast_kv)
+        r->reproducible = LLM42__MIN(prompt + first + commit - 1, llm42__reproducible_limit(e, r));
     llm42__truncate(e, r, r->info.kv);
     llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
     if (llm42__commit(e, r, commit)) return;
@@ -6879,9 +6882,9 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     LLM42__TRY(llm42__check_table("planner", d->planner->name, d->planner->plan != NULL, "plan", error));
     if (d->drafter)
         LLM42__TRY(llm42__check_table("drafter", d->drafter->name, d->drafter->draft != NULL, "draft", error));
-    if (d->policy.mode == LLM42_MODE_HYBRID && d->policy.replay == LLM42_REPLAY_FIXED)
+    if (d->policy.mode == LLM42_MODE_HYBRID && d->policy.verifier == LLM42_VERIFIER_FIXED)
         return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT, so that all its "
+                          "llm42_engine_desc.policy.verifier: FIXED: mode HYBRID needs INVARIANT, so that all its "
                           "ways give one result");
     if (!(d->kv.admission_reserve >= 0 && d->kv.admission_reserve <= 1))
         return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.kv.admission_reserve: %g: must be from 0 to 1",
@@ -6987,13 +6990,13 @@ static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
     const llm42_policy *p = &d->policy;
-    const bool replay_fixed = p->replay == LLM42_REPLAY_FIXED, dvr = llm42__verifies(p->mode);
+    const bool replay_fixed = p->verifier == LLM42_VERIFIER_FIXED, dvr = llm42__verifies(p->mode);
     const unsigned fast = p->mode != LLM42_MODE_BATCH_INVARIANT, fixed = dvr && replay_fixed,
                    invariant = !fast || (dvr && (!fixed || p->prefill == LLM42_PREFILL_INVARIANT));
     e->backend = d->backend;
     e->M = p->window * p->group;
     e->schedules = fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
-    e->canonical = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
+    e->reproducible = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
     if (!llm42__engine_allocate(e))
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
                           d->max_running, d->kv.pages);
@@ -7021,7 +7024,7 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     llm42__resolve(&d);
     LLM42__TRY(llm42__validate(&d, error));
     // More windows than requests run only cost memory. But the result of FIXED passes depends on M.
-    if (d.policy.replay == LLM42_REPLAY_INVARIANT)
+    if (d.policy.verifier == LLM42_VERIFIER_INVARIANT)
         d.policy.group = LLM42__MIN(d.policy.group, LLM42__MAX(32, d.max_running));
     llm42_engine *e = llm42__alloc_zero(1, sizeof *e);
     if (!e) return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");

@@ -25,7 +25,7 @@ static inline llm42_result planner_pass(const llm42_view *view, llm42_plan *plan
     const bool prompts_had_turn = chunked && v->last.schedule == v->replay && v->last.prompts;
     const bool windows_had_turn = v->last.windows && v->window_ready == 0;  // W = 1: a window is always ready
     // A request with drafts does not decode before they are verified.
-    for (int i = 0; i < v->running_count; i++) verify |= v->running[i]->dvr && v->running[i]->drafts;
+    for (int i = 0; i < v->running_count; i++) verify |= v->running[i]->verified && v->running[i]->drafts;
     if (verify && !windows_had_turn) llm42_plan_windows(v, plan, order);
     if (plan->count || !prompts_had_turn) llm42_plan_prompts(v, plan);
     if (!plan->count) llm42_plan_ordinary(v, plan);
@@ -44,7 +44,7 @@ static inline double every_order(const llm42_view *v, const llm42_request *r) {
 // where N is less than G.
 static inline llm42_result every_plan(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     int requests = 0;
-    for (int i = 0; i < v->running_count; i++) requests += v->running[i]->dvr;
+    for (int i = 0; i < v->running_count; i++) requests += v->running[i]->verified;
     const int group = v->desc->policy.group, k = v->desc->policy.window * group / (requests > group ? requests : group);
     (void)user, (void)error;
     return planner_pass(v, plan, v->passes % (k > 2 ? k : 2) == 0, every_order);

@@ -252,7 +252,7 @@ static cost serve(demo *d, screen *s, int first, int last, bool marked, answer *
 static void report_counts(const demo *d, const screen *s) {
     const llm42_stats *n = &frame_at(d, passes(d))->stats;
     const int others = cost_of_kinds(d, INVARIANT_PASS, PROMPT_PASS).passes;
-    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    const bool fixed = d->how.policy.verifier == LLM42_VERIFIER_FIXED;
     cell *candidates = NULL, *committed = NULL, *more[] = {candidates_text(d), committed_text(d)};
     printf("\n");
     say(s, STRONG, 0, "What happened");

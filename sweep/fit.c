@@ -334,7 +334,7 @@ static double rows_of(const fit *f, llm42_schedule schedule, llm42_kind kind, in
                                  : more_rows[i - f->verify.count];
 }
 
-// The first column is for replay INVARIANT, whose order of sums no FAST pass has.
+// The first column is for verifier INVARIANT, whose order of sums no FAST pass has.
 static void write_flips(const fit *f, FILE *file) {
     const int last = (int)f->flip_order, fast[3] = {1, FEW + 1, last}, replay[4] = {1, 2, FEW + 1, last};
     const double differ = f->flip_rate, same = f->flip_rest, few = f->fitted ? same : differ;
@@ -359,7 +359,7 @@ static void write_calibration(const fit *f, FILE *file) {
             "# flips: passes of up to %d rows sum in one order, and so do passes of %d rows or more. That the\n"
             "#   former do was found in the paper's runs at 6 queries/s. Flips on our CPU show such a class from 9\n"
             "#   to 64 rows, and those of an H200 and of the paper's H100 SXM show none. 1 replay row stands for\n"
-            "#   replay INVARIANT, whose order of sums no FAST pass has.\n",
+            "#   verifier INVARIANT, whose order of sums no FAST pass has.\n",
             FEW, (int)f->flip_order);
     fprintf(
         file,

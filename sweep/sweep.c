@@ -142,7 +142,7 @@ static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
         if (axes[a].policy && cell_value(g, c, (axis_name)a))
             llm42_policy_set(&desc, axes[a].name, cell_text(g, c, (axis_name)a), NULL);
     // The axis means nothing in mode HYBRID, which has one verifier, whatever the preset's is.
-    if (desc.policy.mode == LLM42_MODE_HYBRID) desc.policy.replay = LLM42_REPLAY_INVARIANT;
+    if (desc.policy.mode == LLM42_MODE_HYBRID) desc.policy.verifier = LLM42_VERIFIER_INVARIANT;
     desc.token_budget = s->budget[desc.policy.chunked_prefill == LLM42_CHUNKED_ON];
     return desc;
 }

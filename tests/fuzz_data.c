@@ -136,7 +136,7 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
                               .policy.window = 4,
                               .policy.group = 2,
                               .policy.mode = (conditions & 6) == 2 ? LLM42_MODE_HYBRID : LLM42_MODE_DVR,
-                              .policy.replay = conditions & 4 ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
+                              .policy.verifier = conditions & 4 ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
                               .policy.prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
     if (result != LLM42_OK) {

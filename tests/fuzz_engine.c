@@ -67,7 +67,7 @@ static int32_t truth[PROMPTS][REQUESTS][NEW];  // tokens of the simulator, by pr
 
 // The request alone, on an engine of its own, with everything else at its simplest but what the promise rests on.
 static const reference *alone(const llm42_engine_desc *d, int prompt, int sampling) {
-    int m = d->policy.mode == LLM42_MODE_DVR && d->policy.replay == LLM42_REPLAY_FIXED
+    int m = d->policy.mode == LLM42_MODE_DVR && d->policy.verifier == LLM42_VERIFIER_FIXED
                 ? d->policy.window * d->policy.group
                 : 0;
     llm42_prefill prefill = m && d->policy.prefill == LLM42_PREFILL_INVARIANT ? d->policy.prefill
@@ -88,7 +88,7 @@ static const reference *alone(const llm42_engine_desc *d, int prompt, int sampli
                               .policy.window = m ? m : 1,
                               .policy.group = 1,
                               .policy.mode = m ? LLM42_MODE_DVR : LLM42_MODE_BATCH_INVARIANT,
-                              .policy.replay = m ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
+                              .policy.verifier = m ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
                               .policy.prefill = prefill,
                               .kv.pages = 8};
     llm42_request_desc request = {.prompt = tokens_of,
@@ -117,9 +117,9 @@ typedef struct shadow {
     bool cancelled, released;  // inside an event: it commits no more tokens; it goes when the outer call returns
     int64_t rollbacks, verifications, preemptions;
     int32_t tokens[NEW], candidate[CONTEXT];
-    const int32_t *own;      // its canonical tokens; NULL: not known, or the simulator's
-    float guessed[NEW];      // log-probabilities of the newest candidates, from their events
-    llm42_output canonical;  // of the last rollback; token 0 and log-probability 1: none that must come next
+    const int32_t *own;     // its canonical tokens; NULL: not known, or the simulator's
+    float guessed[NEW];     // log-probabilities of the newest candidates, from their events
+    llm42_output replayed;  // of the last rollback; token 0 and log-probability 1: none that must come next
     float logprobs[NEW];
 } shadow;
 
@@ -176,8 +176,8 @@ static bool ends_prompt(const llm42_pass *pass, const llm42_row *row) {
 
 static llm42_result spy_run(void *state, const llm42_pass *pass, llm42_error *error) {
     bool replay = run.desc &&
-                  pass->schedule ==
-                      (run.desc->policy.replay == LLM42_REPLAY_FIXED ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT);
+                  pass->schedule == (run.desc->policy.verifier == LLM42_VERIFIER_FIXED ? LLM42_SCHEDULE_FIXED
+                                                                                       : LLM42_SCHEDULE_INVARIANT);
     bool whole = run.desc && run.desc->policy.chunked_prefill == LLM42_CHUNKED_OFF && !replay;
     for (int i = 0; whole && i < pass->rows; i++) {
         bool last = i + 1 == pass->rows || pass->row[i + 1].seq != pass->row[i].seq;
@@ -255,12 +255,12 @@ static void committed(shadow *s, const llm42_event *e) {
                e->position, s->committed);
     FUZZ_CHECK(!s->cancelled, "tokens of a request that was cancelled inside an event");
     FUZZ_CHECK(s->committed + e->n <= s->max_new, "%d + %d tokens of %d", s->committed, e->n, s->max_new);
-    if (s->canonical.logprob <= 0) {
+    if (s->replayed.logprob <= 0) {
         const float logprob = e->logprobs[s->rolled_back_at - e->position];
-        FUZZ_CHECK(e->tokens[s->rolled_back_at - e->position] == s->canonical.token &&
-                       memcmp(&logprob, &s->canonical.logprob, sizeof logprob) == 0,
-                   "a rollback announced token %d, which is not what came", (int)s->canonical.token);
-        s->canonical.logprob = 1;
+        FUZZ_CHECK(e->tokens[s->rolled_back_at - e->position] == s->replayed.token &&
+                       memcmp(&logprob, &s->replayed.logprob, sizeof logprob) == 0,
+                   "a rollback announced token %d, which is not what came", (int)s->replayed.token);
+        s->replayed.logprob = 1;
     }
     memcpy(s->tokens + s->committed, e->tokens, (size_t)e->n * sizeof *s->tokens);
     memcpy(s->logprobs + s->committed, e->logprobs, (size_t)e->n * sizeof *s->logprobs);
@@ -319,8 +319,8 @@ static void check_event(const llm42_event *e) {
         FUZZ_CHECK(e->n >= 1 && s->deterministic, "%d candidates rolled back", e->n);
         FUZZ_CHECK(memcmp(e->logprobs, s->guessed + e->position, (size_t)e->n * sizeof *e->logprobs) == 0,
                    "log-probabilities of a rollback at %d are not those of its candidates", e->position);
-        FUZZ_CHECK(e->canonical.token != e->tokens[0], "a rollback to the same token %d", (int)e->tokens[0]);
-        s->canonical = e->canonical, s->rolled_back_at = e->position;
+        FUZZ_CHECK(e->replayed.token != e->tokens[0], "a rollback to the same token %d", (int)e->tokens[0]);
+        s->replayed = e->replayed, s->rolled_back_at = e->position;
         s->rollbacks++;
         break;
     case LLM42_EVENT_PREEMPTED: s->preemptions++; break;
@@ -338,7 +338,7 @@ static llm42_request_desc describe(shadow *s, uint8_t which, uint8_t how, bool d
     *s = (shadow){.prompt = which % PROMPTS,
                   .sampling = (how >> 4) % SAMPLINGS,
                   .max_new = 1 + how % NEW,
-                  .canonical.logprob = 1,
+                  .replayed.logprob = 1,
                   .deterministic = deterministic,
                   .live = true};
     return (llm42_request_desc){.prompt = tokens_of,
@@ -406,7 +406,7 @@ static void forget_released(void) {
 static void check_promise(shadow *s) {
     const llm42_engine_desc *d = run.desc;
     bool invariant = d->policy.mode == LLM42_MODE_BATCH_INVARIANT;
-    bool any = d->policy.prefill != LLM42_PREFILL_ISOLATED || d->policy.replay == LLM42_REPLAY_INVARIANT;
+    bool any = d->policy.prefill != LLM42_PREFILL_ISOLATED || d->policy.verifier == LLM42_VERIFIER_INVARIANT;
     bool promised = invariant || ((d->policy.mode == LLM42_MODE_DVR || d->policy.mode == LLM42_MODE_HYBRID) &&
                                   s->deterministic && (run.simulated || (any && !d->experiment.keep_fast_kv)));
     if (!promised || !s->committed) return;
@@ -592,7 +592,7 @@ static bool open_engine(void) {
                               .max_context = CONTEXT,
                               .policy.window = windows[a & 7][0],
                               .policy.group = windows[a & 7][1],
-                              .policy.replay = f & 1 ? LLM42_REPLAY_INVARIANT : LLM42_REPLAY_FIXED,
+                              .policy.verifier = f & 1 ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
                               .policy.verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
                               .experiment.bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                               .policy.prefill = (a & 0x60) == 0x60   ? LLM42_PREFILL_ISOLATED

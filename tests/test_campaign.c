@@ -62,7 +62,7 @@ static void draw_engine(shape *s, uint64_t random) {
         llm42_policy_set(d, p->name, p->word[test_random(&random) % (size_t)words], NULL);
     }
     if (d->policy.mode == LLM42_MODE_NONDETERMINISTIC || DRAW(0, 1)) d->policy.mode = LLM42_MODE_DVR;  // most are DVR
-    if (d->policy.mode == LLM42_MODE_HYBRID) d->policy.replay = LLM42_REPLAY_INVARIANT;
+    if (d->policy.mode == LLM42_MODE_HYBRID) d->policy.verifier = LLM42_VERIFIER_INVARIANT;
     // On the CPU mode HYBRID goes by measured times: the counts in the table would change from run to run.
     if (d->policy.mode == LLM42_MODE_HYBRID && !s->simulated) d->policy.mode = LLM42_MODE_DVR;
     d->numerics.compute = DRAW(0, 0, 0, 1) && !s->simulated ? LLM42_DTYPE_FP32 : LLM42_DTYPE_BF16;
@@ -244,7 +244,7 @@ static llm42_engine *open_alone(const shape *s, served *to) {
     const llm42_engine_desc *d = &s->desc;
     bool isolated = d->policy.prefill == LLM42_PREFILL_ISOLATED;
     bool verified = d->policy.mode == LLM42_MODE_DVR || d->policy.mode == LLM42_MODE_HYBRID;
-    bool one = verified && d->policy.replay == LLM42_REPLAY_INVARIANT;
+    bool one = verified && d->policy.verifier == LLM42_VERIFIER_INVARIANT;
     return open_engine(
         s,
         (llm42_engine_desc){.policy.mode = one ? LLM42_MODE_BATCH_INVARIANT : d->policy.mode,
@@ -252,7 +252,7 @@ static llm42_engine *open_alone(const shape *s, served *to) {
                             .numerics.logits_fp32 = d->numerics.logits_fp32,
                             .policy.window = d->policy.window * d->policy.group,
                             .policy.group = 1,
-                            .policy.replay = d->policy.replay,
+                            .policy.verifier = d->policy.verifier,
                             .policy.prefill = d->policy.prefill,
                             .policy.chunked_prefill = isolated ? d->policy.chunked_prefill : LLM42_CHUNKED_DEFAULT,
                             .token_budget = isolated ? d->token_budget : 0,

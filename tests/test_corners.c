@@ -74,7 +74,7 @@ typedef struct setting {
     llm42_schedule replay;
 } setting;
 static const setting defaults = {.replay = LLM42_SCHEDULE_INVARIANT};
-static const setting fixed = {.policies = {.policy.replay = LLM42_REPLAY_FIXED,
+static const setting fixed = {.policies = {.policy.verifier = LLM42_VERIFIER_FIXED,
                                            .policy.verify = LLM42_VERIFY_EAGER,
                                            .policy.prefill = LLM42_PREFILL_PACKED},
                               .replay = LLM42_SCHEDULE_FIXED};
@@ -83,7 +83,7 @@ static const setting *used = &defaults;
 static llm42_engine *open_with(llm42_engine_desc desc) {
     llm42_engine *engine = NULL;
     desc.model = model;
-    if (!desc.policy.replay) desc.policy.replay = used->policies.policy.replay;
+    if (!desc.policy.verifier) desc.policy.verifier = used->policies.policy.verifier;
     if (!desc.policy.verify) desc.policy.verify = used->policies.policy.verify;
     if (!desc.policy.prefill) desc.policy.prefill = used->policies.policy.prefill;
     if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
@@ -637,7 +637,7 @@ TEST(a_preset_fills_the_fields_that_are_zero) {
                 got = choices_of(&other);
                 choices changed = want;
                 changed.word[i] = p->word[w];
-                if (other.policy.replay == LLM42_REPLAY_FIXED && changed.group > 32) changed.group = 32;
+                if (other.policy.verifier == LLM42_VERIFIER_FIXED && changed.group > 32) changed.group = 32;
                 CHECK_INT(differing(&got, &changed), -1);
             }
         }
@@ -664,8 +664,8 @@ TEST(the_presets_are_what_they_are_called) {
     CHECK_INT(dvr.policy.mode, LLM42_MODE_DVR);
     CHECK_INT(best.policy.mode, LLM42_MODE_HYBRID);
     CHECK_INT(invariant.policy.mode, LLM42_MODE_BATCH_INVARIANT);
-    CHECK_INT(dvr.policy.replay, LLM42_REPLAY_INVARIANT);
-    CHECK_INT(best.policy.replay, LLM42_REPLAY_INVARIANT);
+    CHECK_INT(dvr.policy.verifier, LLM42_VERIFIER_INVARIANT);
+    CHECK_INT(best.policy.verifier, LLM42_VERIFIER_INVARIANT);
     got = choices_of(&paper);
     static const char *const published[] = {"paper", "dvr", "fixed", "eager", "oldest", "isolated", "off", "off"};
     CHECK_INT(got.policies, sizeof published / sizeof *published);
@@ -696,7 +696,7 @@ TEST(an_engine_has_the_policies_of_its_preset) {
     CHECK_INT(config->experiment.bonus, LLM42_BONUS_ON);
     CHECK_INT(config->policy.window, 6);
     CHECK_INT(config->policy.group, preset_of(LLM42_PRESET_PAPER).policy.group);
-    CHECK_INT(config->policy.replay, LLM42_REPLAY_FIXED);
+    CHECK_INT(config->policy.verifier, LLM42_VERIFIER_FIXED);
     llm42_engine_close(engine);
 }
 
@@ -705,18 +705,18 @@ TEST(an_engine_has_the_policies_of_its_preset) {
 TEST(an_engine_has_no_more_windows_than_requests_run) {
     static const struct {
         int group, max_running;
-        llm42_replay replay;
+        llm42_verifier replay;
         int want;
-    } tries[] = {{0, 8, LLM42_REPLAY_DEFAULT, 32},     {0, 64, LLM42_REPLAY_DEFAULT, 64},
-                 {0, 256, LLM42_REPLAY_DEFAULT, 128},  {0, 256, LLM42_REPLAY_FIXED, 32},
-                 {300, 8, LLM42_REPLAY_INVARIANT, 32}, {300, 256, LLM42_REPLAY_DEFAULT, 256},
-                 {100, 8, LLM42_REPLAY_FIXED, 100},    {4, 8, LLM42_REPLAY_DEFAULT, 4}};
+    } tries[] = {{0, 8, LLM42_VERIFIER_DEFAULT, 32},     {0, 64, LLM42_VERIFIER_DEFAULT, 64},
+                 {0, 256, LLM42_VERIFIER_DEFAULT, 128},  {0, 256, LLM42_VERIFIER_FIXED, 32},
+                 {300, 8, LLM42_VERIFIER_INVARIANT, 32}, {300, 256, LLM42_VERIFIER_DEFAULT, 256},
+                 {100, 8, LLM42_VERIFIER_FIXED, 100},    {4, 8, LLM42_VERIFIER_DEFAULT, 4}};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         llm42_engine *engine;
         llm42_engine_desc desc = {.model = model,
                                   .max_context = 64,
                                   .max_running = tries[i].max_running,
-                                  .policy.replay = tries[i].replay,
+                                  .policy.verifier = tries[i].replay,
                                   .policy.group = tries[i].group};
         if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) continue;
         CHECK_INT(llm42_engine_config(engine)->policy.group, tries[i].want);
@@ -737,8 +737,8 @@ TEST(presets_that_are_refused) {
     // Mode HYBRID has one result, and the paper's verifier has another.
     desc.preset = LLM42_PRESET_PAPER, desc.policy.mode = LLM42_MODE_HYBRID;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.policy.replay: FIXED");
-    desc.policy.replay = LLM42_REPLAY_INVARIANT;
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.policy.verifier: FIXED");
+    desc.policy.verifier = LLM42_VERIFIER_INVARIANT;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
     llm42_engine_close(engine);
 
@@ -755,7 +755,7 @@ TEST(presets_that_are_refused) {
 
 // >>prefill INVARIANT, verifier FIXED -----------------------------------------------------------------------------
 static const llm42_engine_desc invariant_prefill = {.policy.prefill = LLM42_PREFILL_INVARIANT,
-                                                    .policy.replay = LLM42_REPLAY_FIXED,
+                                                    .policy.verifier = LLM42_VERIFIER_FIXED,
                                                     .policy.verify = LLM42_VERIFY_EAGER,
                                                     .kv.page_size = 4,
                                                     .kv.prefix_cache = true};

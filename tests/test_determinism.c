@@ -324,7 +324,7 @@ TEST(it_is_that_of_scoring) {
 }
 
 // >>the FIXED verifier --------------------------------------------------------------------------------------------
-#define M128 .policy.replay = LLM42_REPLAY_FIXED, .policy.window = 32, .policy.group = 4
+#define M128 .policy.verifier = LLM42_VERIFIER_FIXED, .policy.window = 32, .policy.group = 4
 #define PACKED .policy.prefill = LLM42_PREFILL_PACKED
 #define EAGER .policy.verify = LLM42_VERIFY_EAGER
 TEST(fixed_packed) {
@@ -335,10 +335,10 @@ TEST(fixed_packed) {
         {.name = "FIXED, among 31, shuffled", .desc = {M128, PACKED, EAGER, .max_running = 32}, .shuffle = 1},
         {.name = "FIXED, pages of 1 token, WAIT", .desc = {M128, PACKED, .max_running = 16, .kv.page_size = 1}},
         {.name = "FIXED, 2 threads, W 128, G 1",
-         .desc = {PACKED, EAGER, .policy.replay = LLM42_REPLAY_FIXED, .max_running = 16,
+         .desc = {PACKED, EAGER, .policy.verifier = LLM42_VERIFIER_FIXED, .max_running = 16,
                   .backend_desc = TEST_THREADS(2), .policy.window = 128, .policy.group = 1}},
         {.name = "FIXED, WAIT, W 2, G 64",
-         .desc = {PACKED, .policy.replay = LLM42_REPLAY_FIXED, .max_running = 32, .policy.window = 2,
+         .desc = {PACKED, .policy.verifier = LLM42_VERIFIER_FIXED, .max_running = 32, .policy.window = 2,
                   .policy.group = 64}},
         {.name = "FIXED, prefix cache, half, warm",
          .desc = {M128, PACKED, EAGER, .max_running = 16, .kv.prefix_cache = true},
@@ -389,7 +389,7 @@ TEST(the_paper) {
 // So has prefill INVARIANT. M is 32 here: at 128 rows FIXED cuts no matrix sum, as INVARIANT never does.
 TEST(fixed_with_invariant_prefill) {
     static result alone[REQUESTS], packed[REQUESTS];
-#define M32 .policy.replay = LLM42_REPLAY_FIXED, .policy.window = 8, .policy.group = 4
+#define M32 .policy.verifier = LLM42_VERIFIER_FIXED, .policy.window = 8, .policy.group = 4
 #define RIDING .policy.prefill = LLM42_PREFILL_INVARIANT, M32
     run(&(config){.name = "FIXED, INVARIANT prompts, alone (reference)", .desc = {RIDING, EAGER}, .one_by_one = true},
         true, alone);

@@ -214,7 +214,7 @@ TEST(actions_while_windows_wait) {
 TEST(actions_with_auto_release) {
     actions_in_events((llm42_engine_desc){.auto_release = true}, "requests released at once");
     actions_in_events((llm42_engine_desc){.auto_release = true,
-                                          .policy.replay = LLM42_REPLAY_FIXED,
+                                          .policy.verifier = LLM42_VERIFIER_FIXED,
                                           .policy.verify = LLM42_VERIFY_EAGER,
                                           .policy.prefill = LLM42_PREFILL_PACKED},
                       "the same, FIXED");

@@ -37,14 +37,14 @@ static llm42_engine_desc any_desc(const llm42_sim_desc *sim) {
                            .token_budget = 512,
                            .policy.window = 1 << any(0, 5),
                            .policy.group = any(1, 6),
-                           .policy.replay = (llm42_replay)any(1, 2),
+                           .policy.verifier = (llm42_verifier)any(1, 2),
                            .policy.verify = (llm42_verify)any(1, 2),
                            .experiment.fill = (llm42_fill)any(1, 2),
                            .policy.prefill = (llm42_prefill)any(1, 3),
                            .experiment.bonus = (llm42_bonus)any(1, 2),
                            .policy.chunked_prefill = (llm42_chunked)any(1, 2),
                            .kv.prefix_cache = once_in(3)};
-    if (d.policy.mode == LLM42_MODE_DVR && d.policy.replay == LLM42_REPLAY_INVARIANT && once_in(2))
+    if (d.policy.mode == LLM42_MODE_DVR && d.policy.verifier == LLM42_VERIFIER_INVARIANT && once_in(2))
         d.policy.mode = LLM42_MODE_HYBRID;
     d.kv.pages = once_in(2) ? 60 : 600;
     return d;

@@ -58,12 +58,12 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
     cpu->close(state);
 }
 
-static void add_requests(const llm42_model *model, llm42_replay verifier) {
+static void add_requests(const llm42_model *model, llm42_verifier verifier) {
     llm42_error error;
     llm42_engine *engine;
     if (!CHECK_INT(llm42_engine_open(&engine,
                                      &(llm42_engine_desc){.model = model,
-                                                          .policy.replay = verifier,
+                                                          .policy.verifier = verifier,
                                                           .policy.window = 8,
                                                           .policy.group = 4,
                                                           .max_context = 128},
@@ -109,8 +109,8 @@ int main(void) {
     add_pass(tiny42, LLM42_SCHEDULE_INVARIANT, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_FP32);
     add_pass(synthetic, LLM42_SCHEDULE_FAST, 40, LLM42_DTYPE_FP32, LLM42_ARITHMETIC_FP32);
     add_pass(tiny42, LLM42_SCHEDULE_INVARIANT, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_SM90);
-    add_requests(tiny42, LLM42_REPLAY_INVARIANT);
-    add_requests(tiny42, LLM42_REPLAY_FIXED);
+    add_requests(tiny42, LLM42_VERIFIER_INVARIANT);
+    add_requests(tiny42, LLM42_VERIFIER_FIXED);
     llm42_model_free(tiny42);
     llm42_model_free(synthetic);
     printf("%s digest %016llx\n", llm42_cpu_isa(), (unsigned long long)digest);

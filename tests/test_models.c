@@ -86,12 +86,12 @@ static double difference(const tok_json *j, int list, const float *row, int voca
     return largest;
 }
 
-static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_replay verifier, const tok_json *j,
+static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_verifier verifier, const tok_json *j,
                          int prompts) {
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = {.model = model,
                               .policy.mode = mode,
-                              .policy.replay = verifier,
+                              .policy.verifier = verifier,
                               .numerics.compute = LLM42_DTYPE_FP32,
                               .backend_desc = TEST_THREADS(1),
                               .max_running = 4,
@@ -151,9 +151,9 @@ static void check_model(const char *path) {
         }
         free(ids);
     }
-    check_greedy(model, LLM42_MODE_NONDETERMINISTIC, LLM42_REPLAY_DEFAULT, j, prompts);
-    check_greedy(model, LLM42_MODE_DVR, LLM42_REPLAY_INVARIANT, j, prompts);
-    check_greedy(model, LLM42_MODE_DVR, LLM42_REPLAY_FIXED, j, prompts);
+    check_greedy(model, LLM42_MODE_NONDETERMINISTIC, LLM42_VERIFIER_DEFAULT, j, prompts);
+    check_greedy(model, LLM42_MODE_DVR, LLM42_VERIFIER_INVARIANT, j, prompts);
+    check_greedy(model, LLM42_MODE_DVR, LLM42_VERIFIER_FIXED, j, prompts);
     printf("%-32s largest error %.2e\n", path, largest);
     tok_json_free(j);
     llm42_model_free(model);

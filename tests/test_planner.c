@@ -80,7 +80,7 @@ static int choose_any(const llm42_view *v, llm42_plan *plan, const llm42_request
     for (int kind = LLM42_KIND_DECODE; kind <= LLM42_KIND_WINDOW; kind++) {
         int most = llm42_choice_rows(v, r, (llm42_kind)kind, plan->schedule), rows = most;
         bool isolated = plan->schedule == LLM42_SCHEDULE_FIXED && v->desc->policy.prefill == LLM42_PREFILL_ISOLATED &&
-                        r->dvr && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count;
+                        r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count;
         if (!most || (isolated && plan->count) || (once_in(3) && kind != LLM42_KIND_PROMPT)) continue;
         if (!isolated && once_in(2)) rows = any(1, most);
         if (!isolated && rows > room) rows = room;
@@ -195,7 +195,7 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     static reference all[64];
     static int count;
     static const bool marked[REQUESTS] = {true, true, true, true, true, true};
-    const bool one = d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->policy.replay != LLM42_REPLAY_FIXED;
+    const bool one = d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->policy.verifier != LLM42_VERIFIER_FIXED;
     const llm42_mode mode = one ? LLM42_MODE_BATCH_INVARIANT : d->policy.mode;
     const llm42_prefill prefill = one ? LLM42_PREFILL_PACKED : d->policy.prefill;
     const int budget = prefill == LLM42_PREFILL_ISOLATED ? d->token_budget : 0;
@@ -215,7 +215,7 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
                               .policy.window = M,
                               .policy.group = 1,
                               .policy.prefill = prefill,
-                              .policy.replay = one ? LLM42_REPLAY_INVARIANT : LLM42_REPLAY_FIXED,
+                              .policy.verifier = one ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
                               .kv.pages = 8,
                               .token_budget = d->token_budget,
                               .backend_desc = sim ? (const void *)&truth : TEST_THREADS(1)};
@@ -258,7 +258,7 @@ static void random_engine(bool sim) {
                               .policy.window = w[0],
                               .policy.group = w[1],
                               .policy.prefill = prefills[any(0, 2)],
-                              .policy.replay = once_in(2) ? LLM42_REPLAY_INVARIANT : LLM42_REPLAY_FIXED,
+                              .policy.verifier = once_in(2) ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
                               .experiment.bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                               .token_budget = 6 + 8 * any(0, 3),
                               .kv.prefix_cache = once_in(2),
@@ -269,7 +269,7 @@ static void random_engine(bool sim) {
     bool marked[REQUESTS];
     answer got[REQUESTS];
     for (int i = 0; i < REQUESTS; i++) marked[i] = !once_in(4);
-    if (desc.policy.replay == LLM42_REPLAY_INVARIANT && desc.policy.mode == LLM42_MODE_DVR && once_in(3))
+    if (desc.policy.verifier == LLM42_VERIFIER_INVARIANT && desc.policy.mode == LLM42_MODE_DVR && once_in(3))
         desc.policy.mode = LLM42_MODE_HYBRID;
     const reference *want = reference_for(&desc, sim);
     random_drafter guesses = guess(want, 1 << any(0, 5), 1000);
@@ -398,7 +398,7 @@ static double hybrid_share(bool estimates, double slowdown, const bool *marked) 
         &(llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT, .model = shape, .backend = llm42_backend_sim()},
         true);
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
-    CHECK(llm42_engine_config(engine)->policy.replay == LLM42_REPLAY_INVARIANT);
+    CHECK(llm42_engine_config(engine)->policy.verifier == LLM42_VERIFIER_INVARIANT);
     for (int round = 0; round < (estimates ? 1 : 16); round++) {  // times must be measured first
         int64_t id[REQUESTS];
         for (int i = 0; i < REQUESTS; i++) {
@@ -460,19 +460,19 @@ TEST(hybrid_takes_the_cheaper_way) {
                estimates ? "estimated" : "measured", 100 * some);
     }
     llm42_engine *engine = NULL;
-    CHECK_INT(
-        llm42_engine_open(
-            &engine,
-            &(llm42_engine_desc){.model = model, .policy.mode = LLM42_MODE_HYBRID, .policy.replay = LLM42_REPLAY_FIXED},
-            &error),
-        LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.policy.replay: FIXED: mode HYBRID needs INVARIANT");
+    CHECK_INT(llm42_engine_open(&engine,
+                                &(llm42_engine_desc){.model = model,
+                                                     .policy.mode = LLM42_MODE_HYBRID,
+                                                     .policy.verifier = LLM42_VERIFIER_FIXED},
+                                &error),
+              LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "llm42_engine_desc.policy.verifier: FIXED: mode HYBRID needs INVARIANT");
     CHECK(!engine);
 }
 
 // The comparison can fail: without the KV overwrite some request's bits hang on its planner.
 TEST(control_without_kv_overwrite) {
-    for (int verifier = LLM42_REPLAY_FIXED; verifier <= LLM42_REPLAY_INVARIANT; verifier++) {
+    for (int verifier = LLM42_VERIFIER_FIXED; verifier <= LLM42_VERIFIER_INVARIANT; verifier++) {
         chance = 3;
         int differ = 0;
         for (int k = 0; k < 40; k++) {
@@ -481,7 +481,7 @@ TEST(control_without_kv_overwrite) {
             llm42_engine_desc desc = {.model = model,
                                       .backend = llm42_backend_cpu(),
                                       .policy.mode = LLM42_MODE_DVR,
-                                      .policy.replay = (llm42_replay)verifier,
+                                      .policy.verifier = (llm42_verifier)verifier,
                                       .policy.prefill = LLM42_PREFILL_PACKED,
                                       .backend_desc = TEST_THREADS(1),
                                       .numerics.compute = LLM42_DTYPE_FP32,
@@ -518,7 +518,7 @@ static bool breaks(const cheat *c, const char *rule) { return c->armed && !strcm
 
 static const llm42_request *first_of(const llm42_view *v, llm42_state state, bool verify) {
     for (int i = 0; i < v->running_count; i++)
-        if (v->running[i]->state == state && v->running[i]->dvr == verify) return v->running[i];
+        if (v->running[i]->state == state && v->running[i]->verified == verify) return v->running[i];
     return NULL;
 }
 
@@ -639,7 +639,7 @@ static void refuse(const char *rule, llm42_engine_desc desc) {
     const reference *want = reference_for(&(llm42_engine_desc){.model = desc.model,
                                                                .backend = desc.backend,
                                                                .policy.mode = LLM42_MODE_DVR,
-                                                               .policy.replay = desc.policy.replay,
+                                                               .policy.verifier = desc.policy.verifier,
                                                                .token_budget = 20,
                                                                .policy.prefill = desc.policy.prefill},
                                           false);
@@ -654,7 +654,7 @@ TEST(cheating_planners_are_refused_by_rule) {
     static const char *const every[] = {"SCHEDULE", "RUNNING", "ONCE",  "WINDOW", "REPLAY",
                                         "ROWS",     "WORK",    "ADMIT", "KIND",   "ARRIVED"};
     static const char *const of_fixed[] = {"DECODE", "PROMPT", "PREFILL", "SHAPE"};
-    const llm42_engine_desc fixed = {.policy.replay = LLM42_REPLAY_FIXED,
+    const llm42_engine_desc fixed = {.policy.verifier = LLM42_VERIFIER_FIXED,
                                      .policy.verify = LLM42_VERIFY_EAGER,
                                      .policy.prefill = LLM42_PREFILL_PACKED};
     llm42_engine_desc desc = fixed;
@@ -765,7 +765,7 @@ static llm42_result plan_a_part(void *user, const llm42_view *v, llm42_plan *pla
     return LLM42_OK;
 }
 
-static void a_window_fails(llm42_replay verifier) {
+static void a_window_fails(llm42_verifier verifier) {
     bool part = true;
     llm42_backend backend = *llm42_backend_cpu();
     const llm42_planner planner = {.name = "part", .user = &part, .plan = plan_a_part};
@@ -775,7 +775,7 @@ static void a_window_fails(llm42_replay verifier) {
                               .backend_desc = TEST_THREADS(1),
                               .numerics.compute = LLM42_DTYPE_FP32,
                               .max_context = 64,
-                              .policy.replay = verifier,
+                              .policy.verifier = verifier,
                               .policy.window = 4,
                               .policy.group = 1};
     llm42_engine *engine;
@@ -794,8 +794,8 @@ static void a_window_fails(llm42_replay verifier) {
 }
 
 TEST(a_failed_window_is_verified_whole) {
-    a_window_fails(LLM42_REPLAY_FIXED);
-    a_window_fails(LLM42_REPLAY_INVARIANT);
+    a_window_fails(LLM42_VERIFIER_FIXED);
+    a_window_fails(LLM42_VERIFIER_INVARIANT);
 }
 
 // A CPU backend of which one function answers what it must not.
@@ -836,7 +836,7 @@ TEST(what_a_backend_returns_is_checked) {
     llm42_engine_close(engine);
 }
 
-static void a_plan_is_too_large(llm42_replay verifier, llm42_prefill prefill) {
+static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) {
     llm42_planner planner = {.name = "large", .plan = plan_too_many};
     llm42_engine_desc desc = {.model = model,
                               .backend_desc = TEST_THREADS(1),
@@ -844,7 +844,7 @@ static void a_plan_is_too_large(llm42_replay verifier, llm42_prefill prefill) {
                               .max_context = 64,
                               .max_running = 4,
                               .token_budget = 20,
-                              .policy.replay = verifier,
+                              .policy.verifier = verifier,
                               .policy.prefill = prefill,
                               .policy.window = 8,
                               .policy.group = 2,
@@ -875,8 +875,8 @@ static void a_plan_is_too_large(llm42_replay verifier, llm42_prefill prefill) {
 }
 
 TEST(plans_that_are_too_large_and_planners_that_fail) {
-    a_plan_is_too_large(LLM42_REPLAY_FIXED, LLM42_PREFILL_PACKED);
-    a_plan_is_too_large(LLM42_REPLAY_INVARIANT, LLM42_PREFILL_INVARIANT);
+    a_plan_is_too_large(LLM42_VERIFIER_FIXED, LLM42_PREFILL_PACKED);
+    a_plan_is_too_large(LLM42_VERIFIER_INVARIANT, LLM42_PREFILL_INVARIANT);
 }
 
 // >>view ---------------------------------------------------------------------------------------------------------
@@ -964,16 +964,16 @@ TEST(a_wrapped_planner_changes_no_result) {
     int copied = 0;
     for (int sim = 0; sim < 2; sim++)
         for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
-            for (int replay = LLM42_REPLAY_FIXED; replay <= LLM42_REPLAY_INVARIANT; replay++) {
-                if (mode == LLM42_MODE_HYBRID && replay == LLM42_REPLAY_FIXED) continue;
+            for (int replay = LLM42_VERIFIER_FIXED; replay <= LLM42_VERIFIER_INVARIANT; replay++) {
+                if (mode == LLM42_MODE_HYBRID && replay == LLM42_VERIFIER_FIXED) continue;
                 answer want[REQUESTS], got[REQUESTS];
-                wrapper w = {.group = replay == LLM42_REPLAY_FIXED ? 1 : 1 + mode % 2};
+                wrapper w = {.group = replay == LLM42_VERIFIER_FIXED ? 1 : 1 + mode % 2};
                 const llm42_planner planner = {.name = "wrapped", .user = &w, .plan = plan_wrapped};
                 llm42_engine_desc desc = {.model = sim ? shape : model,
                                           .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
                                           .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
                                           .policy = {.mode = (llm42_mode)mode,
-                                                     .replay = (llm42_replay)replay,
+                                                     .verifier = (llm42_verifier)replay,
                                                      .prefill = LLM42_PREFILL_PACKED,
                                                      .window = 4,
                                                      .group = 4},
@@ -1089,15 +1089,15 @@ TEST(planners_of_the_examples_in_every_mode) {
     const llm42_sim_desc simulated = {.calibration = &calibration};
     for (int n = 1; planner_names[n]; n++)
         for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
-            for (int replay = LLM42_REPLAY_FIXED; replay <= LLM42_REPLAY_INVARIANT; replay++)
+            for (int replay = LLM42_VERIFIER_FIXED; replay <= LLM42_VERIFIER_INVARIANT; replay++)
                 for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
-                    if (mode == LLM42_MODE_HYBRID && replay == LLM42_REPLAY_FIXED) continue;
+                    if (mode == LLM42_MODE_HYBRID && replay == LLM42_VERIFIER_FIXED) continue;
                     answer want[REQUESTS], got[REQUESTS];
                     llm42_engine_desc desc = {.model = shape,
                                               .backend = llm42_backend_sim(),
                                               .backend_desc = &simulated,
                                               .policy = {.mode = (llm42_mode)mode,
-                                                         .replay = (llm42_replay)replay,
+                                                         .verifier = (llm42_verifier)replay,
                                                          .prefill = (llm42_prefill)prefill,
                                                          .window = 4,
                                                          .group = 4},

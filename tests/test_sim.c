@@ -863,7 +863,7 @@ static double windows_ms(const llm42_calibration *c, llm42_schedule schedule, do
 static double served_ms(const llm42_calibration *c) {
     const llm42_sim_desc sim = {.calibration = c, .no_flips = true};
     llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 64};
-    desc.policy.replay = LLM42_REPLAY_INVARIANT, desc.policy.window = 8, desc.policy.group = 1;
+    desc.policy.verifier = LLM42_VERIFIER_INVARIANT, desc.policy.window = 8, desc.policy.group = 1;
     llm42_engine *engine = NULL;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
     const int32_t prompt[4] = {1, 2, 3, 4};
@@ -1008,7 +1008,7 @@ TEST(every_policy_returns_the_true_tokens) {
         llm42_prefill prefill = invariant  ? LLM42_PREFILL_INVARIANT
                                 : bits & 2 ? LLM42_PREFILL_ISOLATED
                                            : LLM42_PREFILL_PACKED;
-        llm42_engine_desc desc = {.policy.replay = fixed ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
+        llm42_engine_desc desc = {.policy.verifier = fixed ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
                                   .policy.verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
                                   .policy.prefill = prefill,
                                   .experiment.bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
@@ -1057,16 +1057,16 @@ TEST(flips_have_the_rate_asked_for) {
     static const struct {
         double scale, rate;
         int running, group;
-        llm42_replay verifier;
-    } cases[] = {{0, 0.02, 7, 8, LLM42_REPLAY_FIXED},      {2, 0.04, 7, 8, LLM42_REPLAY_FIXED},
-                 {0, 0.01, 7, 16, LLM42_REPLAY_FIXED},     {0, 0.03, 64, 8, LLM42_REPLAY_FIXED},
-                 {0, 0.03, 64, 15, LLM42_REPLAY_FIXED},    {0, 0, 64, 16, LLM42_REPLAY_FIXED},
-                 {0, 0.02, 7, 16, LLM42_REPLAY_INVARIANT}, {0, 0.03, 64, 16, LLM42_REPLAY_INVARIANT}};
+        llm42_verifier verifier;
+    } cases[] = {{0, 0.02, 7, 8, LLM42_VERIFIER_FIXED},      {2, 0.04, 7, 8, LLM42_VERIFIER_FIXED},
+                 {0, 0.01, 7, 16, LLM42_VERIFIER_FIXED},     {0, 0.03, 64, 8, LLM42_VERIFIER_FIXED},
+                 {0, 0.03, 64, 15, LLM42_VERIFIER_FIXED},    {0, 0, 64, 16, LLM42_VERIFIER_FIXED},
+                 {0, 0.02, 7, 16, LLM42_VERIFIER_INVARIANT}, {0, 0.03, 64, 16, LLM42_VERIFIER_INVARIANT}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_sim_desc sim = {.flip_scale = cases[i].scale};
         llm42_engine *engine = open_with((llm42_engine_desc){.max_running = cases[i].running,
                                                              .auto_release = true,
-                                                             .policy.replay = cases[i].verifier,
+                                                             .policy.verifier = cases[i].verifier,
                                                              .policy.verify = LLM42_VERIFY_EAGER,
                                                              .policy.prefill = LLM42_PREFILL_PACKED,
                                                              .policy.window = 4,
@@ -1108,7 +1108,7 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
             counter_open(&counter[r][l], FLIP_REQUESTS);
             llm42_engine *engine = open_with((llm42_engine_desc){.max_running = running[l],
                                                                  .auto_release = true,
-                                                                 .policy.replay = LLM42_REPLAY_FIXED,
+                                                                 .policy.verifier = LLM42_VERIFIER_FIXED,
                                                                  .policy.verify = LLM42_VERIFY_EAGER,
                                                                  .policy.prefill = LLM42_PREFILL_PACKED,
                                                                  .policy.window = 4,
@@ -1174,9 +1174,9 @@ TEST(invariant_replay_passes_have_a_flip_rate_of_their_own) {
     llm42_table table = calibration->flips;
     double from = 1, replay[2] = {0, 1}, rate[2] = {0, 0.02};
     calibration->flips = (llm42_table){1, 2, &from, replay, rate};
-    llm42_engine_desc desc = {.policy.replay = LLM42_REPLAY_INVARIANT, .policy.window = 4, .policy.group = 2};
+    llm42_engine_desc desc = {.policy.verifier = LLM42_VERIFIER_INVARIANT, .policy.window = 4, .policy.group = 2};
     result *invariant = serve(desc, (llm42_sim_desc){0}, 1);
-    desc.policy.replay = LLM42_REPLAY_FIXED;
+    desc.policy.verifier = LLM42_VERIFIER_FIXED;
     result *fixed = serve(desc, (llm42_sim_desc){0}, 1);
     calibration->flips = table;
     CHECK(invariant->stats.compared > 0 && invariant->stats.rollbacks == 0 && fixed->stats.rollbacks > 0);
@@ -1244,7 +1244,7 @@ TEST(a_failed_replay_pass_is_repeated) {
     llm42_sim_desc sim = {.no_flips = true};
     int32_t tokens[2][60];
     for (int fail = 0; fail < 2; fail++) {
-        llm42_engine *engine = open_with((llm42_engine_desc){.policy.replay = LLM42_REPLAY_FIXED}, &sim);
+        llm42_engine *engine = open_with((llm42_engine_desc){.policy.verifier = LLM42_VERIFIER_FIXED}, &sim);
         spy.fail_replay = fail * 3;
         int64_t id = submit(engine, 5, 60, true, 0);
         submit(engine, 5, 60, false, 0);
@@ -1265,7 +1265,7 @@ TEST(partial_windows_by_age_or_by_size) {
     for (int oldest = 0; oldest < 2; oldest++) {
         llm42_sim_desc sim = {.no_flips = true};
         llm42_engine *engine = open_with(
-            (llm42_engine_desc){.policy.replay = LLM42_REPLAY_FIXED,
+            (llm42_engine_desc){.policy.verifier = LLM42_VERIFIER_FIXED,
                                 .policy.verify = LLM42_VERIFY_EAGER,
                                 .policy.prefill = LLM42_PREFILL_PACKED,
                                 .experiment.fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,

@@ -271,7 +271,7 @@ static llm42_transcript *record(llm42_engine_desc desc, llm42_engine **engine, c
 TEST(what_is_read_is_what_was_served) {
     static const struct {
         llm42_preset preset;
-        llm42_replay verifier;
+        llm42_verifier verifier;
         bool keep_fast_kv, logits_fp32;
         int ranks, leaves, sum;  // sum: the leaves that decide
         llm42_dtype compute;
@@ -281,8 +281,9 @@ TEST(what_is_read_is_what_was_served) {
         {LLM42_PRESET_BEST, 0, 0, 0, 1, 4, 4, LLM42_DTYPE_FP32, "best", "canonical"},
         {LLM42_PRESET_INVARIANT, 0, 0, 1, 2, 1, 2, LLM42_DTYPE_BF16, "invariant", "canonical"},
         {LLM42_PRESET_PAPER, 0, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "paper", "depends on M (verifier fixed)"},
-        {LLM42_PRESET_PAPER, LLM42_REPLAY_INVARIANT, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "paper", "canonical"},
-        {LLM42_PRESET_DVR, LLM42_REPLAY_FIXED, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on M (verifier fixed)"},
+        {LLM42_PRESET_PAPER, LLM42_VERIFIER_INVARIANT, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "paper", "canonical"},
+        {LLM42_PRESET_DVR, LLM42_VERIFIER_FIXED, 0, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr",
+         "depends on M (verifier fixed)"},
         {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
     };
     llm42_model *model = NULL;
@@ -291,7 +292,7 @@ TEST(what_is_read_is_what_was_served) {
         llm42_engine *engine;
         llm42_engine_desc desc = {.model = model,
                                   .preset = ways[i].preset,
-                                  .policy.replay = ways[i].verifier,
+                                  .policy.verifier = ways[i].verifier,
                                   .experiment.keep_fast_kv = ways[i].keep_fast_kv,
                                   .numerics.logits_fp32 = ways[i].logits_fp32,
                                   .numerics.compute = ways[i].compute,

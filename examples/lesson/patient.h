@@ -14,7 +14,7 @@ static llm42_result patient_plan(void *user, const llm42_view *view, llm42_plan 
     (void)error;
     for (int i = 0; i < view->running_count; i++) {
         const llm42_request *r = view->running[i];
-        verified += r->dvr;
+        verified += r->verified;
         ready += r->ready_since >= 0;
         overdue = overdue || (r->ready_since >= 0 && view->passes - r->ready_since >= policy->window);
     }

@@ -61,7 +61,7 @@ void llm42_py_on_event(void *user, const llm42_event *e) {
                                             .windows = e->windows,
                                             .at = e->tokens ? l->tokens : -1,
                                             .has_logprobs = e->logprobs != NULL,
-                                            .canonical = e->canonical};
+                                            .replayed = e->replayed};
     if (!e->tokens) return;
     for (int i = 0; i < e->n; i++) {
         l->token[l->tokens] = e->tokens[i];

@@ -15,7 +15,7 @@ typedef struct llm42_py_event {
     int32_t type, n, position, finish, schedule, shape, windows;
     int32_t at;  // its tokens are at[0 .. n - 1] of the list's; -1: it has none
     bool has_logprobs;
-    llm42_output canonical;
+    llm42_output replayed;
 } llm42_py_event;
 
 // Events that wait to be read. Zero it but for types, and give it to the engine as event_user, with llm42_py_on_event.

@@ -603,7 +603,7 @@ class Event(collections.namedtuple("Event", "type request row all_tokens all_log
         return np.frombuffer(self.all_logprobs, np.float32, row[4], 4 * row[10]) if row[11] else None
 
     @property
-    def canonical(self):
+    def replayed(self):
         """Of a rollback: (token, logprob) of the replay pass, in place of tokens[0]."""
         return self.row[12:] if self.type == "rolled_back" else None
 

@@ -22,7 +22,7 @@ int passes(const demo *d) { return (int)arrlen(d->frames); }
 int first_window(const demo *d, int pass) { return pass > 1 ? frame_at(d, pass - 1)->windows : 0; }
 
 bool may_occur(const demo *d, int kind) {
-    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    const bool fixed = d->how.policy.verifier == LLM42_VERIFIER_FIXED;
     const bool invariant = !fixed || d->how.policy.prefill == LLM42_PREFILL_INVARIANT;
     return kind == PROMPT_PASS ? !invariant : kind != INVARIANT_PASS || invariant;
 }
@@ -351,7 +351,7 @@ cell *rows_text(const demo *d, const window *w) {
     add(&text, PLAIN, " row%s", n == 1 && drawn_by(d, w, 0)->n == 1 ? "" : "s");
     if (drawn_by(d, w, w->agreed)->schedule == LLM42_SCHEDULE_FAST)
         add(&text, PLAIN, "; the replay sums the same rows in another order.");
-    else if (d->how.policy.replay == LLM42_REPLAY_FIXED)
+    else if (d->how.policy.verifier == LLM42_VERIFIER_FIXED)
         add(&text, PLAIN, "; the replay sums in the FIXED order, which is another one than INVARIANT.");
     else
         add(&text, PLAIN,
@@ -359,7 +359,7 @@ cell *rows_text(const demo *d, const window *w) {
             "(stored keys and values) that FAST passes wrote is not canonical.");
     if (drawn_in(d, w, 0) > replayed)
         add(&text, PLAIN, " This command shows the first sum that differs%s:",
-            d->how.policy.replay == LLM42_REPLAY_FIXED
+            d->how.policy.verifier == LLM42_VERIFIER_FIXED
                 ? ", but it runs the tokens before in INVARIANT passes, and here some of these were FIXED"
                 : "");
     else
@@ -381,7 +381,7 @@ cell *diff_command(const demo *d, const window *w) {
     for (int i = 0; i <= (mixed ? w->agreed : 0); i++)
         add(&text, PLAIN, "%s%s", i ? "+" : "", llm42_schedule_name(drawn_by(d, w, i)->schedule));
     for (int i = 0; i <= w->agreed; i++) add(&text, PLAIN, i ? "+%d" : ",rows=%d", drawn_by(d, w, i)->n);
-    if (d->how.policy.replay == LLM42_REPLAY_FIXED)
+    if (d->how.policy.verifier == LLM42_VERIFIER_FIXED)
         add(&text, PLAIN, " -b schedule=fixed,rows=%d --explain --ids ", (int)(d->window * d->group));
     else add(&text, PLAIN, " -b schedule=invariant,rows=%d --explain --ids ", w->agreed + 1);
     for (int i = 0; i < (int)arrlen(l->prompt); i++) add(&text, PLAIN, i ? ",%d" : "%d", (int)l->prompt[i]);
@@ -444,7 +444,7 @@ cell *candidates_text(const demo *d) {
 
 cell *committed_text(const demo *d) {
     const shares n = count_shares(d);
-    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    const bool fixed = d->how.policy.verifier == LLM42_VERIFIER_FIXED;
     const int all = (int)frame_at(d, passes(d))->stats.deterministic_tokens;
     const part parts[] = {
         {n.held, n.held == 1 ? "candidate that held" : "candidates that held"},

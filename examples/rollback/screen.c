@@ -364,7 +364,7 @@ static void add_strip(cell **text, const demo *d, const screen *s) {
 cell *policies_text(const demo *d) {
     cell *text = NULL;
     add(&text, PLAIN, "W %d x G %d", (int)d->window, (int)d->group);
-    if (d->how.policy.replay == LLM42_REPLAY_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
+    if (d->how.policy.verifier == LLM42_VERIFIER_FIXED) add(&text, PLAIN, " = M %d", (int)(d->window * d->group));
     llm42_engine_desc preset = {.preset = d->how.preset};
     llm42_preset_apply(&preset);
     add(&text, PLAIN, ", preset %s: verifier %s, verify %s", d->preset, llm42_policy_word(&d->how, "verifier"),

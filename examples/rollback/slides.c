@@ -398,7 +398,7 @@ static void write_why(FILE *f, const demo *d) {
     if (w && w->step > 0 && !w->injected) fprintf(f, " (a step of %.4g below)", (double)w->step);
     fprintf(f, ", and two tokens whose logits were equal or a step apart change places. A replay pass adds in an order "
                "that no other request can change, so what it gives is ");
-    if (d->how.policy.replay == LLM42_REPLAY_INVARIANT)
+    if (d->how.policy.verifier == LLM42_VERIFIER_INVARIANT)
         fprintf(f, "<em>canonical</em>: the same in every run, though not better.</p>\n");
     else
         fprintf(
@@ -478,7 +478,7 @@ static void write_waits(FILE *f, const demo *d) {
 }
 
 static void write_questions(FILE *f, const demo *d) {
-    const bool fixed = d->how.policy.replay == LLM42_REPLAY_FIXED;
+    const bool fixed = d->how.policy.verifier == LLM42_VERIFIER_FIXED;
     fprintf(f, "<h2>Questions</h2>\n<dl>\n");
     if (has_tie(d))
         write_question(

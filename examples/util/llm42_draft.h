@@ -213,7 +213,7 @@ static double llm42__thrift_round(const llm42_view *v, const int *drafts, bool p
     int room = v->desc->token_budget;
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
-        llm42_mix *mix = r->dvr ? &own : &ordinary;
+        llm42_mix *mix = r->verified ? &own : &ordinary;
         const int prompt = LLM42__MIN(room, r->prompt_count + r->committed - r->kv);
         if (prompts && r->state == LLM42_STATE_PREFILL && prompt > 0) {
             llm42__thrift_add(mix, LLM42_KIND_PROMPT, prompt, r->kv + 0.5 * prompt);

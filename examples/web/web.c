@@ -191,10 +191,10 @@ static void on_event(void *user, const llm42_event *e) {
     }
     if (e->type == LLM42_EVENT_ROLLED_BACK) {
         const size_t at = (size_t)(e->position % RING) * vocab;
-        put(",\"canonical\":%d,\"drawn\":", (int)e->canonical.token);
-        put_logits(web.lane[k].drawn + at, e->tokens[0], e->canonical.token);
+        put(",\"canonical\":%d,\"drawn\":", (int)e->replayed.token);
+        put_logits(web.lane[k].drawn + at, e->tokens[0], e->replayed.token);
         put(",\"replayed\":");
-        put_logits(web.lane[k].replayed + at, e->tokens[0], e->canonical.token);
+        put_logits(web.lane[k].replayed + at, e->tokens[0], e->replayed.token);
     }
     put("}");
 }

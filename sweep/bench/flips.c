@@ -168,7 +168,7 @@ static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
                               .kv.pages = b->cuda ? (int)serve_pages(plan, PAGE_SIZE, s->kv_gb) : 0,
                               .policy.window = window,
                               .policy.group = M ? M / window : (int)s->group,
-                              .policy.replay = M ? LLM42_REPLAY_FIXED : LLM42_REPLAY_INVARIANT,
+                              .policy.verifier = M ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
                               .policy.verify = LLM42_VERIFY_EAGER,
                               .policy.prefill = LLM42_PREFILL_PACKED,
                               .auto_release = true,

@@ -204,10 +204,10 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
 // Does the axis mean anything under these values? Without verification few do, and only simulated INVARIANT passes are
 // slowed down. A fleet that sets replicas apart can have batch-invariant passes in these only, and then the share of
 // deterministic requests matters.
-static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_replay verifier,
+static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_verifier verifier,
                                 fleet_router router, bool drafts, backend_name backend) {
     bool verified = mode != LLM42_MODE_NONDETERMINISTIC && mode != LLM42_MODE_BATCH_INVARIANT;
-    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_REPLAY_INVARIANT || mode == LLM42_MODE_HYBRID;
+    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_VERIFIER_INVARIANT || mode == LLM42_MODE_HYBRID;
     bool invariant = mode == LLM42_MODE_BATCH_INVARIANT || (verified && rows);
     switch (which) {
     case REPLICAS:
@@ -235,7 +235,7 @@ static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill 
 static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
     const value *v = c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
     if (!v || v->word != AS_PRESET) return v;
-    const bool fixed = c->at[VERIFIER] >= 0 && g->values[VERIFIER][c->at[VERIFIER]].word + 1 == LLM42_REPLAY_FIXED;
+    const bool fixed = c->at[VERIFIER] >= 0 && g->values[VERIFIER][c->at[VERIFIER]].word + 1 == LLM42_VERIFIER_FIXED;
     return &g->of_preset[g->values[PRESET][c->at[PRESET]].word][fixed][which];
 }
 
@@ -245,7 +245,7 @@ static inline void grid_presets(grid *g) {
     for (int p = 0; presets[p]; p++)
         for (int fixed = 0; fixed < 2; fixed++) {
             llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1)};
-            if (fixed) desc.policy.replay = LLM42_REPLAY_FIXED;
+            if (fixed) desc.policy.verifier = LLM42_VERIFIER_FIXED;
             assert(p < MAX_PRESETS);
             llm42_preset_apply(&desc);
             for (int a = 0; a < AXES; a++) {
@@ -273,7 +273,7 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
         // Word i of a policy stands for value i + 1.
         llm42_mode mode = (llm42_mode)(cell_value(g, &c, MODE)->word + 1);
         llm42_prefill prefill = (llm42_prefill)(cell_value(g, &c, PREFILL)->word + 1);
-        llm42_replay verifier = (llm42_replay)(cell_value(g, &c, VERIFIER)->word + 1);
+        llm42_verifier verifier = (llm42_verifier)(cell_value(g, &c, VERIFIER)->word + 1);
         fleet_router router = (fleet_router)g->values[ROUTER][c.at[ROUTER]].word;
         const bool drafts = g->values[DRAFT][c.at[DRAFT]].word < 0;
         cell now = c;

@@ -190,7 +190,7 @@ static void check_small(const char *folder, int at) {
     llm42_model *model = load_model(path, false);
     if (!model) return;
     llm42_engine_desc desc = small_desc(s, model);
-    desc.policy.replay = LLM42_REPLAY_FIXED;
+    desc.policy.verifier = LLM42_VERIFIER_FIXED;
     check_alone(s, &desc);
     if (s->mode == LLM42_MODE_DVR) {
         desc = small_desc(s, model);

@@ -175,7 +175,7 @@ def test_events_are_the_answer():
             seen[event.request.id] += zip(event.tokens.tolist(), event.logprobs.tolist())
         elif event.type == "rolled_back":
             rollbacks += 1
-            assert event.canonical[0] != event.tokens[0]
+            assert event.replayed[0] != event.tokens[0]
         else:
             assert event.type == "finished" and event.finish == event.request.finish
     assert rollbacks and rollbacks == engine.stats["rollbacks"]
