@@ -27,6 +27,7 @@ while read -r release lines; do
     within "CHANGELOG.md, $release" "$lines" 120
 done < <(awk 'function put() { if (name) print name, NR - begin } /^## / { put(); name = $2; begin = NR }
     END { NR++; put() }' CHANGELOG.md)
+for page in sweep/results/*/*.md sweep/results/README.md; do within "$page" "$(wc -l <"$page")" 350; done
 within llm42_calibration.h "$(wc -l <examples/util/llm42_calibration.h)" 360
 within llm42_draft.h "$(wc -l <examples/util/llm42_draft.h)" 790
 within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 540

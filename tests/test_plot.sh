@@ -158,7 +158,14 @@ refuses 2 "has 97 letters, and 95 fit: fix a column of --over with --where, or g
     "$four" --x window --y e2e_p99_s --over group --reference "$four" --reference-name "$(printf '%097d' 0)"
 refuses 2 "the panel title '10% deterministic, DVR" "$all" "${map[@]}" --mean seed --where mode=dvr \
     --over ratio,mode,verifier,verify,prefill,chunked,bonus,fill,workload,calibration
-awk -F '\t' -v OFS='\t' '$5 == "best" { $18 = 99 } 1' "$dir/presets.tsv" >"$dir/mixed.tsv"
+# where COLUMN VALUE FILE COLUMN NEW: a file with a new value of a column in the rows that have this value of another.
+where() {
+    awk -F '\t' -v OFS='\t' -v column="$1" -v value="$2" -v changed="$4" -v new="$5" '
+        $1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i }
+        !/^#/ && $1 != "backend" && $at[column] == value { $at[changed] = new }
+        { print }' "$3"
+}
+where preset best "$dir/presets.tsv" qps 99 >"$dir/mixed.tsv"
 refuses 2 "its cells differ in qps (12, 99)" "$dir/mixed.tsv" "${by_ratio[@]}" --over preset
 
 # A fleet has more axes, and ratios in more modes.
@@ -306,7 +313,7 @@ says "some cells may be overloaded: too few requests to tell"
 draws "another planner" "$dir/planners.tsv" --x qps --y e2e_p99_s --where planner=every --where window=32
 silent EAGER
 check "its name" grep -q 'planner every' "$dir/text"
-awk -F '\t' -v OFS='\t' '$1 == "sim" { $20 = sprintf("%042d", 4) } 1' "$dir/planners.tsv" >"$dir/seed.tsv"
+where backend sim "$dir/planners.tsv" seed "$(printf %042d 4)" >"$dir/seed.tsv"
 draws "a long subtitle" "$dir/seed.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
 check "no line ends within a setting" sh -c "! grep -qE '(G|=)\$|^=' '$dir/text'"
 draws "the default planner" "$dir/planners.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
@@ -315,8 +322,12 @@ draws "both" "$dir/planners.tsv" --x qps --y e2e_p99_s --over planner --where wi
 check "one of them is eager" grep -qF 'EAGER (planner default)' "$dir/text"
 
 # A reference of another device, of a device that is not named, and of the same one.
-{ echo "# device: Some GPU"; only "$four" | grep -v '^#' | cut -f 15,16,31; } >"$dir/reference.tsv"
-sed -i '2s/.*/window\tgroup\ttheirs/' "$dir/reference.tsv"
+{
+    printf '# device: Some GPU\nwindow\tgroup\ttheirs\n'
+    only "$four" | awk -F '\t' -v OFS='\t' '
+        $1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        !/^#/ { print $at["window"], $at["group"], $at["e2e_p99_s"] }'
+} >"$dir/reference.tsv"
 reference=(--reference "$dir/reference.tsv" --reference-value theirs --reference-name "published")
 draws "a reference of another device" "$four" "${map[@]}" "${reference[@]}"
 says "large: simulated; (small): published"
