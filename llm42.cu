@@ -17,6 +17,7 @@
 // before it.
 #define LLM42_BASE
 #include "llm42.h"
+#include "examples/util/llm42_cuda_measure.h"
 
 #include "kernels.cu"
 

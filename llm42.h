@@ -653,25 +653,8 @@ typedef struct llm42_cuda_desc {
     bool no_cublas;
 } llm42_cuda_desc;
 
-// .backend_desc is an llm42_cuda_desc; default: its defaults.
+// .backend_desc is an llm42_cuda_desc; default: its defaults. examples/util/llm42_cuda_measure.h measures GPUs.
 LLM42_API const llm42_backend *llm42_backend_cuda(void);
-
-// Ceilings of a device, measured now, medians of several runs: bytes/s of a device-to-device copy (read + written),
-// bytes/s read by a kernel that only reads, bf16 FLOP/s of cuBLAS (4096 x 14336 x 4096). Errors: UNSUPPORTED, BACKEND.
-typedef struct llm42_cuda_ceilings {
-    double copy_bytes_per_s, read_bytes_per_s, matmul_flop_per_s;
-} llm42_cuda_ceilings;
-LLM42_API llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int device, llm42_error *error);
-
-// Runs a pass launch by launch and times each stage (all layers together) on the device: medians of `repeats` runs.
-enum { LLM42_CUDA_STAGES = 16 };
-typedef struct llm42_cuda_stage {
-    const char *name;
-    double ms;
-    int launches;
-} llm42_cuda_stage;
-LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
-                                         llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error);
 
 // >>api-policies -------------------------------------------------------------------------------------------------
 // Each policy is a field of llm42_policy. The lists below give each value of a policy its word, which options and
@@ -3513,6 +3496,7 @@ typedef struct llm42__context {
 
 // What tells one arithmetic from another: how the operators round and in which order they add. llm42__cpu_open chooses
 // the table of section fp32 or that of section sm90, which says how to add one.
+typedef float llm42__squares_fn(const float *x, int n);
 typedef struct llm42__arithmetic {
     const char *name;  // for llm42_backend.arithmetic
     bool invariant;    // FAST and FIXED passes sum as INVARIANT ones do
@@ -3522,8 +3506,8 @@ typedef struct llm42__arithmetic {
     // p->y [rows, w->n]. The sum over p->k is cut into `parts`. scratch: [4 p->k].
     void (*block)(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
                   float *scratch);
-    // The sum of squares of x [n]: of a row of the residual stream or, if `head`, of one head.
-    float (*squares)(const float *x, int n, bool head);
+    // The sum of squares of x [n]: of a row of the residual stream, and of one head.
+    llm42__squares_fn *squares, *head_squares;
     // Attention of one row and the heads of a task. q [heads, d] -> out [heads, d], rounded to the compute type.
     // scratch: [3 pad + max_context + 32].
     void (*attend)(const llm42__context *c, int heads, const float *q, float *out, float *scratch);
@@ -3631,12 +3615,12 @@ static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_pass *pass, co
 }
 
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: that of the arithmetic over n, for each row alone.
-static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, bool head, const float *weight,
-                            float *y) {
+static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int n, llm42__squares_fn *squares,
+                            const float *weight, float *y) {
     for (int r = 0; r < rows; r++) {
         const float *from = x + (size_t)r * (size_t)n;
         float *to = y + (size_t)r * (size_t)n;
-        float sum = cpu->arithmetic->squares(from, n, head);
+        float sum = squares(from, n);
         float scale = 1.0f / sqrtf(sum / (float)n + cpu->model->config.norm_eps) + (sum - sum);  // overflow becomes NaN
         for (int i = 0; i < n; i++) to[i] = from[i] * scale * weight[i];
         llm42__cpu_round_all(cpu, to, (size_t)n);
@@ -3834,7 +3818,7 @@ static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
     float *x = w->cpu->x + (size_t)r * (size_t)D;
     for (int i = 0; w->in && i < D; i++) x[i] += w->in[(size_t)r * (size_t)D + (size_t)i];
     llm42__cpu_round_all(w->cpu, x, (size_t)D);
-    llm42__cpu_norm(w->cpu, x, 1, D, false, w->weight, w->cpu->h + (size_t)r * (size_t)D);
+    llm42__cpu_norm(w->cpu, x, 1, D, w->cpu->arithmetic->squares, w->weight, w->cpu->h + (size_t)r * (size_t)D);
 }
 
 static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, const float *delta, const float *weight) {
@@ -3853,8 +3837,9 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
     size_t kv = (size_t)(c->kv_heads * c->head_dim);
     float *q = cpu->q + (size_t)r * (size_t)(c->heads * c->head_dim), *k = cpu->kv + (size_t)r * kv;
     if (layer->q_norm) {
-        llm42__cpu_norm(cpu, q, c->heads, c->head_dim, true, layer->q_norm, q);
-        llm42__cpu_norm(cpu, k, c->kv_heads, c->head_dim, true, layer->k_norm, k);
+        llm42__squares_fn *squares = cpu->arithmetic->head_squares;
+        llm42__cpu_norm(cpu, q, c->heads, c->head_dim, squares, layer->q_norm, q);
+        llm42__cpu_norm(cpu, k, c->kv_heads, c->head_dim, squares, layer->k_norm, k);
     }
     llm42__cpu_rope(cpu, q, c->heads, row->position);
     llm42__cpu_rope(cpu, k, c->kv_heads, row->position);
@@ -4291,12 +4276,6 @@ static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, c
     if (rest) llm42__fp32_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
 }
 
-// Order: the one order over n.
-static float llm42__fp32_squares(const float *x, int n, bool head) {
-    (void)head;
-    return llm42__sum_squares(x, n);
-}
-
 // Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights, which is
 // returned.
 // Order: dot products over d, the sum of weights over positions, and the sum of weighted v over positions, each by the
@@ -4407,7 +4386,8 @@ static float llm42__fp32_route_total(const float *x, int n, float largest) {
 
 static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
                                               .block = llm42__fp32_block,
-                                              .squares = llm42__fp32_squares,
+                                              .squares = llm42__sum_squares,
+                                              .head_squares = llm42__sum_squares,
                                               .attend = llm42__fp32_attend,
                                               .gate = llm42__fp32_gate,
                                               .route_total = llm42__fp32_route_total,
@@ -4490,10 +4470,6 @@ static float llm42__sm90_head_squares(const float *x, int d) {
         sum[pair / 8] = fmaf(x[pair + d / 2], x[pair + d / 2], sum[pair / 8]);
     }
     return llm42__sm90_warp_sum(sum, lanes);
-}
-
-static float llm42__sm90_squares(const float *x, int n, bool head) {
-    return head ? llm42__sm90_head_squares(x, n) : llm42__sm90_row_squares(x, n);
 }
 
 // Attention: the one order of attention in kernels.cu. Units of 128 keys begin at multiples of 128. Scores are sums of
@@ -4709,7 +4685,8 @@ static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
                                               .invariant = true,
                                               .by_kv_head = true,
                                               .block = llm42__sm90_block,
-                                              .squares = llm42__sm90_squares,
+                                              .squares = llm42__sm90_row_squares,
+                                              .head_squares = llm42__sm90_head_squares,
                                               .attend = llm42__sm90_attend,
                                               .gate = llm42__sm90_gate,
                                               .route_total = llm42__sm90_route_total,

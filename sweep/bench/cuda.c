@@ -2,6 +2,8 @@
 // pass's stages; whole workloads by mode, one deterministic request among eleven, and arrivals over time. Workloads run
 // as the cells of build/sweep do (serve.h). Times are wall times around calls of the backend.
 #include "sweep/bench/bench.h"
+
+#include "examples/util/llm42_cuda_measure.h"
 #include "sweep/lib/serve.h"
 
 enum { POOL = 262144, LONG = 32768 };  // tokens of KV that passes are timed on, and of a long sequence
