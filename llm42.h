@@ -118,7 +118,7 @@
    This engine goes beyond the paper in these policies:
    - Verifier INVARIANT: replay passes run under schedule INVARIANT and are not padded. The result is the canonical one
      (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
-     it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Replay
+     it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Verifier
      FIXED, the paper's way, pads replay passes to M = G x W rows, and its result depends on M.
    - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time: FAST passes whose
      candidates are verified later, or INVARIANT passes for deterministic requests or for all. The backend estimates the
@@ -131,10 +131,7 @@
    - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
      (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
      is the canonical token, so no result changes. Determinism and guesses need the same verification.
-   - Verify WAIT: a request whose window is ready goes on decoding. The replay pass runs when G windows are ready (or
-     all windows, if fewer than G requests are verified), when one window has waited for .deadline passes, or when
-     nothing else can run. Verify EAGER, the paper's way, runs the replay pass as soon as one window is ready, and fills
-     it up with partial windows.
+   - Verify WAIT: requests whose windows are ready go on decoding until a replay pass is worth it (see LLM42_VERIFIES).
 
    DETERMINISM
 
@@ -450,11 +447,10 @@ typedef struct llm42_numerics {
     // another expert gets quite different logits. The weights of the chosen experts are rounded in either case. Under
     // fp32, and in models without experts, nothing changes.
     bool router_fp32;
-    // Ranks (llm42_engine_desc.tensor_parallel) cut the sums of two matrix products, o and down. An INVARIANT pass cuts
-    // each of these sums into this number of equal parts, called leaves, and joins them by a fixed binary tree: 1, 2, 4
-    // or 8; default: 1. If there are more ranks than leaves, each rank's part is a leaf. So with at least as many
-    // leaves as ranks the canonical result does not depend on the number of ranks. The number must divide .heads and
-    // .ffn. On a GPU .heads x .head_dim must be a multiple of 16 x leaves, and of 16 x ranks.
+    // The equal parts, called leaves, into which an INVARIANT pass cuts the sums that ranks cut (see DETERMINISM). It
+    // joins them by a fixed binary tree. 1, 2, 4 or 8; default: 1. If there are more ranks, each rank's part is a leaf.
+    // The number must divide .heads and .ffn. On a GPU .heads x .head_dim must be a multiple of 16 x leaves, and of 16
+    // x ranks.
     int leaves;
 } llm42_numerics;
 
@@ -738,22 +734,9 @@ typedef struct llm42_policy {
     int deadline;
 } llm42_policy;
 
-// A policy's words, NULL-terminated; word[i] is value i + 1.
-typedef struct llm42_policy_words {
-    const char *name;  // "verify"
-    const char *const *word;
-} llm42_policy_words;
-
 typedef struct llm42_engine_desc llm42_engine_desc;
 typedef struct llm42_engine llm42_engine;
 
-// All policies, in the order above, ended by one whose name is NULL.
-LLM42_API const llm42_policy_words *llm42_policies(void);
-// Sets a policy of a desc by its word. Errors: INVALID, which lists the words.
-LLM42_API llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word,
-                                        llm42_error *error);
-// The word of a desc's policy; "default" where the field is 0, NULL where there is no such policy.
-LLM42_API const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy);
 // Sets .preset to DVR if it is 0, and what is 0 of policies, .window and .group as it says, as does llm42_engine_open.
 LLM42_API void llm42_preset_apply(llm42_engine_desc *desc);
 
@@ -1651,7 +1634,7 @@ static bool llm42__make_room(void **array, size_t element) {
     (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
 // >>names --------------------------------------------------------------------------------------------------------
-// Owns: the words of results, events, schedules, kinds and policies, the presets, and llm42_fail.
+// Owns: the words of results, events, schedules and kinds, the presets, and llm42_fail.
 // Calls: results.
 // Invariant: every value of these enums has a word.
 
@@ -1694,60 +1677,6 @@ const char *llm42_kind_name(llm42_kind kind) {
     static const char *const name[] = {"decode", "prompt", "window"};
     _Static_assert(sizeof name / sizeof *name == LLM42_KIND_COUNT, "every kind has a word");
     return kind >= LLM42_KIND_DECODE && kind < LLM42_KIND_COUNT ? name[kind] : "none";
-}
-
-const llm42_policy_words *llm42_policies(void) {
-#define LLM42__WORD(name, word, ...) word,
-#define LLM42__POLICY(name, field, type, none, values) \
-    static const char *const type##_word[] = {values(LLM42__WORD) NULL};
-    LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
-#define LLM42__POLICY(name, field, type, none, values) {name, type##_word},
-    static const llm42_policy_words policies[] = {LLM42_POLICIES(LLM42__POLICY){NULL, NULL}};
-#undef LLM42__POLICY
-#undef LLM42__WORD
-    return policies;
-}
-
-// The place of a policy in llm42_policies; -1: there is none of this name.
-static int llm42__policy_find(const char *name) {
-    int i = 0;
-    while (llm42_policies()[i].name && strcmp(llm42_policies()[i].name, name) != 0) i++;
-    return llm42_policies()[i].name ? i : -1;
-}
-
-static int llm42__policy_values(const char *name) {
-    int count = 0;
-    while (llm42_policies()[llm42__policy_find(name)].word[count]) count++;
-    return count;
-}
-
-// The field of a desc that holds the policy at this place. All of them are enums, which are as large as int.
-static int *llm42__policy_field(const llm42_engine_desc *desc, int policy) {
-#define LLM42__POLICY(name, field, type, none, values) offsetof(llm42_engine_desc, field),
-    static const size_t at[] = {LLM42_POLICIES(LLM42__POLICY)};
-#undef LLM42__POLICY
-    _Static_assert(sizeof(llm42_mode) == sizeof(int), "compile without -fshort-enums");
-    return (int *)((uintptr_t)desc + at[policy]);
-}
-
-llm42_result llm42_policy_set(llm42_engine_desc *desc, const char *policy, const char *word, llm42_error *error) {
-    if (!desc || !policy || !word) return llm42_fail(error, LLM42_INVALID, "llm42_policy_set: an argument is NULL");
-    const int p = llm42__policy_find(policy);
-    if (p < 0) return llm42_fail(error, LLM42_INVALID, "policy %s: there is none of this name", policy);
-    char all[160] = "";
-    for (int i = 0; llm42_policies()[p].word[i]; i++) {
-        const char *known = llm42_policies()[p].word[i];
-        if (!strcmp(known, word)) return *llm42__policy_field(desc, p) = i + 1, LLM42_OK;
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", known);
-    }
-    return llm42_fail(error, LLM42_INVALID, "policy %s: '%s' is not one of: %s", policy, word, all);
-}
-
-const char *llm42_policy_word(const llm42_engine_desc *desc, const char *policy) {
-    const int p = desc && policy ? llm42__policy_find(policy) : -1, value = p < 0 ? -1 : *llm42__policy_field(desc, p);
-    if (value < 0 || value > llm42__policy_values(policy)) return NULL;
-    return value ? llm42_policies()[p].word[value - 1] : "default";
 }
 
 void llm42_preset_apply(llm42_engine_desc *desc) {
@@ -6828,10 +6757,11 @@ static llm42_result llm42__check_table(const char *field, const char *name, bool
 static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
-#define LLM42__POLICY(name, field, type, none, values) \
-    {#field, (int64_t)d->field, 1, llm42__policy_values(name), false},
+#define LLM42__ONE(...) +1
+#define LLM42__POLICY(name, field, type, none, values) {#field, (int64_t)d->field, 1, 0 values(LLM42__ONE), false},
         LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
+#undef LLM42__ONE
             {"policy.window", d->policy.window, 1, 4096, false},
         {"policy.group", d->policy.group, 1, 4096, false},
         {"policy.window x policy.group", (int64_t)d->policy.window * d->policy.group, 1, 1 << 20, false},

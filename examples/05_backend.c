@@ -14,6 +14,7 @@
 */
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "util/llm42_policies.h"
 
 // >>backend
 typedef struct chain {

@@ -41,6 +41,7 @@
 
 #include "llm42.h"
 #include "util/llm42_file.h"
+#include "util/llm42_policies.h"
 
 enum { ARGS_MOST = 128 };  // options of a program
 

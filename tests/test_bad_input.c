@@ -5,6 +5,7 @@
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_policies.h"
 #include "examples/util/llm42_calibration.h"
 
 #ifdef _OPENMP

@@ -10,6 +10,7 @@
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_policies.h"
 #include "examples/util/llm42_calibration.h"
 #include "examples/args.h"
 #include "examples/planners.h"

@@ -4,6 +4,7 @@
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
+#include "examples/util/llm42_policies.h"
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"
 

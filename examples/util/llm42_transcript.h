@@ -84,8 +84,7 @@ LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is 
 //   prompt, tokens: 9,8                ids; tokens is the answer; empty: none
 //   logprobs: hex,hex                  8 hex digits each
 //   digest: 64 hex digits              SHA-256 of the file up to line `result`, and of this answer's lines before this
-// and at the end:
-//   requests: N
+//   requests: N                        once, at the end, as the two lines below
 //   file_digest: 64 hex digits         SHA-256 of all bytes before this line, as `head -n -2 FILE | sha256sum` gives
 //   # end                              the last line: a file without it was cut short
 // Empty lines and other lines that begin with # are comments. Whoever changes an answer can change its digests, too:
@@ -95,6 +94,7 @@ LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is 
 #if defined(LLM42_TRANSCRIPT_IMPLEMENTATION) && !defined(LLM42_TRANSCRIPT_IMPLEMENTED)
 #define LLM42_TRANSCRIPT_IMPLEMENTED
 #include "llm42_file.h"
+#include "llm42_policies.h"
 
 static bool llm42__transcript_is(const char *text, const char *end, const char *word) {
     return strlen(word) == (size_t)(end - text) && memcmp(text, word, (size_t)(end - text)) == 0;

@@ -9,6 +9,8 @@
 //   counted too.
 #include "rig.h"
 
+#include "examples/util/llm42_policies.h"
+
 #include "examples/args.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "examples/util/llm42_transcript.h"
