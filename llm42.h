@@ -191,7 +191,7 @@
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, owner, config, safetensors, synthetic, load
       backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibrated, sim
-      engine      state, kv, submit, calls, step, admit, planner, hybrid, draft, plan, verify, open
+      engine      state, kv, submit, step, admit, planner, hybrid, draft, plan, verify, open
 
    Each section says which others it calls, base aside. To follow one token, start at the prototypes in section submit.
 */
@@ -4936,6 +4936,9 @@ const llm42_backend *llm42_backend_sim(void) {
 // That is FIXED with verifier FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is
 // P+C+U-1, because the pass that reads the newest token also writes its KV.
 
+// What is to be done with a request, for llm42__ask.
+enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
+
 typedef struct llm42__request {
     llm42_request info;       // what users and planners see; first, so that a pointer to it is a pointer to this
     int slot;                 // index of its page table and of its llm42_seq; -1: not running
@@ -4945,10 +4948,8 @@ typedef struct llm42__request {
     int32_t *tokens;          // [P + max_new_tokens]: prompt, committed, candidates
     float *logprobs;          // [max_new_tokens]
     struct llm42__request *next, *prev;  // in the queue
-    struct llm42__request *next_asked;   // in the engine's list of what is to be done after an event
+    struct llm42__request *next_asked;   // in the engine's list of requests with which something is to be done
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
-    bool listed;                         // it is in that list
-    bool cancelled;                      // it was cancelled inside an event: it releases no more tokens
     int drafted_at;                      // output tokens it had when it was last asked for drafts; -1: not so far
     int prefix_pages;                    // pages that were found in the prefix cache or inserted there
     uint64_t prefix_hash;                // of the tokens of those pages
@@ -5345,18 +5346,20 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 }
 
 // >>submit -----------------------------------------------------------------------------------------------------
-// Owns: llm42_engine_submit, which checks a request and queues it, and with which the way of a token begins.
-// Calls: state, calls.
-// Invariant: a queued request fits into the context and into the whole KV cache, so it can at least run alone.
+// Owns: what users call between passes: llm42_engine_submit, with which the way of a token begins, _cancel and
+// _release, and the functions that read a request or the engine.
+// Calls: state, verify.
+// Invariant: a queued request fits into the context and into the whole KV cache, so it can at least run alone. Inside
+// an event no request is queued, ended or freed, because the engine may be using it or its list. The call is noted
+// instead, and llm42__carry_out does it after the event.
 //
 // Below is the way of one token, in the order of its calls. Each function is defined further down, in the section that
 // its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
 //
-// submit: checks the request and copies it. calls: puts it into the queue.
+// submit: checks the request, copies it and puts it into the queue.
 static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
                                          llm42_error *error);
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new);
-static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what);
 // step: one turn of the loop. admit: gives a request a slot and pages.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);
@@ -5368,7 +5371,7 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error);
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row);
-// step: the backend runs the rows, or starts them and is polled later.
+// step: the backend runs the rows.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
 // verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
 static void llm42__postprocess(llm42_engine *e);
@@ -5379,8 +5382,48 @@ static void llm42__count_window(llm42_engine *e, llm42__request *r, int agreed, 
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
 
-// What is to be done with a request, for llm42__ask.
-enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
+// Does what has been asked for. A request stays in the list until all that was asked of it is done, because carrying
+// out one call emits events, and inside these the user may ask for more.
+static void llm42__carry_out(llm42_engine *e) {
+    for (llm42__request *r; (r = e->asked);) {
+        unsigned what = r->asked & (~r->asked + 1u);  // QUEUE before CANCEL before RELEASE
+        if (what == LLM42__QUEUE) {
+            e->stats.submitted++;
+            llm42__queue_insert(e, r);
+            llm42__now(e);
+            llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
+        }
+        if (what == LLM42__CANCEL && r->info.state != LLM42_STATE_FINISHED) {
+            llm42__now(e);
+            llm42__finish(e, r, LLM42_FINISH_CANCELLED);
+        }
+        r->asked &= ~what;
+        if (r->asked) continue;
+        e->asked = r->next_asked;
+        if (what == LLM42__RELEASE) llm42__table_remove(e, r);
+    }
+}
+
+// Notes what is to be done with a request. Inside an event it is done when the event is over, otherwise at once.
+static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
+    if (!r->asked) {
+        r->next_asked = NULL;
+        *(e->asked ? &e->asked_last->next_asked : &e->asked) = r;
+        e->asked_last = r;
+    }
+    r->asked |= what;
+    if (e->busy) return;
+    e->busy = true;
+    llm42__carry_out(e);
+    e->busy = false;
+}
+
+static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
+    if (!e->busy) return LLM42_OK;
+    return llm42_fail(error, LLM42_INVALID,
+                      "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
+                      function);
+}
 
 llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
     int max_new = 0;
@@ -5511,63 +5554,10 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     return r;
 }
 
-// >>calls ------------------------------------------------------------------------------------------------------
-// Owns: llm42_engine_cancel and _release, the list of what is to be done with requests (queue, cancel, release), and
-// the functions that read a request or the engine.
-// Calls: state, verify.
-// Invariant: inside an event no request is queued, ended or freed, because the engine may be using it or its list. The
-// call is noted instead, and llm42__carry_out does it after the event.
-
-// Does what has been asked for. A request stays in the list until all that was asked of it is done, because carrying
-// out one call emits events, and inside these the user may ask for more.
-static void llm42__carry_out(llm42_engine *e) {
-    for (llm42__request *r; (r = e->asked);) {
-        unsigned what = r->asked & (~r->asked + 1u);  // QUEUE before CANCEL before RELEASE
-        r->asked &= ~what;
-        if (what == LLM42__QUEUE) {
-            e->stats.submitted++;
-            llm42__queue_insert(e, r);
-            llm42__now(e);
-            llm42__emit_request(e, r, LLM42_EVENT_SUBMITTED, r->info.prompt_count);
-        }
-        if (what == LLM42__CANCEL && r->info.state != LLM42_STATE_FINISHED) {
-            llm42__now(e);
-            llm42__finish(e, r, LLM42_FINISH_CANCELLED);
-        }
-        if (r->asked) continue;
-        e->asked = r->next_asked;
-        r->listed = false;
-        if (what == LLM42__RELEASE) llm42__table_remove(e, r);
-    }
-}
-
-// Notes what is to be done with a request. Inside an event it is done when the event is over, otherwise at once.
-static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
-    r->asked |= what;
-    if (!r->listed) {
-        r->listed = true;
-        r->next_asked = NULL;
-        *(e->asked ? &e->asked_last->next_asked : &e->asked) = r;
-        e->asked_last = r;
-    }
-    if (e->busy) return;
-    e->busy = true;
-    llm42__carry_out(e);
-    e->busy = false;
-}
-
-static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
-    if (!e->busy) return LLM42_OK;
-    return llm42_fail(error, LLM42_INVALID,
-                      "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
-                      function);
-}
-
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
     if (!r)
         return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
-    if (e->busy) r->cancelled = true;
     llm42__ask(e, r, LLM42__CANCEL);
     return LLM42_OK;
 }
@@ -5603,7 +5593,7 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 
 // >>step -------------------------------------------------------------------------------------------------------
 // Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results.
-// Calls: state, calls, admit, draft, plan, verify; the backend.
+// Calls: state, submit, admit, draft, plan, verify; the backend.
 // Invariant: one pass runs at a time, and nothing else happens while it runs.
 
 static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
@@ -5679,7 +5669,7 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
 // >>admit ------------------------------------------------------------------------------------------------------
 // Owns: the set of running requests, and who enters and leaves it. Admission takes a request from the queue and gives
 // it a slot and pages for its tokens. Preemption takes them away and puts the request back into the queue.
-// Calls: state, kv, calls; the planner's admit.
+// Calls: state, kv, submit; the planner's admit.
 // Invariant: a running request holds pages for all positions that have KV.
 
 // Admits requests that have arrived until one has to wait: in the planner's order, or else in order of arrival.
@@ -6264,7 +6254,7 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 
 // >>draft ------------------------------------------------------------------------------------------------------
 // Owns: drafts: for whom tokens are asked for, what the drafter has proposed, and what a pass says of it.
-// Calls: state, calls; the drafter.
+// Calls: state, submit; the drafter.
 // Invariant: drafts stand behind the newest token of a request that runs, and go when it gets a token or loses its
 // slot. They end before a stop token and before the last token of the request, which are a pass's own.
 
@@ -6363,7 +6353,7 @@ static void llm42__judge_drafts(llm42_engine *e, llm42__request *r, int right, i
 
 // >>plan -------------------------------------------------------------------------------------------------------
 // Owns: what happens to a plan, which is checked against the rules, gets its pages, and becomes the rows of a pass.
-// Calls: state, kv, calls, admit, planner, draft; the planner in use.
+// Calls: state, kv, submit, admit, planner, draft; the planner in use.
 // Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
 // preempted first, the planner is asked again.
 
@@ -6511,7 +6501,7 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 // >>verify -----------------------------------------------------------------------------------------------------
 // Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. The way of a
 // token ends here, with the event COMMITTED.
-// Calls: state, kv, calls, admit, hybrid, draft; the planner's postprocess.
+// Calls: state, kv, submit, admit, hybrid, draft; the planner's postprocess.
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
 
@@ -6542,7 +6532,7 @@ static void llm42__postprocess(llm42_engine *e) {
                                   .invariant_seconds = b->plan.invariant_seconds});
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
-        if (b->owner[i]->cancelled) continue;  // inside an event of this pass
+        if (b->owner[i]->asked & LLM42__CANCEL) continue;  // inside an event of this pass
         bool judged = b->plan.choice[i].kind == LLM42_KIND_WINDOW ||
                       (b->plan.choice[i].kind == LLM42_KIND_DECODE && rows > 1);
         if (judged) llm42__verify_window(e, b->owner[i], row, rows);
@@ -6559,7 +6549,7 @@ static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
 
 // Ends a request whose logits are not finite. The other requests of the pass are not affected.
 static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
-    if (r->cancelled) return;  // in an event of this pass: llm42__carry_out ends it
+    if (r->asked & LLM42__CANCEL) return;  // in an event of this pass: llm42__carry_out ends it
     llm42__log(e->desc.log, e->desc.log_user,
                "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
                "infinity, or overflow",
@@ -6674,7 +6664,7 @@ static void llm42__count_window(llm42_engine *e, llm42__request *r, int agreed, 
 // Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
     int first = r->info.committed;
-    if (!count || r->cancelled) return false;
+    if (!count || r->asked & LLM42__CANCEL) return false;
     llm42_finish why = LLM42_FINISH_NONE;
     for (int i = 0; i < count && why == LLM42_FINISH_NONE; i++) {
         r->info.committed++;
@@ -6704,13 +6694,13 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
     e->stats.failed += why == LLM42_FINISH_ERROR;
     if (e->desc.drafter && e->desc.drafter->forget) e->desc.drafter->forget(e->desc.drafter->user, &r->info);
     llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
-    if (e->desc.auto_release && r->listed) llm42__ask(e, r, LLM42__RELEASE);
+    if (e->desc.auto_release && r->asked) llm42__ask(e, r, LLM42__RELEASE);
     else if (e->desc.auto_release) llm42__table_remove(e, r);
 }
 
 // >>open ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_engine_open and _close: defaults, checks of the desc, memory, and the check that rows keep their bits.
-// Calls: cpu, state, kv, calls, planner, hybrid; the backend.
+// Calls: cpu, state, kv, submit, planner, hybrid; the backend.
 // Invariant: an engine that has opened has all memory that its steps need.
 
 size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
