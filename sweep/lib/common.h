@@ -7,7 +7,7 @@
 
 #include "llm42.h"
 
-#include "examples/args.h"
+#include "examples/lib/args.h"
 
 #include <time.h>
 #ifdef _OPENMP
