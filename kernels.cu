@@ -44,8 +44,7 @@
 
 typedef __nv_bfloat16 llm42__bf16;
 
-// A revision, to be raised by each change here that changes bits or times. Results name the one that they are from. 20
-// was a trial that was dropped.
+// A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
 enum { LLM42__KERNELS = 29 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
@@ -297,29 +296,7 @@ template <int LEFT> __device__ __forceinline__ void llm42__wgmma_wait() {
 #define LLM42__EIGHT_FOURS(d, n)                                                                                   \
     LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
         LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
-// c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. a is in registers, and b lies in shared
-// memory along its columns.
-__device__ __forceinline__ void llm42__wgmma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
-        "%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"
-        "%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
-        : LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
-}
-__device__ __forceinline__ void llm42__wgmma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"
-        "%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
-        : LLM42__EIGHT_FOURS(c, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
-}
-// The same with a[64 x 16] in shared memory, too. Here both operands lie along k. R: c's registers; A, B, ADD: what
-// follows them.
+// R: the registers of c, which are the operands %0, %1, ... of the instruction.
 #define LLM42__R4 "%0,%1,%2,%3"
 #define LLM42__R8 LLM42__R4 ",%4,%5,%6,%7"
 #define LLM42__R16 LLM42__R8 ",%8,%9,%10,%11,%12,%13,%14,%15"
@@ -333,6 +310,8 @@ __device__ __forceinline__ void llm42__wgmma(float (&c)[8][4], const uint32_t (&
 #define LLM42__R96 LLM42__R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define LLM42__TWO_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1])
 #define LLM42__FOUR_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3])
+// c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. a and b lie in shared memory, along k. A,
+// B, ADD: the operands that follow c's.
 #define LLM42__WGMMA(EIGHTS, N, R, A, B, ADD, ...)                                                        \
     __device__ __forceinline__ void llm42__wgmma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) { \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N  \
@@ -354,6 +333,17 @@ LLM42__WGMMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT_FOURS(c, 0
              LLM42__FOUR_FOURS(c, 16))
 LLM42__WGMMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
              LLM42__EIGHT_FOURS(c, 16))
+// The same with a in registers (A: four operands), and b along its columns.
+#define LLM42__WGMMA_HELD(EIGHTS, N, R, A, B, ADD, ...)                                                              \
+    __device__ __forceinline__ void llm42__wgmma(float(&c)[EIGHTS][4], const uint32_t(&a)[4], uint64_t b, int add) { \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N             \
+                     "k16.f32.bf16.bf16 {" R "}, {" A "}, " B ", p, 1, 1, 1;\n}"                                     \
+                     : __VA_ARGS__                                                                                   \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                \
+    }
+LLM42__WGMMA_HELD(8, "64", LLM42__R32, "%32,%33,%34,%35", "%36", "%37", LLM42__EIGHT_FOURS(c, 0))
+LLM42__WGMMA_HELD(16, "128", LLM42__R64, "%64,%65,%66,%67", "%68", "%69", LLM42__EIGHT_FOURS(c, 0),
+                  LLM42__EIGHT_FOURS(c, 8))
 
 __device__ __forceinline__ uint32_t llm42__block_in_cluster() {
     uint32_t rank;
@@ -504,8 +494,10 @@ typedef struct llm42__leaves {
 //   w, x     | chunk | chunk | chunk | chunk | ...          copies run STAGES - 1 chunks ahead of the products
 //                 :       :       :
 //   stages       | w x | | w x | | w x |                    chunk c is in stage c % STAGES
-template <int TILES, int WARPS, int CHUNK, int STAGES> struct llm42__ring {
+template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
     enum {
+        CHUNK = CHUNK_,
+        STAGES = STAGES_,
         ROWS = TILES * 8,
         OUTPUTS = WARPS * 16,
         ROW = CHUNK * 2,     // bytes of a row's chunk
@@ -521,22 +513,57 @@ template <int TILES, int WARPS, int CHUNK, int STAGES> struct llm42__ring {
 };
 
 // How far the copies of an operand have come: the stage that is filled next, and the term of k and the block of outputs
-// that it is filled with. Copies go on from one block of outputs to the next without a break.
-template <int CHUNK, int STAGES> struct llm42__operand {
+// that it is filled with. Copies go on from one block of outputs to the next without a break. A thread copies the same
+// piece of every COPIED-th row, from row `first` on.
+template <typename RING> struct llm42__operand {
     int block, blocks, stride, k, at = 0, stage = 0;
     __device__ __forceinline__ llm42__operand(int blocks, int k)
         : block((int)blockIdx.x), blocks(blocks), stride((int)gridDim.x), k(k) {}
     __device__ __forceinline__ bool ended() const { return block >= blocks; }
+    // False for a piece behind the end of k.
+    __device__ __forceinline__ bool there(int piece) const { return RING::CHUNK == 64 || at + piece * 8 < k; }
     // Goes on by one stage. True if another block of outputs begins.
     __device__ __forceinline__ bool advance() {
-        at += CHUNK;
-        if (++stage == STAGES) stage = 0;
+        at += RING::CHUNK;
+        if (++stage == RING::STAGES) stage = 0;
         if (at < k) return false;
         block += stride;
         at = 0;
         return true;
     }
 };
+
+// Starts copies of the next chunk of w. from: where this thread's first piece lies.
+template <typename RING>
+__device__ __forceinline__ void llm42__load_w(llm42__operand<RING> &w, const llm42__bf16 *&from, int first, int piece,
+                                              uint32_t stages) {
+    if (w.ended()) return;
+    const uint32_t to = stages + (uint32_t)(w.stage * RING::STAGE);
+    const bool valid = RING::CHUNK == 64 || w.at + piece * 8 < w.k;
+#pragma unroll
+    for (int i = 0; i < RING::OUTPUTS / RING::COPIED; i++)
+        llm42__copy16(to + RING::place(first + i * RING::COPIED, piece), from + (size_t)i * RING::COPIED * w.k, valid);
+    from += RING::CHUNK;
+    const int passed = w.at + RING::CHUNK;
+    if (w.advance()) from += (size_t)w.stride * RING::OUTPUTS * w.k - passed;
+}
+
+// Starts copies of the next chunk of the rows row0 <= r < row_end of x; beyond them it writes zeros.
+template <typename RING>
+__device__ __forceinline__ void llm42__load_x(llm42__operand<RING> &own, const llm42__bf16 *x, const int32_t *source,
+                                              int row0, int row_end, int first, int piece, uint32_t stages) {
+    if (own.ended()) return;
+    const uint32_t to = stages + (uint32_t)(own.stage * RING::STAGE) + RING::W_BYTES;
+#pragma unroll
+    for (int i = 0; i < (RING::ROWS + RING::COPIED - 1) / RING::COPIED; i++) {
+        const int place = first + i * RING::COPIED, row = row0 + place;
+        if (RING::ROWS % RING::COPIED != 0 && place >= RING::ROWS) break;
+        const bool valid = row < row_end && (RING::CHUNK == 64 || own.at + piece * 8 < own.k);
+        const size_t from = !valid ? 0 : source ? source[row] : row;
+        llm42__copy16(to + RING::place(place, piece), x + from * own.k + (valid ? own.at + piece * 8 : 0), valid);
+    }
+    own.advance();
+}
 
 // The sum of a value over this lane and those below it.
 __device__ __forceinline__ int llm42__sum_upto(int value) {
@@ -685,36 +712,10 @@ __global__ void __launch_bounds__(WARPS * 32)
         if (!llm42__find_group(groups, blockIdx.y, ring::ROWS, &expert, &row0, &row_end)) return;
         w += (size_t)expert * n * k;
     }
-    // load_w and load_x start copies of the next chunk of an operand into its stage. A thread copies the same piece of
-    // every COPIED-th row.
-    llm42__operand<CHUNK, STAGES> w_operand(blocks, k), x_operand(blocks, k);
+    llm42__operand<ring> w_operand(blocks, k), x_operand(blocks, k);
     const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * ring::OUTPUTS + my_row) * k + piece * 8;
-    auto load_w = [&]() {
-        if (w_operand.ended()) return;
-        const uint32_t to = stages + (uint32_t)(w_operand.stage * ring::STAGE);
-        const bool valid = CHUNK == 64 || w_operand.at + piece * 8 < k;
-#pragma unroll
-        for (int i = 0; i < ring::OUTPUTS / ring::COPIED; i++)
-            llm42__copy16(to + ring::place(my_row + i * ring::COPIED, piece), w_from + (size_t)i * ring::COPIED * k,
-                          valid);
-        w_from += CHUNK;
-        const int passed = w_operand.at + CHUNK;
-        if (w_operand.advance()) w_from += (size_t)w_operand.stride * ring::OUTPUTS * k - passed;
-    };
-    auto load_x = [&]() {
-        if (x_operand.ended()) return;
-        const uint32_t to = stages + (uint32_t)(x_operand.stage * ring::STAGE) + ring::W_BYTES;
-#pragma unroll
-        for (int i = 0; i < (ring::ROWS + ring::COPIED - 1) / ring::COPIED; i++) {
-            const int place = my_row + i * ring::COPIED, row = row0 + place;
-            if (ring::ROWS % ring::COPIED != 0 && place >= ring::ROWS) break;
-            const bool valid = row < row_end && (CHUNK == 64 || x_operand.at + piece * 8 < k);
-            const size_t source = !valid ? 0 : groups.source ? groups.source[row] : row;
-            llm42__copy16(to + ring::place(place, piece), x + source * k + (valid ? x_operand.at + piece * 8 : 0),
-                          valid);
-        }
-        x_operand.advance();
-    };
+    auto load_w = [&]() { llm42__load_w(w_operand, w_from, my_row, piece, stages); };
+    auto load_x = [&]() { llm42__load_x(x_operand, x, groups.source, row0, row_end, my_row, piece, stages); };
     for (int s = 0; s < STAGES - 1; s++) load_w();
     llm42__launch_next();
     if (!groups.offset) llm42__wait_for_previous();
@@ -755,13 +756,13 @@ __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
-// A build of llm42__k_matmul.
-typedef cudaError_t llm42__tile_fn(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
-                                   llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream);
+// Runs a matrix product by one build of a kernel: llm42__k_matmul, llm42__k_leaves or llm42__k_experts.
+typedef cudaError_t llm42__product_fn(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
+                                      llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream);
 typedef struct llm42__tile_kind {
     const char *name;
-    int rows, outputs, bytes;                               // of a block; shared memory it takes
-    llm42__tile_fn *plain, *gated, *fp32, *joined, *parts;  // joined: leaves, to bf16; parts: leaves, to fp32
+    int rows, outputs, bytes;                                  // of a block; shared memory it takes
+    llm42__product_fn *plain, *gated, *fp32, *joined, *parts;  // joined: leaves, to bf16; parts: leaves, to fp32
 } llm42__tile_kind;
 
 template <int TILES, int WARPS, int CHUNK, int STAGES, int RESIDENT, bool GATED, bool LEAVES, typename OUT>
@@ -1421,7 +1422,7 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
                                   n, leaves.terms);
 }
 
-// A llm42__tile_fn.
+// An llm42__product_fn.
 template <int ROWS, int SPLIT, int SHARE, typename OUT>
 static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
                                     llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
@@ -1447,7 +1448,7 @@ static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, 
 typedef struct llm42__leaf_kind {
     const char *name;
     int rows, split;
-    llm42__tile_fn *bf16, *fp32;
+    llm42__product_fn *bf16, *fp32;
 } llm42__leaf_kind;
 #define LLM42__LEAF_KIND(ROWS, SPLIT, SHARE)                                                                \
     {                                                                                                       \
@@ -1509,7 +1510,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
 #endif
 }
 
-// A llm42__tile_fn for mixtures. cudaErrorNotSupported: not for these shapes.
+// An llm42__product_fn for mixtures. cudaErrorNotSupported: not for these shapes.
 template <int ROWS, bool GATED, typename OUT>
 static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
                                      llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
@@ -1536,7 +1537,7 @@ static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w,
 // than the average and twice its root. All give the bits of llm42__k_matmul with groups.
 typedef struct llm42__expert_kind {
     int rows, most;
-    llm42__tile_fn *gated, *plain, *fp32;
+    llm42__product_fn *gated, *plain, *fp32;
 } llm42__expert_kind;
 #define LLM42__EXPERT_KIND(ROWS, MOST)                                                                       \
     {                                                                                                        \
@@ -1547,7 +1548,6 @@ static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4
                                                          LLM42__EXPERT_KIND(32, 22), LLM42__EXPERT_KIND(48, 36),
                                                          LLM42__EXPERT_KIND(80, 64), LLM42__EXPERT_KIND(160, 1 << 30)};
 #undef LLM42__EXPERT_KIND
-enum { LLM42__EXPERT_KINDS = sizeof llm42__expert_kinds / sizeof *llm42__expert_kinds };
 
 // >>kernel-pass --------------------------------------------------------------------------------------------------
 // Owns: the metadata of a pass.
@@ -2631,6 +2631,105 @@ template <int DP, int TEAMS> struct llm42__prefill_shape {
     }
 };
 
+// Merges a unit with those before it, when it is the turn of the unit's team, and writes the results behind the last
+// one. before: of a single team, what has been merged; with two it is in *state.
+enum { LLM42__TEAM_BARRIER = 1, LLM42__TURN_BARRIER = 4 };  // the first one's number
+template <int DP, int TEAMS>
+__device__ __forceinline__ void llm42__merge_in_turn(const llm42__attention &a, const llm42__prefill_task &task,
+                                                     int team, int unit, int units, float (&out)[DP / 8][4],
+                                                     llm42__softmax &own, llm42__softmax &before, float4 *merged,
+                                                     llm42__softmax *state) {
+    if (TEAMS > 1 && unit > 0) {
+        llm42__barrier(LLM42__TURN_BARRIER + team, 256);
+        before = *state;
+    }
+    if (unit > 0) llm42__merge_before<DP>(out, own, before, merged, a.scale);
+    if (unit + 1 == units) {
+        llm42__write_queries<DP>(a, task, threadIdx.x % 128 / 32 * 16, out, own.total);
+        return;
+    }
+    if (TEAMS > 1) *state = own;
+    else before = own;
+#pragma unroll
+    for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
+    if (TEAMS > 1) llm42__arrive(LLM42__TURN_BARRIER + (unit + 1) % TEAMS, 256);
+}
+
+// The keys and values of a task that a warp copies: 32 of each unit, from key 32 x warp on. It looks up their pages one
+// unit ahead. step: pieces from a key to the next.
+template <int DP> struct llm42__unit_copies {
+    const llm42__prefill_task &task;
+    const int32_t *pages;
+    uint32_t step;
+    int shift, warp, units, page[2], next_page[2];
+    __device__ __forceinline__ int first(int unit) const { return task.first + unit * LLM42__UNIT_KEYS + warp * 32; }
+    __device__ __forceinline__ void look_up(int unit, int (&to)[2]) const {
+#pragma unroll
+        for (int i = 0; i < 2; i++) to[i] = pages[LLM42__MIN(first(unit) + 16 * i, task.end - 1) >> shift];
+    }
+    __device__ __forceinline__ void load(const llm42__bf16 *cache, uint32_t to, int unit) const {
+        const int t = first(unit), own = t + threadIdx.x % 32;
+        if (unit < units && shift >= 4)
+            llm42__copy_pages<DP, LLM42__UNIT_KEYS>(to, warp * 32, cache, page, shift, t, task.end, step);
+        else if (unit < units)  // pages of fewer than sixteen keys
+            llm42__copy_keys<DP, LLM42__UNIT_KEYS>(
+                to, warp * 32, cache,
+                own >= task.end ? LLM42__NOWHERE
+                                : (uint32_t)((pages[own >> shift] << shift) + (own & (1 << shift) - 1)) * step);
+        llm42__copy_commit();
+    }
+};
+
+// A team's work on a task: all of its units. base: of the block's shared memory.
+template <int DP, int TEAMS>
+__device__ __forceinline__ void llm42__attend_task(const llm42__attention &a, const llm42__prefill_task &task,
+                                                   llm42__unit_copies<DP> &copies, int team, uint32_t base,
+                                                   const llm42__bf16 *k_cache, const llm42__bf16 *v_cache,
+                                                   float4 *merged, llm42__softmax *state) {
+    using shape = llm42__prefill_shape<DP, TEAMS>;
+    const uint32_t k_at = base + (uint32_t)(team * 2 * shape::UNIT), v_at = k_at + shape::UNIT;
+    const int units = copies.units;
+    llm42__queries<DP> q;
+    q.template load<TEAMS * 128>(base + shape::QUERIES_AT, a, task);
+    copies.load(k_cache, k_at, team);
+    copies.load(v_cache, v_at, team);
+    const llm42__visible visible = llm42__visible_of(a, task, copies.warp * 16);
+    float score[16][4];
+    llm42__softmax before;
+    llm42__copy_wait<1>();
+    llm42__fence_async();
+    __syncthreads();  // the queries and the first keys have arrived
+    llm42__score_unit<DP>(score, q, k_at);
+    for (int unit = team; unit < units; unit += TEAMS) {
+        float out[DP / 8][4];
+        llm42__softmax own;
+        uint32_t weight[8][4];
+        llm42__await<DP, 0>(score);
+        llm42__barrier(LLM42__TEAM_BARRIER + team, 128);  // all four warps have read the unit's keys
+        copies.page[0] = copies.next_page[0], copies.page[1] = copies.next_page[1];
+        copies.load(k_cache, k_at, unit + TEAMS);
+        copies.look_up(unit + 2 * TEAMS, copies.next_page);
+        llm42__softmax_unit(score, own.top, own.total, task.first + unit * LLM42__UNIT_KEYS, visible, a.scale);
+#pragma unroll
+        for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
+        // A condition that always holds: else the compiler waits for copies before it computes weights.
+        if (task.rows > 0) llm42__copy_wait<0>();
+        llm42__fence_async();
+        llm42__barrier(LLM42__TEAM_BARRIER + team, 128);  // the unit's values and the next one's keys have arrived
+        llm42__add_values_unit<DP>(out, weight, v_at);
+        if (unit + TEAMS < units) {
+            llm42__score_unit<DP>(score, q, k_at);
+            llm42__await<DP, 1>(out);
+        } else {
+            llm42__await<DP, 0>(out);
+        }
+        llm42__barrier(LLM42__TEAM_BARRIER + team, 128);  // all four warps have read the values
+        copies.load(v_cache, v_at, unit + TEAMS);
+        llm42__merge_in_turn<DP, TEAMS>(a, task, team, unit, units, out, own, before, merged, state);
+    }
+    llm42__await<DP, 0>(score);  // of a team that has no unit
+}
+
 // Attention of consecutive rows of a sequence (prompts, windows).
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
 // Work: a block takes one task at a time. A task has up to 64 queries: rows x query heads of the kv head blockIdx.x.
@@ -2641,19 +2740,17 @@ template <int DP, int TEAMS> struct llm42__prefill_shape {
 //   team 0   | scores, weights, values of unit 0 | merge 0 |   ... unit 2 ...   | merge 2 |
 //   team 1   | scores, weights, values of unit 1 |   wait  | merge 1 |   ... unit 3 ...   | merge 3 |
 //
-// Barriers: TEAM_BARRIER + team (128 threads) stands between the steps of a team. TURN_BARRIER + team (256 threads)
-// gives the turn to merge: the team that has merged unit u arrives at the other team's barrier and goes on; the other
-// team waits there before it merges unit u + 1.
+// Barriers: LLM42__TEAM_BARRIER + team (128 threads) stands between the steps of a team. LLM42__TURN_BARRIER + team
+// (256 threads) gives the turn to merge: the team that has merged unit u arrives at the other team's barrier and goes
+// on; the other team waits there before it merges unit u + 1.
 template <int DP, int TEAMS>
 __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
     using shape = llm42__prefill_shape<DP, TEAMS>;
-    enum { KEYS = LLM42__UNIT_KEYS, TEAM_BARRIER = 1, TURN_BARRIER = 4 };
     llm42__launch_next();
     const int thread = threadIdx.x % 128, warp = thread / 32, team = TEAMS > 1 ? threadIdx.x / 128 : 0,
               kv_head = blockIdx.x, shift = meta.page_shift;
-    const uint32_t base = llm42__shared_address(shared), k_at = base + (uint32_t)(team * 2 * shape::UNIT),
-                   v_at = k_at + shape::UNIT;
+    const uint32_t base = llm42__shared_address(shared);
     float4 *const merged = (float4 *)(shared + shape::MERGED_AT) + thread;
     llm42__softmax *const state = (llm42__softmax *)(shared + shape::STATE_AT) + thread;
     const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
@@ -2664,83 +2761,22 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
     for (int task_at = blockIdx.y; task_at < tasks; task_at += gridDim.y) {
         if (task_at >= (int)gridDim.y) task = meta.prefill[task_at];
         const int32_t *pages = meta.pages + (size_t)task.seq * page_stride;
-        const int units = (task.end - task.first + KEYS - 1) / KEYS;
-        // A warp copies 32 keys of a unit. It looks up their pages one unit ahead.
-        int page[2], next_page[2];
-        auto look_up = [&](int unit, int(&to)[2]) {
-            const int t = task.first + unit * KEYS + warp * 32;
-#pragma unroll
-            for (int i = 0; i < 2; i++) to[i] = pages[LLM42__MIN(t + 16 * i, task.end - 1) >> shift];
-        };
-        auto load = [&](const llm42__bf16 *cache, uint32_t to, int unit) {
-            const int t = task.first + unit * KEYS + warp * 32, own = t + threadIdx.x % 32;
-            if (unit < units && shift >= 4)
-                llm42__copy_pages<DP, KEYS>(to, warp * 32, cache, page, shift, t, task.end, step);
-            else if (unit < units)  // pages of fewer than sixteen keys
-                llm42__copy_keys<DP, KEYS>(
-                    to, warp * 32, cache,
-                    own >= task.end ? LLM42__NOWHERE
-                                    : (uint32_t)((pages[own >> shift] << shift) + (own & (1 << shift) - 1)) * step);
-            llm42__copy_commit();
-        };
+        const int units = (task.end - task.first + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS;
+        llm42__unit_copies<DP> copies = {task, pages, step, shift, warp, units, {}, {}};
         __syncthreads();  // all threads have read the keys, values and sums of the last task
-        look_up(team, page);
-        look_up(team + TEAMS, next_page);
+        copies.look_up(team, copies.page);
+        copies.look_up(team + TEAMS, copies.next_page);
         llm42__wait_for_previous();
-        llm42__queries<DP> q;
-        q.template load<TEAMS * 128>(base + shape::QUERIES_AT, a, task);
-        load(k_cache, k_at, team);
-        load(v_cache, v_at, team);
-        const llm42__visible visible = llm42__visible_of(a, task, warp * 16);
-        float score[16][4];
-        llm42__softmax before;
-        llm42__copy_wait<1>();
-        llm42__fence_async();
-        __syncthreads();  // the queries and the first keys have arrived
-        llm42__score_unit<DP>(score, q, k_at);
-        for (int unit = team; unit < units; unit += TEAMS) {
-            float out[DP / 8][4];
-            llm42__softmax own;
-            uint32_t weight[8][4];
-            llm42__await<DP, 0>(score);
-            llm42__barrier(TEAM_BARRIER + team, 128);  // all four warps have read the unit's keys
-            page[0] = next_page[0], page[1] = next_page[1];
-            load(k_cache, k_at, unit + TEAMS);
-            look_up(unit + 2 * TEAMS, next_page);
-            llm42__softmax_unit(score, own.top, own.total, task.first + unit * KEYS, visible, a.scale);
-#pragma unroll
-            for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
-            // A condition that always holds: else the compiler waits for copies before it computes weights.
-            if (task.rows > 0) llm42__copy_wait<0>();
-            llm42__fence_async();
-            llm42__barrier(TEAM_BARRIER + team, 128);  // the unit's values and the next one's keys have arrived
-            llm42__add_values_unit<DP>(out, weight, v_at);
-            if (unit + TEAMS < units) {
-                llm42__score_unit<DP>(score, q, k_at);
-                llm42__await<DP, 1>(out);
-            } else {
-                llm42__await<DP, 0>(out);
-            }
-            llm42__barrier(TEAM_BARRIER + team, 128);  // all four warps have read the values
-            load(v_cache, v_at, unit + TEAMS);
-            if (TEAMS > 1 && unit > 0) {
-                llm42__barrier(TURN_BARRIER + team, 256);
-                before = *state;
-            }
-            if (unit > 0) llm42__merge_before<DP>(out, own, before, merged, a.scale);
-            if (unit + 1 == units) {
-                llm42__write_queries<DP>(a, task, warp * 16, out, own.total);
-                continue;
-            }
-            if (TEAMS > 1) *state = own;
-            else before = own;
-#pragma unroll
-            for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
-            if (TEAMS > 1) llm42__arrive(TURN_BARRIER + (unit + 1) % TEAMS, 256);
-        }
-        llm42__await<DP, 0>(score);  // of a team that has no unit
+        llm42__attend_task<DP, TEAMS>(a, task, copies, team, base, k_cache, v_cache, merged, state);
     }
     llm42__wait_for_previous();  // a block without a task has not waited yet
+}
+
+// Teams of a block of llm42__k_attend_prefill: two if each of so many blocks can have a multiprocessor to itself, else
+// one, and two blocks on each. most: bytes of shared memory that a block may have.
+template <int DP>
+static inline int llm42__prefill_teams(unsigned blocks, unsigned processors, bool warpgroups, int most) {
+    return blocks <= processors && llm42__prefill_shape<DP, 2>::bytes(warpgroups) <= most ? 2 : 1;
 }
 
 // A warp's sums for the queries of one row, in octets of eight. Rows of the tensor cores' result are keys (or columns
@@ -3010,6 +3046,199 @@ __device__ __forceinline__ void llm42__look_up(uint32_t (&place)[4], llm42__unit
     }
 }
 
+// What a strip gives: scores of keys, with the last of them the weights of all, and then the sums of values. at: where
+// the strip lies; there: false if the step has no such keys; t0: the first key of the step.
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__sum_strip(llm42__partial<DP, OCTETS> &part, float (&score)[8][OCTETS][4],
+                                                 const uint32_t (&q)[OCTETS][DP / 16][2], int strip, bool there,
+                                                 uint32_t at, int t0, int low, int high, float scale) {
+    if (strip < 4 && there) llm42__score_across<DP, OCTETS>(&score[2 * strip], q, at);
+    if (strip < 4 && !there)
+#pragma unroll
+        for (int i = 0; i < OCTETS * 8; i++) score[2 * strip + i / (OCTETS * 4)][i / 4 % OCTETS][i % 4] = -INFINITY;
+    if (strip == 3) llm42__softmax_online<DP, OCTETS>(part, score, t0, low, high, scale);
+    if (strip >= 4 && there) {
+        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4)], at, 0);
+        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4) + 1], at, 16);
+    }
+}
+
+// Writes the records of a unit to the blocks of the cluster, to each those of its queries. to_round: where they begin.
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__write_round(const llm42__partial<DP, OCTETS> &part, float *to_round, int group,
+                                                   int queries, int cluster) {
+    llm42__write_records(part, group, [&](int query) {
+        const int owner = query / queries;
+        float *to = to_round + (query - owner * queries) * llm42__record(DP);
+#if LLM42__WARPGROUPS
+        if (cluster > 1) return (float *)llm42__in_block(to, (uint32_t)owner);
+#endif
+        return to;
+    });
+}
+
+// Starts the first copies. Strips whose keys were all written by earlier passes are copied before the wait, all others
+// after it. old: keys of the row that are certainly from earlier passes.
+template <int DP, int RING>
+__device__ __forceinline__ void llm42__fill_ring(llm42__strip_ring<DP, RING> &ring, const uint32_t (&places)[4],
+                                                 const llm42__unit_place &now, int old) {
+    static_assert(RING <= 4, "these strips are keys");
+#pragma unroll
+    for (int strip = 0; strip < RING; strip++) {
+        if (now.at + (strip + 1) * LLM42__STRIP_KEYS > old) llm42__wait_for_previous();
+        ring.load(strip, places, now);
+    }
+}
+
+// A block of llm42__k_attend_decode: what it has of the row and kv head of its cluster, and the records in its shared
+// memory.
+template <int DP, int RING, int WARPS> struct llm42__decode_block {
+    enum { STRIPS = WARPS * RING * llm42__strip_ring<DP, RING>::STRIP, CLUSTERS = WARPS == 8 && LLM42__WARPGROUPS };
+    int group, cluster, kv_head, block, all, queries,
+        of_unit;     // queries: of the block; of_unit: floats of their records
+    float *records;  // of two rounds: [2, all, of_unit]
+    // Where the first two records have nothing: a barrier, and whether the block is the last one of its row. A phase of
+    // the barrier ends with as many arrivals as there are warps. A warp arrives when it has written its records of a
+    // round and has seen the phase before end, so what it waits for has been written, although in a cluster an arrival
+    // may come in the phase behind its own. merged: rounds whose records this block has written, over all tasks.
+    uint32_t written;
+    unsigned *is_last;
+    uint32_t merged = 0;
+    __device__ __forceinline__ llm42__decode_block(const llm42__attention &a, unsigned char *shared)
+        : group(a.group), cluster(CLUSTERS ? a.cluster : 1), kv_head(blockIdx.x / cluster), block(blockIdx.x % cluster),
+          all(cluster * WARPS), queries(group / cluster), of_unit(queries * llm42__record(DP)),
+          records((float *)(shared + STRIPS)), written(llm42__shared_address(records + DP + 2)),
+          is_last((unsigned *)(records + llm42__record(DP) + DP + 2)) {}
+    __device__ __forceinline__ void open() const {
+        if (threadIdx.x == 0) llm42__mbarrier_open(written, all);
+#if LLM42__WARPGROUPS
+        if (CLUSTERS && threadIdx.x == 0) llm42__mbarriers_opened();
+        if (CLUSTERS) llm42__cluster_barrier();
+#endif
+        if (!CLUSTERS) __syncthreads();
+    }
+    // Of a warp's lanes.
+    __device__ __forceinline__ void arrive(int lane) const {
+#if LLM42__WARPGROUPS
+        if (CLUSTERS && lane < cluster) llm42__mbarrier_release_in(llm42__address_in(written, (uint32_t)lane));
+#endif
+        if (!CLUSTERS && lane == 0) llm42__mbarrier_arrive(written);
+    }
+};
+
+// Merges the round that the barrier's last phase was for.
+template <int DP, int RING, int OCTETS, int WARPS>
+__device__ __forceinline__ void llm42__merge_round(llm42__row_merge<DP, OCTETS, WARPS> &row,
+                                                   const llm42__decode_block<DP, RING, WARPS> &own,
+                                                   const llm42__unit_walk &walk, int round, float scale) {
+    row.add(own.records + (own.merged + 1) % 2 * own.all * own.of_unit,
+            LLM42__MIN(own.all, walk.last_unit - walk.task.first_unit - round * own.all), round == 0, own.queries,
+            scale);
+}
+
+// Sums a unit of a row, step by step, and goes on to the next place in the walk. next: the place after `now`; places,
+// next_places: where their keys lie in the cache.
+template <int DP, int RING, int OCTETS>
+__device__ __forceinline__ void
+llm42__sum_unit_across(llm42__partial<DP, OCTETS> &part, const llm42__unit_walk &walk, llm42__unit_place &now,
+                       llm42__unit_place &next, uint32_t (&places)[4], uint32_t (&next_places)[4], const int32_t *pages,
+                       int page_shift, uint32_t step, llm42__strip_ring<DP, RING> &ring,
+                       const uint32_t (&q)[OCTETS][DP / 16][2], int unit, int low, int high, float scale) {
+    while (now.unit == unit && now.at < now.end) {
+        float score[8][OCTETS][4];
+#pragma unroll
+        for (int strip = 0; strip < 8; strip++) {
+            const uint32_t at = ring.next();
+            const bool there = now.at + strip % 4 * LLM42__STRIP_KEYS < now.end;
+            llm42__sum_strip(part, score, q, strip, there, at, now.at, low, high, scale);
+            __syncwarp();  // every lane has read the strip, so it may be overwritten
+            if (strip + RING < 8) ring.load(strip + RING, places, now);
+            else ring.load(strip + RING - 8, next_places, next);
+        }
+        now = next;
+        next = walk.after(now);
+#pragma unroll
+        for (int i = 0; i < 4; i++) places[i] = next_places[i];
+        llm42__look_up(next_places, next, pages, page_shift, step);
+    }
+}
+
+// Writes the records of a unit to global memory, because several tasks share its row.
+template <int DP, int OCTETS>
+__device__ __forceinline__ void llm42__write_apart(const llm42__partial<DP, OCTETS> &part, float *to, int queries) {
+    llm42__write_records(part, queries, [&](int query) { return to + query * llm42__record(DP); });
+}
+
+// Merges a row that several tasks share, in the last of their blocks.
+template <int DP, int RING, int OCTETS, int WARPS>
+__device__ __forceinline__ void
+llm42__merge_tasks(llm42__row_merge<DP, OCTETS, WARPS> &row, const llm42__decode_block<DP, RING, WARPS> &own,
+                   const llm42__attention &a, const llm42__decode_task &task, float *shared, llm42__bf16 *out) {
+    const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * own.cluster);
+    if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + own.kv_head, blocks, own.is_last))
+        row.merge_all(a, task, own.kv_head, shared, own.STRIPS, out);
+}
+
+// The work of a block on a task: its warps' units, round by round.
+template <int DP, int RING, int OCTETS, int WARPS>
+__device__ __forceinline__ void llm42__attend_row(const llm42__attention &a, const llm42__meta &meta,
+                                                  const llm42__unit_walk &walk, int page_stride,
+                                                  llm42__decode_block<DP, RING, WARPS> &own, unsigned char *shared) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
+    const llm42__decode_task &task = walk.task;
+    const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * page_stride;
+    const int high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
+    const bool alone = task.record < 0;
+    const int rounds = (walk.last_unit - task.first_unit + own.all - 1) / own.all;
+    llm42__row_merge<DP, OCTETS, WARPS> row;
+    llm42__strip_ring<DP, RING> ring(shared, a, own.kv_head);
+    llm42__unit_place now = walk.begin(task.first_unit + own.block * WARPS + warp), next = walk.after(now);
+    uint32_t places[4], next_places[4];
+    llm42__look_up(places, now, pages, meta.page_shift, step);
+    llm42__fill_ring(ring, places, now, meta.header->old ? high : 0);
+    llm42__look_up(next_places, next, pages, meta.page_shift, step);
+    llm42__wait_for_previous();
+    uint32_t q[OCTETS][DP / 16][2];
+    llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + own.kv_head * own.group) * DP, own.group);
+    llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)own.kv_head * own.group * a.head_dim;
+    for (int round = 0; round < rounds; round++) {
+        const int unit = task.first_unit + round * own.all + own.block * WARPS + warp;
+        llm42__partial<DP, OCTETS> part;
+        part.clear();
+        llm42__sum_unit_across(part, walk, now, next, places, next_places, pages, meta.page_shift, step, ring, q, unit,
+                               low, high, a.scale);
+        if (!alone) {
+            if (unit < walk.last_unit)
+                llm42__write_apart(part,
+                                   a.partial +
+                                       (((size_t)task.record + unit - task.first_unit) * a.kv_heads + own.kv_head) *
+                                           own.group * llm42__record(DP),
+                                   own.group);
+            continue;
+        }
+        if (round > 0)
+            llm42__mbarrier_wait<llm42__decode_block<DP, RING, WARPS>::CLUSTERS>(own.written, (own.merged + 1) % 2);
+        if (unit < walk.last_unit)
+            llm42__write_round<DP, OCTETS>(
+                part, own.records + (own.merged % 2 * own.all + own.block * WARPS + warp) * own.of_unit, own.group,
+                own.queries, own.cluster);
+        if (round > 0) llm42__merge_round(row, own, walk, round - 1, a.scale);
+        __syncwarp();  // all lanes have written
+        own.arrive(lane);
+        own.merged++;
+    }
+    llm42__copy_wait<0>();
+    if (alone) {
+        llm42__mbarrier_wait<llm42__decode_block<DP, RING, WARPS>::CLUSTERS>(own.written, (own.merged + 1) % 2);
+        llm42__merge_round(row, own, walk, rounds - 1, a.scale);
+        row.write(out + (size_t)own.block * own.queries * a.head_dim, own.queries, a.head_dim);
+        return;
+    }
+    llm42__merge_tasks(row, own, a, task, (float *)shared, out);
+    __syncthreads();  // all threads know whether this block is the last, before the next task
+}
+
 // Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
 // Work: a cluster of a.cluster blocks (1: a block) takes one task at a time: units of one row, with all query heads of
@@ -3023,126 +3252,13 @@ __device__ __forceinline__ void llm42__look_up(uint32_t (&place)[4], llm42__unit
 template <int DP, int RING, int OCTETS, int WARPS>
 __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    using strips = llm42__strip_ring<DP, RING>;
-    enum { KEYS = strips::KEYS, STRIPS = WARPS * RING * strips::STRIP, CLUSTERS = WARPS == 8 && LLM42__WARPGROUPS };
     llm42__launch_next();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.group, cluster = CLUSTERS ? a.cluster : 1,
-              kv_head = blockIdx.x / cluster, block = blockIdx.x % cluster, all = cluster * WARPS;
-    const int queries = group / cluster,
-              of_unit = queries * llm42__record(DP);    // of the block; floats of their records
-    float *const records = (float *)(shared + STRIPS);  // of two rounds: [2, all, of_unit]
-    // Where the first two records have nothing: a barrier, and whether the block is the last one of its row. A phase of
-    // the barrier ends with as many arrivals as there are warps. A warp arrives when it has written its records of a
-    // round and has seen the phase before end, so what it waits for has been written, although in a cluster an arrival
-    // may come in the phase behind its own. merged: rounds whose records this block has written, over all tasks.
-    const uint32_t written = llm42__shared_address(records + DP + 2);
-    unsigned *const is_last = (unsigned *)(records + llm42__record(DP) + DP + 2);
-    uint32_t merged = 0;
-    if (threadIdx.x == 0) llm42__mbarrier_open(written, all);
-#if LLM42__WARPGROUPS
-    if (CLUSTERS && threadIdx.x == 0) llm42__mbarriers_opened();
-    if (CLUSTERS) llm42__cluster_barrier();
-#endif
-    if (!CLUSTERS) __syncthreads();
-    const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
+    llm42__decode_block<DP, RING, WARPS> own(a, shared);
+    own.open();
     const int tasks = meta.header->decode_tasks, page_stride = meta.header->page_stride;
     for (int task_at = blockIdx.y; task_at < tasks; task_at += gridDim.y) {
-        const llm42__unit_walk walk(meta.decode[task_at], all);
-        const llm42__decode_task &task = walk.task;
-        const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * page_stride;
-        const int high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
-        const bool alone = task.record < 0;
-        const int rounds = (walk.last_unit - task.first_unit + all - 1) / all;
-        llm42__row_merge<DP, OCTETS, WARPS> row;
-        auto merge_round = [&](int round) {  // the one that the barrier's last phase was for
-            row.add(records + (merged + 1) % 2 * all * of_unit,
-                    LLM42__MIN(all, walk.last_unit - task.first_unit - round * all), round == 0, queries, a.scale);
-        };
-        strips ring(shared, a, kv_head);
-        llm42__unit_place now = walk.begin(task.first_unit + block * WARPS + warp), next = walk.after(now);
-        uint32_t places[4], next_places[4];
-        llm42__look_up(places, now, pages, meta.page_shift, step);
-        // Strips whose keys were all written by earlier passes are copied before the wait, all others after it. old:
-        // keys of the row that are certainly from earlier passes.
-        static_assert(RING <= 4, "these strips are keys");
-        const int old = meta.header->old ? high : 0;
-#pragma unroll
-        for (int strip = 0; strip < RING; strip++) {
-            if (now.at + (strip + 1) * KEYS > old) llm42__wait_for_previous();
-            ring.load(strip, places, now);
-        }
-        llm42__look_up(next_places, next, pages, meta.page_shift, step);
-        llm42__wait_for_previous();
-        uint32_t q[OCTETS][DP / 16][2];
-        llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + kv_head * group) * DP, group);
-        llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)kv_head * group * a.head_dim;
-        for (int round = 0; round < rounds; round++) {
-            const int unit = task.first_unit + round * all + block * WARPS + warp;
-            llm42__partial<DP, OCTETS> part;
-            part.clear();
-            while (now.unit == unit && now.at < now.end) {
-                float score[8][OCTETS][4];
-#pragma unroll
-                for (int strip = 0; strip < 8; strip++) {
-                    const uint32_t at = ring.next();
-                    const bool there = now.at + strip % 4 * KEYS < now.end;
-                    if (strip < 4 && there) llm42__score_across<DP, OCTETS>(&score[2 * strip], q, at);
-                    if (strip < 4 && !there)
-#pragma unroll
-                        for (int i = 0; i < OCTETS * 8; i++)
-                            score[2 * strip + i / (OCTETS * 4)][i / 4 % OCTETS][i % 4] = -INFINITY;
-                    if (strip == 3) llm42__softmax_online<DP, OCTETS>(part, score, now.at, low, high, a.scale);
-                    if (strip >= 4 && there) {
-                        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4)], at, 0);
-                        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4) + 1], at, 16);
-                    }
-                    __syncwarp();  // every lane has read the strip, so it may be overwritten
-                    if (strip + RING < 8) ring.load(strip + RING, places, now);
-                    else ring.load(strip + RING - 8, next_places, next);
-                }
-                now = next;
-                next = walk.after(now);
-#pragma unroll
-                for (int i = 0; i < 4; i++) places[i] = next_places[i];
-                llm42__look_up(next_places, next, pages, meta.page_shift, step);
-            }
-            if (!alone) {
-                float *to = a.partial + (((size_t)task.record + unit - task.first_unit) * a.kv_heads + kv_head) *
-                                            group * llm42__record(DP);
-                if (unit < walk.last_unit)
-                    llm42__write_records(part, group, [&](int query) { return to + query * llm42__record(DP); });
-                continue;
-            }
-            if (round > 0) llm42__mbarrier_wait<CLUSTERS>(written, (merged + 1) % 2);
-            if (unit < walk.last_unit)
-                llm42__write_records(part, group, [&](int query) {
-                    const int owner = query / queries;
-                    float *to = records + (merged % 2 * all + block * WARPS + warp) * of_unit +
-                                (query - owner * queries) * llm42__record(DP);
-#if LLM42__WARPGROUPS
-                    if (cluster > 1) return (float *)llm42__in_block(to, (uint32_t)owner);
-#endif
-                    return to;
-                });
-            if (round > 0) merge_round(round - 1);
-            __syncwarp();  // all lanes have written
-#if LLM42__WARPGROUPS
-            if (CLUSTERS && lane < cluster) llm42__mbarrier_release_in(llm42__address_in(written, (uint32_t)lane));
-#endif
-            if (!CLUSTERS && lane == 0) llm42__mbarrier_arrive(written);
-            merged++;
-        }
-        llm42__copy_wait<0>();
-        if (alone) {
-            llm42__mbarrier_wait<CLUSTERS>(written, (merged + 1) % 2);
-            merge_round(rounds - 1);
-            row.write(out + (size_t)block * queries * a.head_dim, queries, a.head_dim);
-            continue;
-        }
-        const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * cluster);
-        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + kv_head, blocks, is_last))
-            row.merge_all(a, task, kv_head, (float *)shared, STRIPS, out);
-        __syncthreads();  // all threads know whether this block is the last, before the next task
+        const llm42__unit_walk walk(meta.decode[task_at], own.all);
+        llm42__attend_row<DP, RING, OCTETS, WARPS>(a, meta, walk, page_stride, own, shared);
     }
     llm42__wait_for_previous();  // a block without a task has not waited yet
 }
@@ -3188,13 +3304,6 @@ template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42
     }
     return shape.warps == 8 ? llm42__k_attend_decode < DP, DP < 128 ? 4 : 3, OCTETS,
            8 >              : llm42__k_attend_decode<DP, 4, OCTETS, 4>;
-}
-
-// Teams of a block of llm42__k_attend_prefill: two if each of so many blocks can have a multiprocessor to itself, else
-// one, and two blocks on each. most: bytes of shared memory that a block may have.
-template <int DP>
-static inline int llm42__prefill_teams(unsigned blocks, unsigned processors, bool warpgroups, int most) {
-    return blocks <= processors && llm42__prefill_shape<DP, 2>::bytes(warpgroups) <= most ? 2 : 1;
 }
 
 // >>kernel-sample ------------------------------------------------------------------------------------------------

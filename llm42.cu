@@ -377,16 +377,16 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
     leaves.workspace_bytes = llm42__workspace_bytes;
     const bool several = algorithm->leaves && leaves.count > 1;
     if (const llm42__leaf_kind *leaf = llm42__leaf_kind_of(algorithm)) {
-        llm42__tile_fn *fn = fp32 ? leaf->fp32 : leaf->bf16;
+        llm42__product_fn *fn = fp32 ? leaf->fp32 : leaf->bf16;
         LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
         return LLM42_OK;
     }
     if (algorithm->tile >= 0) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
-        llm42__tile_fn *fn = gated     ? tile->gated
-                             : several ? fp32 ? tile->parts : tile->joined
-                             : fp32    ? tile->fp32
-                                       : tile->plain;
+        llm42__product_fn *fn = gated     ? tile->gated
+                                : several ? fp32 ? tile->parts : tile->joined
+                                : fp32    ? tile->fp32
+                                          : tile->plain;
         LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
         return LLM42_OK;
     }
@@ -870,7 +870,7 @@ static llm42_result llm42__run_experts(llm42__cuda *cu, llm42__execution *ex, in
     while ((long)llm42__expert_kinds[kind].most * experts < entries) kind++;
     for (; cu->device.major == 9 && kind >= 0; kind--) {
         const llm42__expert_kind *own = &llm42__expert_kinds[kind];
-        llm42__tile_fn *fn = gated ? own->gated : cut ? own->fp32 : own->plain;
+        llm42__product_fn *fn = gated ? own->gated : cut ? own->fp32 : own->plain;
         const cudaError_t status = fn(x, w, y, entries, n, k, groups, leaves, processors, ex->stream);
         if (status == cudaErrorNotSupported) continue;
         LLM42__CU(status);
@@ -879,7 +879,7 @@ static llm42_result llm42__run_experts(llm42__cuda *cu, llm42__execution *ex, in
     kind = entries <= 8 * experts ? 3 : entries <= 32 * experts ? 9 : LLM42__TILE_KINDS - 1;
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
-    llm42__tile_fn *fn = gated ? tile->gated : !cut ? tile->plain : leaves.count > 1 ? tile->parts : tile->fp32;
+    llm42__product_fn *fn = gated ? tile->gated : !cut ? tile->plain : leaves.count > 1 ? tile->parts : tile->fp32;
     LLM42__CU(fn(x, w, y, entries, n, k, groups, leaves, processors, ex->stream));
     return LLM42_OK;
 }

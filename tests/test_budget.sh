@@ -36,13 +36,16 @@ within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
 within llm42_metrics.h "$(wc -l <examples/util/llm42_metrics.h)" 120
 within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1120
 
-# A function begins in the first column and ends with a brace there. Programs list their options in main or parse.
+# A function begins in the first column, where its signature may go on in the next lines, and ends with a brace there.
+# Programs list their options in main or parse. A template struct counts too, because functions stand in it.
 long_functions() {
-    awk 'FNR == 1 { begin = 0 } /^[a-zA-Z].*\)? \{$/ && !/^(typedef|struct|enum|extern|#)/ { begin = FNR; name = $0 }
-        begin && /^}/ { if (FNR - begin + 1 > 60 && name !~ / (main|parse)\(/)
-            print FILENAME ":" begin ": " FNR - begin + 1 " lines: " name; begin = 0 }' "$@"
+    awk 'FNR == 1 || !open && /^$/ { begin = open = 0 }
+        !open && /^[a-zA-Z_]/ { begin = FNR; name = $0; counts = !/^(typedef|struct|union|enum|extern)/ && !/ = / }
+        begin && / \{$/ { open = 1 }
+        open && /^}/ { if (counts && FNR - begin + 1 > 60 && name !~ / (main|parse)\(/)
+            print FILENAME ":" begin ": " FNR - begin + 1 " lines: " name; begin = open = 0 }' "$@"
 }
-long=$(long_functions llm42.h examples/*.[ch] examples/*/*.[ch] sweep/*.[ch] sweep/*/*.[ch])
+long=$(long_functions llm42.h llm42.cu kernels.cu examples/*.[ch] examples/*/*.[ch] sweep/*.[ch] sweep/*/*.[ch])
 echo "$long" >"$log"
 check "functions of at most 60 lines" test -z "$long"
 wide=$(awk 'length > 120 { print FILENAME ":" FNR }' $(git ls-files '*.c' '*.h' '*.cu' 2>/dev/null || ls ./*.h ./*.cu))
@@ -51,8 +54,12 @@ check "lines of at most 120 columns" test -z "$wide"
 # Controls: a function of 61 lines is found, one of 60 is not.
 for lines in 60 61; do
     { echo 'static int f(void) {'; yes '    g();' | head -n $((lines - 2)); echo '}'; } >"$out/f$lines.c"
+    { printf '%s\n' 'template <int N>' '__global__ void' '    f(int i) {'; yes '    g();' | head -n $((lines - 3))
+        echo '}'; } >"$out/f$lines.cu"
 done
 echo "one of 60 and 61 lines" >"$log"
-check "a function of 61 lines is found" test -n "$(long_functions "$out/f61.c")"
-check "one of 60 is not" test -z "$(long_functions "$out/f60.c")"
+for suffix in c cu; do
+    check "a function of 61 lines is found, .$suffix" test -n "$(long_functions "$out/f61.$suffix")"
+    check "one of 60 is not, .$suffix" test -z "$(long_functions "$out/f60.$suffix")"
+done
 finish

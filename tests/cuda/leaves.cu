@@ -85,7 +85,7 @@ static void fill(const bench *b, const shape &s, uint64_t key) {
 }
 
 // y by a function, and behind it rows of ones bits.
-static cudaError_t launch(const bench *b, const shape &s, llm42__tile_fn *fn, const llm42__leaves &leaves, char *y) {
+static cudaError_t launch(const bench *b, const shape &s, llm42__product_fn *fn, const llm42__leaves &leaves, char *y) {
     cudaError_t status = cudaMemset(y, 0xff, (size_t)(s.rows + BEYOND) * (size_t)s.n * (s.fp32 ? 4 : 2));
     if (status == cudaSuccess)
         status = fn(b->x, b->w, y, s.rows, s.n, s.k(), llm42__groups{}, leaves, b->processors, 0);
@@ -93,7 +93,7 @@ static cudaError_t launch(const bench *b, const shape &s, llm42__tile_fn *fn, co
 }
 
 // The same with a workspace of ones bits.
-static bool run(const bench *b, const shape &s, llm42__tile_fn *fn, llm42__leaves leaves, char *y) {
+static bool run(const bench *b, const shape &s, llm42__product_fn *fn, llm42__leaves leaves, char *y) {
     leaves.workspace = b->workspace, leaves.workspace_bytes = WORKSPACE;
     return works(cudaMemset(b->workspace, 0xff, WORKSPACE), "cudaMemset") &&
            works(launch(b, s, fn, leaves, y), "a launch");
@@ -111,7 +111,7 @@ static unsigned differing(const bench *b, const shape &s) {
 
 // How many words differ if the rows have two owners (llm42__owners): the first half of the rows is to go behind the
 // second one. -1: it does not run.
-static int differing_by_owners(const bench *b, const shape &s, llm42__tile_fn *fn) {
+static int differing_by_owners(const bench *b, const shape &s, llm42__product_fn *fn) {
     const int own = (s.rows + 1) / 2;
     llm42__leaves leaves = s.leaves;
     unsigned count = 0;
@@ -178,7 +178,7 @@ static void check_kinds(const bench *b) {
         const shape s = shape_of(i);
         if (s.n % LLM42__LEAF_OUTPUTS) continue;
         fill(b, s, 42 + 2 * (uint64_t)i);
-        llm42__tile_fn *fn = s.fp32 ? reference->parts : reference->joined;
+        llm42__product_fn *fn = s.fp32 ? reference->parts : reference->joined;
         if (!run(b, s, fn, s.leaves, b->want)) return;
         if (s.fp32) check(differing_by_owners(b, s, fn) == 0, "rows go to their owners", reference->name, i);
         if (s.input == CANCELLING && s.leaves.count >= 4 && s.rows >= 60 &&
@@ -210,7 +210,7 @@ static void check_kinds(const bench *b) {
 
 // Four products, each of the outputs of the one before, with nothing between them: a kernel may start before the one
 // ahead has ended, and must wait for its outputs.
-static bool run_chain(const bench *b, llm42__tile_fn *fn, int size, char *outputs) {
+static bool run_chain(const bench *b, llm42__product_fn *fn, int size, char *outputs) {
     const size_t bytes = (size_t)size * (size_t)size * 2;
     const llm42__leaves leaves = {8, size / 8, 0, {}, b->workspace, WORKSPACE};
     for (int i = 0; i < 4; i++) {
@@ -252,7 +252,7 @@ static std::vector<int32_t> draw_offsets(int experts, int entries, uint64_t key)
 
 // y [entries, n], or of a gated product [entries, n / 2], by a function, for each leaf. Values behind them keep ones
 // bits.
-static bool run_experts(const bench *b, const shape &s, llm42__tile_fn *fn, int32_t *at,
+static bool run_experts(const bench *b, const shape &s, llm42__product_fn *fn, int32_t *at,
                         const std::vector<int32_t> &offset, char *y) {
     const llm42__groups groups = {at, nullptr, (int)offset.size() - 1};
     llm42__leaves leaves = s.leaves;
@@ -289,12 +289,12 @@ static void check_experts(const bench *b, const llm42__expert_kind *kind) {
         s.rows = LLM42__MIN(s.rows, MOST_ROWS / count);
         std::vector<int32_t> offset = draw_offsets(experts, s.rows, draw);
         fill(b, {s.rows, experts * n, s.input, s.fp32, s.leaves}, 42 + 2 * (uint64_t)i);
-        llm42__tile_fn *by = form == GATED   ? reference->gated
-                             : form == PLAIN ? reference->plain
-                                             : reference->parts,
-                       *fn = form == GATED   ? kind->gated
-                             : form == PLAIN ? kind->plain
-                                             : kind->fp32;
+        llm42__product_fn *by = form == GATED   ? reference->gated
+                                : form == PLAIN ? reference->plain
+                                                : reference->parts,
+                          *fn = form == GATED   ? kind->gated
+                                : form == PLAIN ? kind->plain
+                                                : kind->fp32;
         if (!run_experts(b, s, by, at, offset, b->want) || !run_experts(b, s, fn, at, offset, b->y)) break;
         const shape whole = {s.rows * count, n, s.input, s.fp32, s.leaves};
         const unsigned words = differing(b, whole);

@@ -1,15 +1,17 @@
-// http.c: connections and endpoints, on the one thread of libmicrohttpd. A connection that waits for the engine is
+// http.h: connections and endpoints, on the one thread of libmicrohttpd. A connection that waits for the engine is
 // suspended, so that it takes no time, and resumed when there is news. While a connection is suspended nobody else
 // looks at its socket, so the engine's thread also looks whether the client is still there.
-#define _GNU_SOURCE
-#include "serve.h"
+#ifndef SERVE_HTTP_H
+#define SERVE_HTTP_H
 
 #include <netdb.h>
 #include <sys/socket.h>
 
-// >>metrics: Prometheus text. Names of vLLM where they mean the same ------------------------------------------------
+#include "ask.h"
+#include "reply.h"
 
-static void http_histogram(FILE *f, const char *name, const serve_histogram *h) {
+// >>metrics: Prometheus text. Names of vLLM where they mean the same ------------------------------------------------
+static inline void http_histogram(FILE *f, const char *name, const serve_histogram *h) {
     int64_t count = 0;
     fprintf(f, "# TYPE %s histogram\n", name);
     for (int i = 0; i < SERVE_BUCKETS; i++)
@@ -19,13 +21,13 @@ static void http_histogram(FILE *f, const char *name, const serve_histogram *h) 
     fprintf(f, "%s_count %" PRId64 "\n", name, count);
 }
 
-static void http_by(FILE *f, const char *name, const char *label, const char *const *words, int first, int last,
-                    const int64_t *value) {
+static inline void http_by(FILE *f, const char *name, const char *label, const char *const *words, int first, int last,
+                           const int64_t *value) {
     fprintf(f, "# TYPE %s counter\n", name);
     for (int i = first; i <= last; i++) fprintf(f, "%s{%s=\"%s\"} %" PRId64 "\n", name, label, words[i], value[i]);
 }
 
-static char *http_metrics(void) {  // to be freed; NULL: out of memory
+static inline char *http_metrics(void) {  // to be freed; NULL: out of memory
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
@@ -70,8 +72,7 @@ static char *http_metrics(void) {  // to be freed; NULL: out of memory
 }
 
 // >>responses -------------------------------------------------------------------------------------------------------
-
-static enum MHD_Result http_queue(serve_call *c, int status, struct MHD_Response *response, const char *type) {
+static inline enum MHD_Result http_queue(serve_call *c, int status, struct MHD_Response *response, const char *type) {
     if (!response) return MHD_NO;
     serve_lock();
     const bool draining = serve.draining;
@@ -88,12 +89,12 @@ static enum MHD_Result http_queue(serve_call *c, int status, struct MHD_Response
 }
 
 // Sends a text, which is freed.
-static enum MHD_Result http_text(serve_call *c, int status, char *text, const char *type) {
+static inline enum MHD_Result http_text(serve_call *c, int status, char *text, const char *type) {
     if (!text) return MHD_NO;
     return http_queue(c, status, MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE), type);
 }
 
-static enum MHD_Result http_json(serve_call *c, int status, json_t *json) {
+static inline enum MHD_Result http_json(serve_call *c, int status, json_t *json) {
     char *text = json_dumps(json, REPLY_FLAGS);
     json_decref(json);
     return http_text(c, status, text, "application/json");
@@ -122,7 +123,7 @@ static ssize_t http_stream(void *user, uint64_t position, char *to, size_t room)
 }
 
 // Gives a call to the engine's thread, unless there are too many.
-static bool http_submit(serve_call *c) {
+static inline bool http_submit(serve_call *c) {
     serve_call **end = &serve.calls;
     serve_lock();
     const int64_t room = serve.max_samples - serve.counts.live;
@@ -143,14 +144,13 @@ static bool http_submit(serve_call *c) {
 }
 
 // >>endpoints -------------------------------------------------------------------------------------------------------
-
-static json_t *http_model(void) {
+static inline json_t *http_model(void) {
     return json_pack("{s:s, s:s, s:I, s:s, s:i}", "id", serve.name, "object", "model", "created",
                      (json_int_t)serve.started, "owned_by", "llm42", "max_model_len", answer_room(serve.config));
 }
 
 // Compares every byte, so that the time tells nothing of the key.
-static bool http_key(struct MHD_Connection *connection) {
+static inline bool http_key(struct MHD_Connection *connection) {
     const char *said = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     if (!serve.key) return true;
     if (!said || strncasecmp(said, "Bearer ", 7)) return false;
@@ -160,12 +160,12 @@ static bool http_key(struct MHD_Connection *connection) {
     return !different;
 }
 
-static bool http_is_json(struct MHD_Connection *connection) {
+static inline bool http_is_json(struct MHD_Connection *connection) {
     const char *type = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Type");
     return type && !strncasecmp(type, "application/json", 16) && (!type[16] || strchr("; \t", type[16]));
 }
 
-static enum MHD_Result http_health(serve_call *c) {
+static inline enum MHD_Result http_health(serve_call *c) {
     serve_lock();
     const bool draining = serve.draining;
     serve_unlock();
@@ -173,19 +173,19 @@ static enum MHD_Result http_health(serve_call *c) {
 }
 
 // The path of a request's target, which may be a whole URL (RFC 9112, 3.2.2). libmicrohttpd gives it without its query.
-static const char *http_path(const char *target) {
+static inline const char *http_path(const char *target) {
     const size_t scheme = !strncasecmp(target, "http://", 7) ? 7 : !strncasecmp(target, "https://", 8) ? 8 : 0;
     const char *path = scheme ? strchr(target + scheme, '/') : target;
     return path ? path : "/";
 }
 
-static bool http_too_large(serve_call *c) {
+static inline bool http_too_large(serve_call *c) {
     return serve_fail(c, 413, NULL, "body_too_large", "the body has more than %" PRId64 " bytes (--max-body)",
                       serve.max_body);
 }
 
 // A request whose body is all here. Of an answer to HEAD libmicrohttpd sends the headers alone.
-static enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
+static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
     const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
     const bool health = !strcmp(url, "/health"), metrics = !strcmp(url, "/metrics"), list = !strcmp(url, "/v1/models");
     const char *model = !strncmp(url, "/v1/models/", 11) && url[11] ? url + 11 : NULL;
@@ -217,9 +217,8 @@ static enum MHD_Result http_dispatch(serve_call *c, const char *url, const char 
 }
 
 // Bytes of a body that are read. What is over --max-body is dropped, so that the client can read why, but not for ever.
-static int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
-
-static bool http_body(serve_call *c, const char *data, size_t size) {
+static inline int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
+static inline bool http_body(serve_call *c, const char *data, size_t size) {
     if ((int64_t)(c->size + size) > serve.max_body) {
         free(c->body);
         c->body = NULL, c->room = 0, c->size += size;
@@ -236,7 +235,7 @@ static bool http_body(serve_call *c, const char *data, size_t size) {
     return true;
 }
 
-static serve_connection *http_connection_of(struct MHD_Connection *connection) {
+static inline serve_connection *http_connection_of(struct MHD_Connection *connection) {
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
@@ -312,8 +311,8 @@ static void http_connected(void *user, struct MHD_Connection *connection, void *
 }
 
 // >>socket ----------------------------------------------------------------------------------------------------------
-
-int http_listen(const char *host, int64_t *port) {
+// A listening socket; *port 0 becomes the port that it got.
+static inline int http_listen(const char *host, int64_t *port) {
     const struct addrinfo want = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct sockaddr_storage got;
     struct addrinfo *found = NULL;
@@ -335,10 +334,12 @@ int http_listen(const char *host, int64_t *port) {
     return fd;
 }
 
-struct MHD_Daemon *http_start(int fd, int64_t connections) {
+static inline struct MHD_Daemon *http_start(int fd, int64_t connections) {
     return MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
                             http_request, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
                             (unsigned)connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)1 << 16,
                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)serve.read_timeout, MHD_OPTION_NOTIFY_COMPLETED,
                             http_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, http_connected, NULL, MHD_OPTION_END);
 }
+
+#endif  // SERVE_HTTP_H
