@@ -186,15 +186,18 @@ $(B)/o/%.o: %.c $(B)/.flags
 	    $(OWN_PLANNER) -MMD -MP -c $< -o $@
 $(B)/o/sweep/sweep.o: OWN_PLANNER = $(if $(PLANNER),-DLLM42_PLANNER='"$(abspath $(PLANNER))"')
 $(B)/o/sweep/sweep.o: $(B)/.planner
+# What programs and tests share: a linker takes of an archive what is asked for.
+$(B)/programs.a: $(patsubst %.c,$(B)/o/%.o,$(wildcard examples/lib/*.c sweep/lib/*.c))
+	$(SAY)rm -f $@ && ar rcs $@ $^
 LINK = $(SAY)mkdir -p $(@D) && $(CC) $(if $(filter $(B)/tests/%,$@),$(TEST_CFLAGS),$(CFLAGS)) $(OMP) $(filter %.o,$^) \
-    -o $@ $(if $(filter %/llm42_cuda.o,$^),$(CUDA_LIBS)) $(LDFLAGS) \
+    $(filter %.a,$^) -o $@ $(if $(filter %/llm42_cuda.o,$^),$(CUDA_LIBS)) $(LDFLAGS) \
     $$(grep -qs tokenizer.h $(patsubst %.o,%.d,$(filter $(B)/o/%,$^)) && echo -lpcre2-8) -lm
 # A program is its own file and those in the folder of its name, of which cuda.c needs the CUDA backend.
 .SECONDEXPANSION:
 PARTS = $(patsubst %.c,$(B)/o/%.o,$(filter-out $(if $(CUDA_OBJECT),,%/cuda.c),$(wildcard $(1)/*.c)))
-$(B)/%: $(B)/o/examples/%.o $$(call PARTS,examples/$$*) $(B)/llm42.o $(CUDA_OBJECT)
+$(B)/%: $(B)/o/examples/%.o $$(call PARTS,examples/$$*) $(B)/programs.a $(B)/llm42.o $(CUDA_OBJECT)
 	$(LINK)
-$(B)/%: $(B)/o/sweep/%.o $$(call PARTS,sweep/$$*) $(B)/llm42.o $(CUDA_OBJECT)
+$(B)/%: $(B)/o/sweep/%.o $$(call PARTS,sweep/$$*) $(B)/programs.a $(B)/llm42.o $(CUDA_OBJECT)
 	$(LINK)
 ifeq ($(HTTP),1)
 $(B)/serve: LDFLAGS += $(shell pkg-config --libs libmicrohttpd jansson) -lpthread
@@ -203,7 +206,7 @@ $(B)/serve:
 	@echo "$@ needs libmicrohttpd and jansson: make deps installs libmicrohttpd-dev, libjansson-dev and pkg-config" >&2
 	@exit 1
 endif
-$(B)/tests/%: $(B)/o/tests/%.o
+$(B)/tests/%: $(B)/o/tests/%.o $(B)/programs.a
 	$(LINK)
 $(filter-out $(WHITE_BOX:%=$(B)/%),$(TESTS)): $(B)/llm42.o
 $(B)/tests/fuzz_programs: | programs  # it runs them

@@ -477,8 +477,6 @@ typedef enum llm42_kind {
     LLM42_KIND_COUNT
 } llm42_kind;
 
-LLM42_API const char *llm42_kind_name(llm42_kind kind);  // "decode"
-
 // What a pass is made of, to ask for its time.
 typedef struct llm42_mix {
     llm42_schedule schedule;
@@ -1073,8 +1071,8 @@ typedef struct llm42_stats {
     int64_t deterministic_tokens;                    // of those, to deterministic requests
     int64_t passes[LLM42_SCHEDULE_COUNT], rows[LLM42_SCHEDULE_COUNT];  // by schedule
     double busy[LLM42_SCHEDULE_COUNT];                                 // seconds in passes, by schedule
-    double replay_busy;  // of those, in replay passes: FIXED ones, and others with verification windows
-    int64_t replay_passes, replay_windows;  // those passes, and the windows in them, full or partial
+    double replay_busy;     // of those, in replay passes: FIXED ones, and others with verification windows
+    int64_t replay_passes;  // those passes
     int64_t candidates, verifications, rollbacks, recomputed, injected;
     int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which verifying, or INVARIANT, looked faster
     int64_t compared;                         // candidates compared with a replay pass, up to the first that differs
@@ -1634,7 +1632,7 @@ static bool llm42__make_room(void **array, size_t element) {
     (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
 // >>names --------------------------------------------------------------------------------------------------------
-// Owns: the words of results, events, schedules and kinds, the presets, and llm42_fail.
+// Owns: the words of results, events and schedules, the presets, and llm42_fail.
 // Calls: results.
 // Invariant: every value of these enums has a word.
 
@@ -1671,12 +1669,6 @@ const char *llm42_schedule_name(llm42_schedule schedule) {
     static const char *const name[] = {"none", "fast", "fixed", "invariant"};
     _Static_assert(sizeof name / sizeof *name == LLM42_SCHEDULE_COUNT, "every schedule has a word");
     return schedule >= LLM42_SCHEDULE_FAST && schedule < LLM42_SCHEDULE_COUNT ? name[schedule] : name[0];
-}
-
-const char *llm42_kind_name(llm42_kind kind) {
-    static const char *const name[] = {"decode", "prompt", "window"};
-    _Static_assert(sizeof name / sizeof *name == LLM42_KIND_COUNT, "every kind has a word");
-    return kind >= LLM42_KIND_DECODE && kind < LLM42_KIND_COUNT ? name[kind] : "none";
 }
 
 void llm42_preset_apply(llm42_engine_desc *desc) {
@@ -6518,7 +6510,6 @@ static void llm42__postprocess(llm42_engine *e) {
         e->stats.replay_passes++;
         e->stats.replay_busy += now - b->pass.begin;
     }
-    e->stats.replay_windows += b->pass.windows;
     if (b->plan.invariant_seconds > 0)
         (*(b->plan.invariant_seconds < b->plan.fast_seconds ? &e->stats.hybrid_invariant : &e->stats.hybrid_verify))++;
     llm42__times_add(e, now - b->pass.begin);

@@ -26,8 +26,8 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "args.h"
-#include "scoring.h"
+#include "examples/lib/args.h"
+#include "examples/lib/scoring.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
 #ifdef _OPENMP

@@ -19,11 +19,11 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "args.h"
+#include "examples/lib/args.h"
 #include "planners.h"
 #define LLM42_METRICS_IMPLEMENTATION
 #include "util/llm42_metrics.h"
-#include "scoring.h"
+#include "examples/lib/scoring.h"
 #include "stb_ds.h"
 
 enum { KINDS = 4, LONG_TEXT = 300, TEXT = 48 };  // prompts that mixed and prefix draw from; lengths of texts

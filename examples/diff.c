@@ -21,8 +21,8 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "args.h"
-#include "compare.h"
+#include "examples/lib/args.h"
+#include "examples/lib/compare.h"
 #include "diff/explain.h"
 #include "util/tokenizer.h"
 #ifdef _OPENMP

@@ -5,18 +5,18 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "args.h"
+#include "examples/lib/args.h"
 #define LLM42_DRAFT_IMPLEMENTATION
-#include "drafting.h"
+#include "examples/lib/drafting.h"
 #include "planners.h"
-#include "texts.h"
+#include "examples/lib/texts.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "util/llm42_trace.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
-#include "answers.h"
-#include "batch.h"
-#include "chat.h"
+#include "examples/lib/answers.h"
+#include "generate/batch.h"
+#include "examples/lib/chat.h"
 
 static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *prompt_file, *ids_text, *backend = "cpu",
                   *dtype = "bf16", *arithmetic;
@@ -39,7 +39,7 @@ static const args_option options[] = {
               "the prompt is a user's turn by the model's chat template; special tokens in it are not escaped"),
     ARGS_ONCE("system TEXT", &system_text, "with --chat: what the system says first"),
     ARGS_IN("batch FILE", &batch_in,
-            "answer each line of FILE, objects of JSON with prompt or ids; see examples/batch.h"),
+            "answer each line of FILE, objects of JSON with prompt or ids; see examples/generate/batch.h"),
     ARGS_OUT("out FILE", &batch_out, "with --batch: the answers, a line each; the same command goes on where it ended"),
     ARGS_INT("n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
     ARGS_FLAG("deterministic", &deterministic, "verify and roll back: the same text under any load"),

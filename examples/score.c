@@ -32,9 +32,9 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "args.h"
-#include "scoring.h"
-#include "texts.h"
+#include "examples/lib/args.h"
+#include "examples/lib/scoring.h"
+#include "examples/lib/texts.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif

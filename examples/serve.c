@@ -4,18 +4,16 @@
 // make build/serve && build/serve --port 8042
 //
 // This file has the engine's thread: it submits what HTTP has read, steps the engine, takes its tokens, and has the
-// connections woken that wait for them. serve/calls.h says what the threads share, serve/ask.h reads requests,
-// serve/reply.h writes answers, serve/http.h has the endpoints, and serve/tap.h the log-probabilities that the engine
-// does not return.
+// connections woken that wait for them. In the folder serve, serve.h says what the threads share, ask.c reads requests,
+// reply.c writes answers, http.c has the endpoints, and tap.c the log-probabilities that the engine does not return.
 #define _GNU_SOURCE  // POLLRDHUP
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "args.h"
+#include "examples/lib/args.h"
 #define LLM42_DRAFT_IMPLEMENTATION
-#include "drafting.h"
+#include "examples/lib/drafting.h"
 #include "planners.h"
-#include "serve/http.h"
-#include "serve/tap.h"
+#include "serve/serve.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
 #include <poll.h>
@@ -114,7 +112,7 @@ static void submit_sample(serve_sample *s) {
     llm42_error error = {0};
     serve_call *c = s->call;
     const llm42_result result = llm42_engine_submit(serve.engine, &s->ask, &s->id, &error);
-    if (!result && (c->top || (c->echo && c->logprobs))) arrput(tap.wanted, s);
+    if (!result && (c->top || (c->echo && c->logprobs))) tap_add(s);
     if (!result) return;
     serve_lock();
     serve_fail(c, result == LLM42_MEMORY ? 500 : 400, NULL, "refused", "%s", error.text);

@@ -7,8 +7,8 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/args.h"
-#include "examples/scoring.h"
+#include "examples/lib/args.h"
+#include "examples/lib/scoring.h"
 #include "stb_ds.h"
 #ifdef _OPENMP
 #include <omp.h>

@@ -11,7 +11,8 @@ for source in "$@"; do
     mkdir -p "$corpus"
     libs="-lm $(grep -q tokenizer.h "$source" && echo -lpcre2-8)"
     if clang -std=c11 -ffp-contract=off -O1 -g -march=native -fsanitize=fuzzer,address,undefined \
-        -fno-sanitize-recover=all -DLLM42_LIBFUZZER -I. -isystem "$STB" "$source" -o "$B/fuzz/$name.bin" $libs \
+        -fno-sanitize-recover=all -DLLM42_LIBFUZZER -I. -isystem "$STB" "$source" \
+        examples/lib/args.c sweep/lib/common.c sweep/lib/workload.c -o "$B/fuzz/$name.bin" $libs \
         2>"$B/fuzz/$name.log"; then
         echo "== $name: libFuzzer, $seconds s"
         B=$B/asan "$B/asan/tests/$name" --seeds "$corpus"

@@ -12,7 +12,7 @@
 #include "llm42.h"
 #include "examples/util/llm42_policies.h"
 #include "examples/util/llm42_calibration.h"
-#include "examples/args.h"
+#include "examples/lib/args.h"
 #include "examples/planners.h"
 
 enum { LONGEST_PROMPT = 256, CALIBRATIONS = 4, FAMILIES = 8 };

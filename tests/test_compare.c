@@ -4,7 +4,7 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 
-#include "examples/compare.h"
+#include "examples/lib/compare.h"
 
 static float from_bits(uint32_t bits) {
     float x;

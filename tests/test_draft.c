@@ -9,7 +9,7 @@
 #include "examples/util/llm42_draft.h"
 
 #include "examples/planners.h"
-#include "examples/scoring.h"
+#include "examples/lib/scoring.h"
 #include "random_drafter.h"
 
 enum {

@@ -4,7 +4,7 @@
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #define LLM42_DRAFT_IMPLEMENTATION
-#include "examples/drafting.h"
+#include "examples/lib/drafting.h"
 
 enum { TOKENS = 40 };
 static int calls;

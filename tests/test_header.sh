@@ -4,7 +4,7 @@
 # From the environment: CC, STB (folder of stb_ds.h), B (the build folder), WHITE_BOX (tests that need the whole header;
 # default: each program may).
 set -u
-CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
+CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp} B=${B:-build}
 source tests/check.sh
 out=$B/header
 mkdir -p "$out"
@@ -70,15 +70,16 @@ for cc in $compilers; do
     check "$cc: extensions" "$cc" -std=gnu17 $strict "$out/extensions.c" -o "$out/two"
     check "$cc: tgmath and stb_ds" "$cc" -std=gnu17 -I. -isystem "$STB" -fsyntax-only "$out/own.c"
     # The implementation was compiled above, so programs take its declarations alone, as their objects do.
-    for c in examples/*.c examples/rollback/*.c sweep/*.c sweep/bench/*.c tests/*.c tests/cuda/*.c; do
-        [ $c != examples/serve.c ] || pkg-config --exists libmicrohttpd jansson 2>/dev/null || continue
+    for c in examples/*.c examples/{diff,generate,lib,rollback,serve}/*.c sweep/*.c sweep/bench/*.c tests/*.c tests/cuda/*.c; do
+        [[ $c != examples/serve* ]] || pkg-config --exists libmicrohttpd jansson 2>/dev/null || continue
         case " ${WHITE_BOX-${c%.c}} " in *" ${c%.c} "*) declarations= ;; *) declarations=-DLLM42_IMPLEMENTED ;; esac
         check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict $declarations -fsyntax-only "$c"
     done
 done
+linked="$B/programs.a $B/llm42.o $OMP -o $out/options -lm"
 # In a program's table of options two with one name are refused: the second would never be found.
 echo '#define _POSIX_C_SOURCE 200809L
-#include "examples/args.h"
+#include "examples/lib/args.h"
 static const char *text;
 static const args_option options[] = {ARGS_TEXT("model,m DIR", &text, ""), ARGS_TEXT(NAME, &text, ""), ARGS_END};
 int main(int argc, char **argv) {
@@ -86,10 +87,10 @@ int main(int argc, char **argv) {
     return 0;
 }' >"$out/options.c"
 for name in "model X" "most,m X" "m X" "help X" "h X" "host,h X" version; do
-    "$CC" -std=c11 $strict -DNAME="\"$name\"" "$out/options.c" -o "$out/options" -lm >"$log" 2>&1
+    "$CC" -std=c11 $strict -DNAME="\"$name\"" "$out/options.c" $linked >"$log" 2>&1
     check "a table with model,m and $name" says "the program has two options called $name" "$out/options"
 done
-"$CC" -std=c11 $strict -DNAME='"most,o X"' "$out/options.c" -o "$out/options" -lm >"$log" 2>&1
+"$CC" -std=c11 $strict -DNAME='"most,o X"' "$out/options.c" $linked >"$log" 2>&1
 check "a table without doubles" "$out/options" -m model -o=most
 # Weights are used as they lie in the file: another byte order is refused by name. Here the compiler is told that there
 # is one.

@@ -174,7 +174,7 @@ static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out
     for (int i = 0; i < REQUESTS; i++) out[i] = take(engine, i + 1);
     llm42_stats s = llm42_engine_stats(engine);
     seen.plans += steps, seen.rollbacks += s.rollbacks, seen.preemptions += s.preemptions, seen.hits += s.prefix_hits;
-    seen.windows += s.replay_windows;
+    seen.windows += s.verifications;
     seen.drafted += s.drafted, seen.accepted += s.accepted, seen.failures += s.draft_failures;
     CHECK_INT(s.pages_free, desc->kv.pages);
     llm42_engine_close(engine);

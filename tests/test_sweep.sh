@@ -262,7 +262,7 @@ static llm42_result faulty_open(llm42_planner *planner, const char *parameter, l
 END
 # shellcheck disable=SC2086  # OMP may be empty
 check "a sweep with planners of one's own" "$CC" -std=c11 -ffp-contract=off ${SANITIZE--O1} -Wall -Wextra -Werror $OMP \
-    -I. -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c "$B/llm42.o" \
+    -I. -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c "$B/programs.a" "$B/llm42.o" \
     -o "$dir/own" -lm
 own=("${sim[@]}" --planner default,budget,budget:0.05,budget:0.3,budget:1 --ratio 0.5 --quiet)
 "$dir/own" "${own[@]}" --threads 1 >"$dir/own.tsv" 2>"$dir/stderr"

@@ -9,7 +9,7 @@
 #ifndef ROLLBACK_H
 #define ROLLBACK_H
 
-#include "../args.h"
+#include "examples/lib/args.h"
 #include "../util/llm42_trace.h"
 #include "../util/llm42_transcript.h"
 #include "../util/tokenizer.h"

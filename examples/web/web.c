@@ -11,7 +11,7 @@
 
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/texts.h"
+#include "examples/lib/texts.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #include "examples/util/llm42_calibration.h"
 #define LLM42_TRACE_IMPLEMENTATION

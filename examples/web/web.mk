@@ -20,13 +20,16 @@ web: setup banner  ## the page on which a class sees why answers drift, what cur
 
 $(B)/wasm/stb_ds.h: $(STB)/stb_ds.h
 	$(SAY)mkdir -p $(@D) && cp $< /usr/include/jsmn.h $(@D)
-WASM_NEEDS := $(B)/wasm/stb_ds.h $(wildcard *.h examples/*.h examples/util/*.h examples/diff/*.h examples/web/wasi/*.h sweep/lib/*.h) \
+WASM_NEEDS := $(B)/wasm/stb_ds.h $(wildcard *.h examples/*.h examples/*/*.h examples/web/wasi/*.h sweep/lib/*.h) \
     examples/web/web.mk
+WASM_SHARED := $(patsubst %,examples/lib/%.c,args compare scoring texts)
 
-$(WEB)/web.wasm: examples/web/web.c $(WASM_NEEDS)
-	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) -mexec-model=reactor $< -o $@
-$(WEB)/audit.wasm $(WEB)/diff.wasm: $(WEB)/%.wasm: examples/%.c $(WASM_NEEDS)
-	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) $< -o $@
+$(WEB)/web.wasm: examples/web/web.c $(WASM_SHARED) $(wildcard sweep/lib/*.c) $(WASM_NEEDS)
+	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) -mexec-model=reactor $(filter %.c,$^) -o $@
+$(WEB)/audit.wasm: examples/audit.c $(WASM_SHARED) $(WASM_NEEDS)
+$(WEB)/diff.wasm: examples/diff.c examples/diff/explain.c $(WASM_SHARED) $(WASM_NEEDS)
+$(WEB)/audit.wasm $(WEB)/diff.wasm:
+	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) $(filter %.c,$^) -o $@
 $(WEB)/digest.wasm: tests/test_isa.c $(wildcard tests/*.h) $(WASM_NEEDS)
 	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) $< -o $@
 

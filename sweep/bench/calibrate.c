@@ -114,7 +114,7 @@ static steadiness grid_take(const bench *b, cost_grid *g, int fixed_rows, int ro
                 double *ms = g->mean_ms[t][i][c];
                 char what[80];
                 snprintf(what, sizeof what, "%s %s, %d rows, context %d", llm42_schedule_name(cost_tables[t].schedule),
-                         llm42_kind_name(cost_tables[t].kind), g->row[t][i], g->context[c]);
+                         kind_word(cost_tables[t].kind), g->row[t][i], g->context[c]);
                 sort_numbers(ms, rounds);
                 g->ms[t][i][c] = ms[b->cuda ? rounds / 2 : steady_taken(rounds)];
                 steady_repeats(&steady, ms, rounds, what);
@@ -218,7 +218,7 @@ static void calibration_keys(const bench *b, const steadiness *steady, const fli
     if (b->cuda) fprintf(file, "# pass_rows: %s\n", manifest_value(b, "pass rows", name, sizeof name));
     fprintf(file, "# flip_shape: %.3g\n", f->shape);
     for (int k = 0; k < LLM42_KIND_COUNT; k++)
-        fprintf(file, "# host_%s_ms: %.3g\n", llm42_kind_name((llm42_kind)k), f->host_ms[k]);
+        fprintf(file, "# host_%s_ms: %.3g\n", kind_word((llm42_kind)k), f->host_ms[k]);
     fprintf(file, "# host_request_ms: 0\n");
     if (b->cuda) fprintf(file, "# window_rows: %d\n", (int)s->window);
     if (!steady_enough(steady, name, sizeof name)) fprintf(file, "# forced: %s\n", name);

@@ -7,7 +7,7 @@
 
 #include "llm42.h"
 
-#include "examples/args.h"
+#include "examples/lib/args.h"
 
 #include <time.h>
 #ifdef _OPENMP
@@ -216,14 +216,20 @@ static const struct {
 #define CALIBRATION_FLIPS "fast_rows\treplay_rows\tflip_rate\n"
 #define CALIBRATION_END "# end\n"
 
+// The word of a kind in calibrations.
+static inline const char *kind_word(llm42_kind kind) {
+    static const char *const words[LLM42_KIND_COUNT] = {"decode", "prompt", "window"};
+    return words[kind];
+}
+
 static inline void calibration_table(FILE *file, int t, int rows) {
-    fprintf(file, "# table: %s %s %d\n", llm42_schedule_name(cost_tables[t].schedule),
-            llm42_kind_name(cost_tables[t].kind), rows);
+    fprintf(file, "# table: %s %s %d\n", llm42_schedule_name(cost_tables[t].schedule), kind_word(cost_tables[t].kind),
+            rows);
 }
 
 static inline void calibration_row(FILE *file, int t, double rows, double context, double ms) {
     fprintf(file, "%s\t%s\t%.0f\t%.0f\t%.6g\n", llm42_schedule_name(cost_tables[t].schedule),
-            llm42_kind_name(cost_tables[t].kind), rows, context, ms);
+            kind_word(cost_tables[t].kind), rows, context, ms);
 }
 
 // The whole table of flip rates: rate[f * replays + r] from fast[f] and replay[r] rows on.

@@ -85,7 +85,7 @@ $(B)/.cuda_flags: NOW := $(NVCC) | $(NVCCFLAGS) | $(NVCC_REQUIRED) | $(CUDA_NCCL
 
 # test_cuda is a program of several files. It and the programs of nvcc's are linked with llm42.o too.
 TEST_CUDA_OBJECTS := $(patsubst %.c,$(B)/o/%.o,$(wildcard tests/cuda/*.c))
-$(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/llm42.o $(B)/llm42_cuda.o
+$(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/programs.a $(B)/llm42.o $(B)/llm42_cuda.o
 	$(LINK)
 
 # Programs of nvcc's. cuda_host and cuda_inside include llm42.cu. cuda_host tests what the backend does on the host. No
@@ -111,7 +111,7 @@ $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) l
     $(B)/.cuda_arch $(B)/.cuda_flags
 	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) \
 	    $(NVCC_REQUIRED) $(CUDA_NCCL) -c $< -o $@
-$(B)/kernels: $(B)/kernels_measure.o $(B)/o/sweep/kernels/main.o $(B)/llm42.o
+$(B)/kernels: $(B)/kernels_measure.o $(B)/o/sweep/kernels/main.o $(B)/programs.a $(B)/llm42.o
 	$(SAY)$(NVCC) $^ $(NVCC_LIBS) -o $@
 
 # The CUDA backend on a CPU (emulator.h), with test_cuda; cuda_steps, cuda_leaves and attention_ladder, too. A launch by
@@ -126,7 +126,7 @@ EMULATE = $(SAY)mkdir -p $(@D) && $(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(
 EMULATED_LIBS = $(LDFLAGS) -ldl -lm -lpthread
 $(B)/emulated/backend.o: tests/cuda/emulated.cc $(B)/emulated/llm42.cu $(EMULATED)
 	$(EMULATE) -c $< -o $@
-$(B)/tests/cuda_emulated: $(TEST_CUDA_OBJECTS) $(B)/emulated/backend.o $(B)/llm42.o
+$(B)/tests/cuda_emulated: $(TEST_CUDA_OBJECTS) $(B)/emulated/backend.o $(B)/programs.a $(B)/llm42.o
 	$(SAY)mkdir -p $(@D) && $(CXX) $(OMP) -rdynamic $^ -o $@ $(EMULATED_LIBS)
 EMULATED_LINK = $(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
 $(addprefix $(B)/tests/cuda_,steps_emulated leaves_emulated): $(B)/tests/cuda_%_emulated: \

@@ -11,7 +11,7 @@
 
 #include "examples/util/llm42_policies.h"
 
-#include "examples/args.h"
+#include "examples/lib/args.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "examples/util/llm42_transcript.h"
 

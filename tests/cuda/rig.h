@@ -8,7 +8,7 @@
 
 #include "llm42.h"
 
-#include "examples/compare.h"
+#include "examples/lib/compare.h"
 
 #include <stb_ds.h>
 

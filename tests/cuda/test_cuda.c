@@ -16,7 +16,7 @@
 // Without a device everything is skipped. --backend cpu runs the parts on the CPU backend, to test the tests.
 #include "rig.h"
 
-#include "../../examples/args.h"
+#include "examples/lib/args.h"
 
 static bool in_norm;
 static const char *part = "all", *backend = "cuda", *tsv_path, *algorithm_path;

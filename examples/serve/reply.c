@@ -1,13 +1,9 @@
-// reply.h: answers as JSON: whole, or as the events of a stream. It runs on HTTP's thread.
-#ifndef SERVE_REPLY_H
-#define SERVE_REPLY_H
-
-#include "calls.h"
-
-enum { REPLY_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };  // 9 digits give the bits of a float back
+// reply.c: answers as JSON: whole, or as the events of a stream. It runs on HTTP's thread.
+#define _POSIX_C_SOURCE 200809L
+#include "serve.h"
 
 // A string of JSON. Each byte that is no UTF-8 becomes U+FFFD.
-static inline json_t *reply_text(const char *text, size_t size) {
+static json_t *reply_text(const char *text, size_t size) {
     char *good = NULL;
     json_t *whole = json_stringn(text ? text : "", size);  // NULL: there is such a byte
     if (whole) return whole;
@@ -22,14 +18,14 @@ static inline json_t *reply_text(const char *text, size_t size) {
     return json;
 }
 
-static inline tok_text reply_bytes(int32_t id, char number[32]) {
+static tok_text reply_bytes(int32_t id, char number[32]) {
     const tok *t = serve.t;
     if (t && id < t->count) return (tok_text){t->bytes + t->piece[id].at, (size_t)t->piece[id].size};
     return (tok_text){number, (size_t)snprintf(number, 32, "token_id:%d", (int)id)};
 }
 
 // The text of a token, by itself: "bytes:\xe2\x80" if it is a part of a character.
-static inline json_t *reply_token(int32_t id) {
+static json_t *reply_token(int32_t id) {
     char number[32], *spelled = NULL;
     const tok_text piece = reply_bytes(id, number);
     size_t size = 0;
@@ -50,7 +46,7 @@ static inline json_t *reply_token(int32_t id) {
 }
 
 // What a chat's answer says of a token.
-static inline json_t *reply_chat_token(int32_t id, float logprob) {
+static json_t *reply_chat_token(int32_t id, float logprob) {
     char number[32];
     const tok_text piece = reply_bytes(id, number);
     json_t *bytes = json_array();
@@ -59,7 +55,7 @@ static inline json_t *reply_chat_token(int32_t id, float logprob) {
 }
 
 // The alternatives of place `at`, by their texts, and the token itself, which is none of them if it was unlikely.
-static inline json_t *reply_top(const serve_sample *s, int at, int32_t id, float logprob) {
+static json_t *reply_top(const serve_sample *s, int at, int32_t id, float logprob) {
     const int k = s->call->top;
     json_t *all = json_object();
     for (int i = 0; i <= k; i++) {
@@ -74,7 +70,7 @@ static inline json_t *reply_top(const serve_sample *s, int at, int32_t id, float
 }
 
 // The logprobs of tokens [from, to) of a completion. The first token of a prompt has none.
-static inline json_t *reply_logprobs(const serve_sample *s, int from, int to) {
+static json_t *reply_logprobs(const serve_sample *s, int from, int to) {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array(), *offsets = json_array();
     for (int i = from; i < to; i++) {
         const serve_token *t = &s->token[i];
@@ -88,7 +84,7 @@ static inline json_t *reply_logprobs(const serve_sample *s, int from, int to) {
                      "text_offset", offsets);
 }
 
-static inline json_t *reply_chat_logprobs(const serve_sample *s, int from, int to) {
+static json_t *reply_chat_logprobs(const serve_sample *s, int from, int to) {
     json_t *content = json_array();
     for (int i = from; i < to; i++) {
         json_t *token = reply_chat_token(s->token[i].id, s->token[i].logprob), *tops = json_array();
@@ -103,7 +99,7 @@ static inline json_t *reply_chat_logprobs(const serve_sample *s, int from, int t
 }
 
 // A choice: the tokens from .sent to `to`, whose text is `text`; NULL: there is no tokenizer.
-static inline json_t *reply_fields(serve_sample *s, json_t *text, int to, bool ended) {
+static json_t *reply_fields(serve_sample *s, json_t *text, int to, bool ended) {
     const serve_call *c = s->call;
     json_t *choice = json_pack("{s:i}", "index", (int)(s - c->sample)), *said = text;
     const char *name = !c->chat ? "text" : c->stream ? "delta" : "message";
@@ -127,7 +123,7 @@ static inline json_t *reply_fields(serve_sample *s, json_t *text, int to, bool e
 }
 
 // A choice with what is new of a sample. NULL: nothing is.
-static inline json_t *reply_choice(serve_sample *s) {
+static json_t *reply_choice(serve_sample *s) {
     const serve_call *c = s->call;
     char *text = NULL;
     serve_lock();
@@ -145,7 +141,7 @@ static inline json_t *reply_choice(serve_sample *s) {
 }
 
 // What every answer and every event begins with.
-static inline json_t *reply_head(const serve_call *c, json_t *choices) {
+static json_t *reply_head(const serve_call *c, json_t *choices) {
     char id[64];
     snprintf(id, sizeof id, "%s-%" PRId64, c->chat ? "chatcmpl" : "cmpl", c->number);
     const char *object = !c->chat ? "text_completion" : c->stream ? "chat.completion.chunk" : "chat.completion";
@@ -153,15 +149,14 @@ static inline json_t *reply_head(const serve_call *c, json_t *choices) {
                      "model", serve.name, "system_fingerprint", serve.fingerprint, "choices", choices);
 }
 
-static inline json_t *reply_usage(const serve_call *c) {
+static json_t *reply_usage(const serve_call *c) {
     json_int_t tokens = 0;
     for (int i = 0; i < c->samples; i++) tokens += c->sample[i].sent - c->sample[i].echo;
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens", tokens,
                      "total_tokens", (json_int_t)c->prompt_tokens + tokens);
 }
 
-// {"error": {"message", "type", "param", "code"}}, OpenAI's form.
-static inline json_t *reply_error(const serve_call *c) {
+json_t *reply_error(const serve_call *c) {
     const char *type = c->status == 401   ? "authentication_error"
                        : c->status == 429 ? "rate_limit_error"
                        : c->status >= 500 ? "server_error"
@@ -171,8 +166,7 @@ static inline json_t *reply_error(const serve_call *c) {
                      type, "param", param, "code", c->code);
 }
 
-// The answer to a call whose samples are all finished, to be freed.
-static inline char *reply_whole(serve_call *c) {
+char *reply_whole(serve_call *c) {
     json_t *choices = json_array();
     for (int i = 0; i < c->samples; i++) json_array_append_new(choices, reply_choice(&c->sample[i]));
     json_t *reply = reply_head(c, choices);
@@ -183,7 +177,7 @@ static inline char *reply_whole(serve_call *c) {
 }
 
 // Adds an event to what is to be sent, and lets the object go.
-static inline void reply_put(serve_call *c, json_t *event) {
+static void reply_put(serve_call *c, json_t *event) {
     char *text = json_dumps(event, REPLY_FLAGS);
     json_decref(event);
     if (!text) return;
@@ -193,8 +187,7 @@ static inline void reply_put(serve_call *c, json_t *event) {
     free(text);
 }
 
-// Adds to .out of a stream what has come since the last time. At the end it sets .out_ended.
-static inline void reply_stream(serve_call *c) {
+void reply_stream(serve_call *c) {
     bool all = true;
     serve_lock();
     const bool failed = c->status != 0;
@@ -217,5 +210,3 @@ static inline void reply_stream(serve_call *c) {
     serve_append(&c->out, "data: [DONE]\n\n", 14);
     c->out_ended = true;
 }
-
-#endif  // SERVE_REPLY_H

@@ -1,142 +1,25 @@
-// args.h: the options of the programs here. A table in, checked values out; nothing is allocated.
-//
-//     #define _POSIX_C_SOURCE 200809L     // before every include
-//     #include "args.h"
-//
-//     const char *model = "examples/tiny42";              // what a variable holds before is its default
-//     int64_t n = 64;
-//     bool stats = false;
-//     const args_option options[] = {
-//         ARGS_TEXT("model,m DIR", &model, "model folder or file"),
-//         ARGS_INT("n N", &n, 1, 1000000, "new tokens"),
-//         ARGS_FLAG("stats", &stats, "print counts at the end"),
-//         ARGS_END,
-//     };
-//     args_parse(argc, argv, "Generates text.", options);
-//
-// The first word of a name is what the user types after the dashes, the second stands for the value in the help. Users
-// write `--name value` or `--name=value`; a name of one letter takes one dash. A letter behind a comma is a short name
-// of the same option: -m DIR. `--help` or `-h` prints the table and what the exit statuses mean, and `--version` the
-// version; both exit with 0. A wrong option, value or range is one line on stderr and exit status 2. Of equal options
-// the last counts, but a second text, input or output would be lost, so ARGS_ONCE, ARGS_IN and ARGS_OUT refuse it. A
-// word without dashes is taken by the first ARGS_WORD that has none yet.
-#ifndef ARGS_H
-#define ARGS_H
+// args.c: the command line of the programs here (see args.h).
+#define _POSIX_C_SOURCE 200809L
+#include "args.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <math.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 #ifndef __wasi__
 #include <pthread.h>
 #endif
 
-#include "llm42.h"
-#include "util/llm42_file.h"
-#include "util/llm42_policies.h"
-
 enum { ARGS_MOST = 128 };  // options of a program
 
-typedef enum args_type {
-    ARGS_TYPE_END = 0,
-    ARGS_TYPE_FLAG,
-    ARGS_TYPE_INT,
-    ARGS_TYPE_REAL,
-    ARGS_TYPE_FLOAT,
-    ARGS_TYPE_TEXT,
-    ARGS_TYPE_ONCE,
-    ARGS_TYPE_MANY,
-    ARGS_TYPE_IN,
-    ARGS_TYPE_OUT,
-    ARGS_TYPE_WORD,
-} args_type;
+int args_kv_pages(int64_t tokens) { return (int)((tokens + 15) / 16); }
 
-typedef struct args_option {
-    const char *name;
-    args_type type;
-    bool *flag;  // one of these five receives the value
-    int64_t *integer;
-    double *real;
-    float *single;
-    const char **text;
-    int64_t int_low, int_high;
-    double real_low, real_high;
-    const char *help;
-} args_option;
+const char *args_program = "llm42";
+int args_went_wrong = 1;
+const char *args_status_1 = "something went wrong";
+const char *args_status_signal = "130: ended by Ctrl-C; 143: by SIGTERM";
+volatile sig_atomic_t args_signal, args_watches;
+static const args_option *args_options;  // the program's; args_parse sets it
 
-#define ARGS_FLAG(name, pointer, help) \
-    { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, NULL, 0, 0, 0, 0, help }
-// How an engine computes and verifies: words for args_backend, args_dtype, args_arithmetic and args_policy, and
-// numbers.
-#define ARGS_SERVING(backend, dtype, arithmetic, preset, verifier, window, group)                                    \
-    ARGS_TEXT("backend NAME", backend, "cpu or cuda"), ARGS_TEXT("dtype TYPE", dtype, "compute type: bf16 or fp32"), \
-        ARGS_ARITHMETIC(arithmetic),                                                                                 \
-        ARGS_TEXT("preset NAME", preset, "policies of the engine: dvr, best, invariant or paper"),                   \
-        ARGS_TEXT("verifier NAME", verifier,                                                                         \
-                  "order of sums of replay passes: fixed or invariant (default: the preset's)"),                     \
-        ARGS_INT("window W", window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),           \
-        ARGS_INT("group G", group, 0, 4096, "requests verified together; 0: the preset's")
-// The size of the KV cache, for .kv.pages of llm42_engine_desc, whose default suits small models. Pages have 16 tokens.
-#define ARGS_KV_TOKENS(tokens)                           \
-    ARGS_INT("kv-tokens N", tokens, 0, (int64_t)1 << 31, \
-             "tokens for which the KV cache has room; 0: as all running requests may need, but at most 1 GiB")
-static inline int args_kv_pages(int64_t tokens) { return (int)((tokens + 15) / 16); }
-// How the model is cut, of llm42_engine_desc, and llm42_cuda_desc.devices. Ranks and leaves are 1 by default.
-#define ARGS_RANKS(ranks, leaves, devices)                                                                \
-    ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model: 1, 2, 4 or 8"),     \
-        ARGS_INT("leaves C", leaves, 1, 8,                                                                \
-                 "parts into which INVARIANT passes cut sums that ranks share: 1, 2, 4 or 8; with N or\n" \
-                 "                         more of them the canonical result does not depend on N"),      \
-        ARGS_DEVICES(devices)
-#define ARGS_DEVICES(devices)            \
-    ARGS_INT("devices D", devices, 0, 8, \
-             "cuda: GPUs that ranks are on, at most; ranks may share one, to try them; 0: one each")
-#define ARGS_INT(name, pointer, low, high, help) \
-    { name, ARGS_TYPE_INT, NULL, pointer, NULL, NULL, NULL, low, high, 0, 0, help }
-#define ARGS_REAL(name, pointer, low, high, help) \
-    { name, ARGS_TYPE_REAL, NULL, NULL, pointer, NULL, NULL, 0, 0, low, high, help }
-#define ARGS_FLOAT(name, pointer, low, high, help) \
-    { name, ARGS_TYPE_FLOAT, NULL, NULL, NULL, pointer, NULL, 0, 0, low, high, help }
-#define ARGS_TEXT(name, pointer, help) \
-    { name, ARGS_TYPE_TEXT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
-// A text that is no setting, but what the program works on: there is one.
-#define ARGS_ONCE(name, pointer, help) \
-    { name, ARGS_TYPE_ONCE, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
-// A text that may be given up to `most` times, for an array of most + 1 texts, of which the one behind the last is
-// NULL.
-#define ARGS_MANY(name, array, most, help) \
-    { name, ARGS_TYPE_MANY, NULL, NULL, NULL, NULL, array, 0, most, 0, 0, help }
-// A text that names what the program reads (a file, a folder of files, KIND:FILE) or a file that it writes. No file may
-// be in two of a program's ARGS_OUT, or in an ARGS_OUT and an ARGS_IN.
-#define ARGS_IN(name, pointer, help) \
-    { name, ARGS_TYPE_IN, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
-#define ARGS_OUT(name, pointer, help) \
-    { name, ARGS_TYPE_OUT, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
-// A word without dashes: its name stands for it in the help.
-#define ARGS_WORD(name, pointer, help) \
-    { name, ARGS_TYPE_WORD, NULL, NULL, NULL, NULL, pointer, 0, 0, 0, 0, help }
-#define ARGS_END \
-    { NULL, ARGS_TYPE_END, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL }
-
-// One variable for all files of a program that include this header.
-#define ARGS_SHARED __attribute__((weak))
-ARGS_SHARED const char *args_program = "llm42";  // for messages; args_parse sets it
-ARGS_SHARED const args_option *args_options;     // the program's; args_parse sets it
-ARGS_SHARED int args_went_wrong = 1;             // exit status of what goes wrong behind the command line
-ARGS_SHARED const char *args_status_1 = "something went wrong";  // what status 1 means, for the help
-ARGS_SHARED const char *args_status_signal = "130: ended by Ctrl-C; 143: by SIGTERM";
-
-// One line on stderr, then exit: status 2 is for what the user typed, 1 for what went wrong later. Control characters
-// that were typed are shown as ?.
-static inline void args_fail(int status, const char *format, ...) {
+void args_fail(int status, const char *format, ...) {
     char text[8192];
     va_list values;
     va_start(values, format);
@@ -149,18 +32,12 @@ static inline void args_fail(int status, const char *format, ...) {
     exit(status);
 }
 
-// Ctrl-C, and what else asks a program to end. A program that sets args_watches looks at args_signal between passes and
-// ends by args_stop_if_asked. Another one, or one that is asked again some seconds later, ends at once. Either way a
-// file that it would have replaced is left as it was (see llm42_file.h).
-ARGS_SHARED volatile sig_atomic_t args_signal;  // its number; 0: none has come
-ARGS_SHARED volatile sig_atomic_t args_watches;
-
 #ifdef __wasi__  // nobody sends signals there
-static inline void args_catch_signals(void) { atexit(llm42_files_end); }
+static void args_catch_signals(void) { atexit(llm42_files_end); }
 #else
-ARGS_SHARED pthread_t args_main;  // the thread that opens files: it must not do so while another one removes them
+static pthread_t args_main;  // the thread that opens files: it must not do so while another one removes them
 
-static inline void args_on_signal(int number) {
+static void args_on_signal(int number) {
     static volatile time_t first;
     if (args_watches && !args_signal) {
         args_signal = number;
@@ -176,12 +53,12 @@ static inline void args_on_signal(int number) {
     _exit(128 + number);
 }
 
-static inline void args_catch(int number, int flags, void (*handler)(int)) {
+void args_catch(int number, int flags, void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, old;
     if (!sigaction(number, NULL, &old) && old.sa_handler != SIG_IGN) sigaction(number, &action, NULL);
 }
 
-static inline void args_catch_signals(void) {
+static void args_catch_signals(void) {
     const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     args_main = pthread_self();
     for (int i = 0; i < 4; i++) args_catch(numbers[i], SA_RESTART, args_on_signal);
@@ -190,8 +67,7 @@ static inline void args_catch_signals(void) {
 }
 #endif
 
-// Ends the program if it was asked to, and says where the files are that it has begun, but for `named`; then `more`.
-static inline void args_stop_saying(const char *more, const FILE *named) {
+void args_stop_saying(const char *more, const FILE *named) {
     char kept[8192] = "", left[LLM42_FILE_PATH];
     if (args_signal == SIGPIPE) exit(128 + SIGPIPE);  // nobody reads what it says
     for (const llm42_file *f = llm42_files; f && args_signal; f = f->next) {
@@ -203,14 +79,13 @@ static inline void args_stop_saying(const char *more, const FILE *named) {
     if (args_signal) args_fail(128 + (int)args_signal, "interrupted%s%s", kept, more);
 }
 
-static inline void args_stop_if_asked(void) { args_stop_saying("", NULL); }
-
-static inline const args_option *args_find_option(const args_option *o, const char *name, size_t length, bool one_dash);
+void args_stop_if_asked(void) { args_stop_saying("", NULL); }
+static const args_option *args_find_option(const args_option *o, const char *name, size_t length, bool one_dash);
 
 // What the library says of a field of a desc, of the option that sets the field: "llm42_engine_desc.policy.window x
 // policy.group: 0: ..." is of "--window x --group", and numerics.compute of --dtype. False: `text` is of something
 // else, or no option sets the field.
-static inline bool args_name_option(const char *text, char said[2048]) {
+static bool args_name_option(const char *text, char said[2048]) {
     const char *end = strstr(text, ": ");
     if (!args_options || strncmp(text, "llm42_", 6) || !end) return false;
     for (size_t size, used = 0; text < end; text += size + (text[size] == ' ')) {
@@ -230,17 +105,14 @@ static inline bool args_name_option(const char *text, char said[2048]) {
     return true;
 }
 
-// Exits with the error's line if a call of the library failed: with status 2 if it is about an option. LLM42_IDLE is
-// not a failure.
-static inline llm42_result args_check(llm42_result result, const llm42_error *error) {
+llm42_result args_check(llm42_result result, const llm42_error *error) {
     char said[2048];
     if (result < 0 && args_name_option(error->text, said)) args_fail(2, "%s", said);
     if (result < 0) args_fail(args_went_wrong, "%s", error->text[0] ? error->text : llm42_result_text(result));
     return result;
 }
 
-// An error if requests of an engine have ended with LLM42_FINISH_ERROR.
-static inline llm42_result args_requests(const llm42_engine *engine, llm42_error *error) {
+llm42_result args_requests(const llm42_engine *engine, llm42_error *error) {
     long long failed = (long long)llm42_engine_stats(engine).failed;
     if (!failed) return LLM42_OK;
     return llm42_fail(error, LLM42_BACKEND,
@@ -248,43 +120,32 @@ static inline llm42_result args_requests(const llm42_engine *engine, llm42_error
                       failed, failed == 1 ? "request" : "requests");
 }
 
-static inline void args_check_requests(const llm42_engine *engine) {
+void args_check_requests(const llm42_engine *engine) {
     llm42_error error = {0};
     args_check(args_requests(engine, &error), &error);
 }
 
-// Can the model be cut into n ranks (or leaves)? llm42_engine_open asks the same.
-static inline bool args_can_cut(const llm42_config *c, int n, bool ranks) {
+bool args_can_cut(const llm42_config *c, int n, bool ranks) {
     if ((n != 1 && n != 2 && n != 4 && n != 8) || c->heads % n || c->ffn % n) return false;
     return !ranks || c->kv_heads % n == 0 || n % c->kv_heads == 0;
 }
 
-// Runs an engine until it is idle, or until the program is asked to end. Exits if the engine fails.
-static inline void args_run_watching(llm42_engine *engine) {
+void args_run(llm42_engine *engine) {
+    const int before = args_watches;
     llm42_error error = {0};
     args_watches = 1;
     while (!args_signal && args_check(llm42_engine_step(engine, &error), &error) == LLM42_OK) continue;
-}
-
-// The same; exits if a request fails, or if it is asked to.
-static inline void args_run(llm42_engine *engine) {
-    const int before = args_watches;
-    args_run_watching(engine);
     args_watches = before;
     args_stop_if_asked();
     args_check_requests(engine);
 }
 
-// The last line of main: 0, unless what was printed could not be written (a full disk, a closed pipe).
-static inline int args_finish(void) {
+int args_finish(void) {
     if (fflush(stdout) || ferror(stdout)) args_fail(args_went_wrong, "stdout: cannot write: %s", strerror(errno));
     return 0;
 }
 
-// A file or folder that came with the programs, as examples/tiny42: `path` if that is there or is an absolute path,
-// else the one of that name in the source tree (above the program's folder), else in PREFIX/share/llm42, beside
-// PREFIX/bin. If it is nowhere, `path`, so that the message names what was typed.
-static inline const char *args_find(const char *path, char found[4096]) {
+const char *args_find(const char *path, char found[4096]) {
     static const char *const folders[] = {"", "share/llm42/"};
     char root[2048];
     ssize_t size = readlink("/proc/self/exe", root, sizeof root - 1);
@@ -301,19 +162,15 @@ static inline const char *args_find(const char *path, char found[4096]) {
     return path;
 }
 
-// What makes a plural of the word behind a number.
-static inline const char *args_plural(int64_t number) { return number == 1 ? "" : "s"; }
+const char *args_plural(int64_t number) { return number == 1 ? "" : "s"; }
+bool args_is_terminal(FILE *file) { return isatty(fileno(file)); }
 
-static inline bool args_is_terminal(FILE *file) { return isatty(fileno(file)); }
-
-// Colours are for terminals whose user has not set NO_COLOR.
-static inline bool args_use_color(FILE *file) {
+bool args_use_color(FILE *file) {
     const char *no_color = getenv("NO_COLOR");
     return args_is_terminal(file) && !(no_color && no_color[0]);
 }
 
-// A whole number that fills the text up to `end`, within [low, high]; exits otherwise.
-static inline int64_t args_int(const char *name, const char *text, const char *end, int64_t low, int64_t high) {
+int64_t args_int(const char *name, const char *text, const char *end, int64_t low, int64_t high) {
     char *stop = NULL;
     errno = 0;
     long long value = strtoll(text, &stop, 10);
@@ -324,7 +181,7 @@ static inline int64_t args_int(const char *name, const char *text, const char *e
     return value;
 }
 
-static inline double args_real(const char *name, const char *text, double low, double high) {
+double args_real(const char *name, const char *text, double low, double high) {
     char *stop = NULL;
     errno = 0;
     double value = strtod(text, &stop);
@@ -334,8 +191,7 @@ static inline double args_real(const char *name, const char *text, double low, d
     return value;
 }
 
-// For what is kept in a float: such a number must not become 0 or 1 by rounding, since these are settings of their own.
-static inline float args_float(const char *name, const char *text, double low, double high) {
+float args_float(const char *name, const char *text, double low, double high) {
     double value = args_real(name, text, low, high);
     float single = (float)value;
     if ((double)single != value && single == floorf(single))
@@ -344,8 +200,7 @@ static inline float args_float(const char *name, const char *text, double low, d
     return single;
 }
 
-// "eager, wait": a NULL-terminated list of words in one line.
-static inline const char *args_words(char line[256], const char *const *words) {
+const char *args_words(char line[256], const char *const *words) {
     line[0] = 0;
     for (int i = 0; words[i]; i++) {
         size_t used = strlen(line);
@@ -354,8 +209,7 @@ static inline const char *args_words(char line[256], const char *const *words) {
     return line;
 }
 
-// "--json, --stream and --logprobs": those of a NULL-terminated list that are given. Returns their number.
-static inline int args_given(char line[256], const char *const *names, const bool *given) {
+int args_given(char line[256], const char *const *names, const bool *given) {
     int count = 0;
     line[0] = 0;
     for (int i = 0; names[i]; i++) count += given[i];
@@ -368,8 +222,7 @@ static inline int args_given(char line[256], const char *const *names, const boo
     return count;
 }
 
-// Index of value in such a list; exits if it is not there.
-static inline int args_choice(const char *name, const char *value, const char *const *words) {
+int args_choice(const char *name, const char *value, const char *const *words) {
     char all[256];
     for (int i = 0; words[i]; i++)
         if (!strcmp(value, words[i])) return i;
@@ -377,16 +230,13 @@ static inline int args_choice(const char *name, const char *value, const char *c
     return -1;
 }
 
-// The words of a policy of the library.
-static inline const char *const *args_policy_words(const char *policy) {
+const char *const *args_policy_words(const char *policy) {
     const llm42_policy_words *p = llm42_policies();
     while (strcmp(p->name, policy)) p++;
     return p->word;
 }
 
-// Sets a policy of an engine to the word that the user typed for --POLICY; exits if the policy has no such word. NULL:
-// the user typed none.
-static inline void args_policy(llm42_engine_desc *desc, const char *policy, const char *word) {
+void args_policy(llm42_engine_desc *desc, const char *policy, const char *word) {
     char option[32];
     if (!word) return;
     snprintf(option, sizeof option, "--%s", policy);
@@ -394,23 +244,18 @@ static inline void args_policy(llm42_engine_desc *desc, const char *policy, cons
     llm42_policy_set(desc, policy, word, NULL);
 }
 
-// "bf16" or "fp32" as the library's name of it.
-static inline llm42_dtype args_dtype(const char *name, const char *value) {
+llm42_dtype args_dtype(const char *name, const char *value) {
     static const char *const words[] = {"bf16", "fp32", NULL};
     return args_choice(name, value, words) == 0 ? LLM42_DTYPE_BF16 : LLM42_DTYPE_FP32;
 }
 
-// --arithmetic as the library's name of it. NULL: the backend's own.
-static inline llm42_arithmetic args_arithmetic(const char *value) {
+llm42_arithmetic args_arithmetic(const char *value) {
     static const char *const words[] = {"fp32", "sm90", NULL};
     if (!value) return LLM42_ARITHMETIC_DEFAULT;
     return args_choice("--arithmetic", value, words) == 0 ? LLM42_ARITHMETIC_FP32 : LLM42_ARITHMETIC_SM90;
 }
-#define ARGS_ARITHMETIC(value) \
-    ARGS_TEXT("arithmetic NAME", value, "how sums round: fp32, a CPU's own, or sm90, the bits of a Hopper GPU")
 
-// The backend of a name, "cpu" or "cuda"; exits if this build does not have it.
-static inline const llm42_backend *args_backend(const char *name) {
+const llm42_backend *args_backend(const char *name) {
     static const char *const words[] = {"cpu", "cuda", NULL};
     if (args_choice("--backend", name, words) == 0) return llm42_backend_cpu();
 #ifdef LLM42_CUDA
@@ -421,15 +266,11 @@ static inline const llm42_backend *args_backend(const char *name) {
 #endif
 }
 
-// llm42_cuda_desc.devices for so many ranks where --devices says at most so many. 0: one for each.
-static inline int args_devices(int64_t ranks, int64_t devices) { return (int)(devices < ranks ? devices : ranks); }
+int args_devices(int64_t ranks, int64_t devices) { return (int)(devices < ranks ? devices : ranks); }
 
-// llm42_cuda_desc.algorithm_file, for args_backend_desc.
-static const char *args_algorithm_file;
+const char *args_algorithm_file;
 
-// A backend's own desc: the CPU's threads (0: as many as OpenMP offers), or the GPUs of CUDA.
-static inline const void *args_backend_desc(const llm42_backend *backend, int64_t threads, int64_t ranks,
-                                            int64_t devices) {
+const void *args_backend_desc(const llm42_backend *backend, int64_t threads, int64_t ranks, int64_t devices) {
     static llm42_cpu_desc cpu;
     static llm42_cuda_desc cuda;
     cpu.threads = (int)threads;
@@ -440,19 +281,11 @@ static inline const void *args_backend_desc(const llm42_backend *backend, int64_
     return &cpu;
 }
 
-// For llm42_model_desc.on_device: synthetic weights for a GPU are made there.
-static inline bool args_on_device(const char *path, const llm42_backend *backend) {
+bool args_on_device(const char *path, const llm42_backend *backend) {
     return !strcmp(backend->name, "cuda") && !strncmp(path, "synthetic:", 10);
 }
 
-// What a GPU backend says of itself in its log, for the headers of result files: set .log = args_manifest_log and
-// .log_user = a manifest, and print it when the file is written.
-typedef struct args_manifest {
-    char text[1 << 15];  // lines `cuda KEY: VALUE`, each once and with its newline; what does not fit is left out
-    size_t size;
-} args_manifest;
-
-static inline void args_manifest_log(void *user, const char *line) {
+void args_manifest_log(void *user, const char *line) {
     args_manifest *manifest = user;
     size_t length = strlen(line);
     if (strncmp(line, "cuda ", 5) || manifest->size + length + 2 > sizeof manifest->text) return;
@@ -461,22 +294,18 @@ static inline void args_manifest_log(void *user, const char *line) {
     manifest->size += (size_t)snprintf(manifest->text + manifest->size, length + 2, "%s\n", line);
 }
 
-// Each line as `# cuda KEY: VALUE`.
-static inline void args_manifest_print(const args_manifest *manifest, FILE *file) {
+void args_manifest_print(const args_manifest *manifest, FILE *file) {
     for (const char *line = manifest->text; *line; line += strcspn(line, "\n") + 1)
         fprintf(file, "# %.*s\n", (int)strcspn(line, "\n"), line);
 }
 
-// Items of a comma-separated list, for sizing what args_ids fills.
-static inline int args_list_count(const char *text) {
+int args_list_count(const char *text) {
     int count = text[0] != 0;
     for (; *text; text++) count += *text == ',';
     return count;
 }
 
-// Reads "0,5,7" into ids [args_list_count(text)] and returns how many there are; exits on anything else, an empty
-// list included. args_ids_check says whether a model has these ids.
-static inline int args_ids(const char *name, const char *text, int32_t *ids) {
+int args_ids(const char *name, const char *text, int32_t *ids) {
     int count = 0;
     if (!text[0]) args_fail(2, "%s: the list is empty", name);
     for (const char *item = text;; item++) {
@@ -487,34 +316,36 @@ static inline int args_ids(const char *name, const char *text, int32_t *ids) {
     }
 }
 
-static inline void args_ids_check(const char *name, const int32_t *ids, int count, int vocab) {
+void args_ids_check(const char *name, const int32_t *ids, int count, int vocab) {
     for (int i = 0; i < count; i++)
         if (ids[i] >= vocab) args_fail(2, "%s: token %d is outside 0 to %d", name, (int)ids[i], vocab - 1);
 }
 
-static inline size_t args_word(const args_option *option) { return strcspn(option->name, ", "); }
-static inline const char *args_dashes(const args_option *option) {
+static size_t args_word(const args_option *option) { return strcspn(option->name, ", "); }
+
+static const char *args_dashes(const args_option *option) {
     return option->type == ARGS_TYPE_WORD ? "" : args_word(option) == 1 ? "-" : "--";
 }
+
 // The letter of an option: its short name, or its only one. 0: it has none.
-static inline char args_letter(const args_option *option) {
+static char args_letter(const args_option *option) {
     const size_t n = args_word(option);
     if (option->type == ARGS_TYPE_WORD) return 0;
     return option->name[n] == ',' ? option->name[n + 1] : n == 1 ? option->name[0] : '\0';
 }
 
 // Has it this name, which the user typed behind one dash or two?
-static inline bool args_is(const args_option *option, const char *name, size_t length, bool one_dash) {
+static bool args_is(const args_option *option, const char *name, size_t length, bool one_dash) {
     if (option->type == ARGS_TYPE_WORD) return false;
     if (one_dash) return length == 1 && name[0] && args_letter(option) == name[0];
     return length > 1 && args_word(option) == length && !strncmp(option->name, name, length);
 }
 
-static inline bool args_is_text(const args_option *option) {
+static bool args_is_text(const args_option *option) {
     return option->type == ARGS_TYPE_TEXT || option->type == ARGS_TYPE_IN || option->type == ARGS_TYPE_OUT;
 }
 
-static inline void args_help_option(const args_option *o) {
+static void args_help_option(const args_option *o) {
     char head[64], letter[8] = "";
     const char *value = strchr(o->name, ' ');
     if (args_word(o) > 1 && args_letter(o)) snprintf(letter, sizeof letter, "-%c, ", args_letter(o));
@@ -527,7 +358,7 @@ static inline void args_help_option(const args_option *o) {
     printf("\n");
 }
 
-static inline void args_help(const char *about, const args_option *options, const args_option *own) {
+static void args_help(const char *about, const args_option *options, const args_option *own) {
     printf("%s\nusage: %s [options]\n", about, args_program);
     for (const args_option *o = options; o->name; o++) args_help_option(o);
     for (const args_option *o = own; o->name; o++) args_help_option(o);
@@ -537,7 +368,7 @@ static inline void args_help(const char *about, const args_option *options, cons
 }
 
 // `again`: the option has been given before.
-static inline void args_set(const args_option *option, const char *value, bool again) {
+static void args_set(const args_option *option, const char *value, bool again) {
     const bool once = option->type == ARGS_TYPE_ONCE || option->type == ARGS_TYPE_IN || option->type == ARGS_TYPE_OUT;
     char name[64];
     snprintf(name, sizeof name, "%s%.*s", args_dashes(option), (int)args_word(option), option->name);
@@ -578,7 +409,7 @@ typedef struct args_place {
 } args_place;
 
 // False: it has none, as a folder or a device.
-static inline bool args_place_of(const char *path, args_place *place) {
+static bool args_place_of(const char *path, args_place *place) {
     struct stat there;
     char to[LLM42_FILE_PATH];
     *place = (args_place){0};
@@ -595,15 +426,13 @@ static inline bool args_place_of(const char *path, args_place *place) {
     return true;
 }
 
-static inline bool args_same_place(const args_place *place, const char *path) {
+static bool args_same_place(const args_place *place, const char *path) {
     args_place other;
     return args_place_of(path, &other) && place->device == other.device && place->inode == other.inode &&
            !strcmp(place->name, other.name);
 }
 
-// Exits if `path`, which the option `out` names, is a file that is read for the option `in`: `from` itself, or one of
-// the folder `from`. Of KIND:FILE it is FILE.
-static inline void args_check_input(const char *out, const char *path, const char *in, const char *from) {
+void args_check_input(const char *out, const char *path, const char *in, const char *from) {
     args_place place;
     char found[4096], file[8192];
     if (!from || !args_place_of(path, &place)) return;
@@ -620,7 +449,7 @@ static inline void args_check_input(const char *out, const char *path, const cha
 }
 
 // Every ARGS_OUT against all others and every ARGS_IN, before any file is opened.
-static inline void args_check_files(const args_option *options) {
+static void args_check_files(const args_option *options) {
     for (const args_option *o = options; o->name; o++) {
         args_place place;
         char out[64], other[64];
@@ -638,22 +467,21 @@ static inline void args_check_files(const args_option *options) {
 // A file that is opened gets the lowest free descriptor. If one of 0 to 2 is closed, that is the file's, and what is
 // printed lands in it. So /dev/null is opened on those, the other way round: to read it, or to write to it, still
 // fails.
-static inline void args_open_standard(void) {
+static void args_open_standard(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
             args_fail(args_went_wrong, "/dev/null: cannot open: %s", strerror(errno));
 }
 
 // The option of that name, or the end of the table.
-static inline const args_option *args_find_option(const args_option *o, const char *name, size_t length,
-                                                  bool one_dash) {
+static const args_option *args_find_option(const args_option *o, const char *name, size_t length, bool one_dash) {
     while (o->name && !args_is(o, name, length, one_dash)) o++;
     return o;
 }
 
 // Exits if an option has a name of one before it in the table or of one in `own`: it would never be found. Returns
 // their number.
-static inline int args_count(const args_option *options, const args_option *own) {
+static int args_count(const args_option *options, const args_option *own) {
     const args_option *o = options;
     for (; o->name; o++) {
         const char letter[2] = {args_letter(o)};
@@ -668,7 +496,7 @@ static inline int args_count(const args_option *options, const args_option *own)
 }
 
 // Refuses an option that no program has, or has any more.
-static inline void args_unknown(const char *typed) {
+static void args_unknown(const char *typed) {
     static const struct {
         const char *name, *since, *instead;
     } gone[] = {{"overlap", "0.3.0", "one pass runs at a time"},
@@ -682,9 +510,7 @@ static inline void args_unknown(const char *typed) {
     args_fail(2, "unknown option '%s' (try --help)", typed);
 }
 
-// Fills the table's variables from the command line. `about` is the help's first line or lines. Comes before the first
-// file is opened (see args_open_standard).
-static inline void args_parse(int argc, char **argv, const char *about, const args_option *options) {
+void args_parse(int argc, char **argv, const char *about, const args_option *options) {
     bool given[ARGS_MOST] = {false}, help = false, version = false;
     const args_option own[] = {ARGS_FLAG("help,h", &help, "print this and exit"),
                                ARGS_FLAG("version", &version, "print the version and exit"), ARGS_END};
@@ -719,5 +545,3 @@ static inline void args_parse(int argc, char **argv, const char *about, const ar
     }
     args_check_files(options);
 }
-
-#endif  // ARGS_H

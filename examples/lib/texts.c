@@ -1,13 +1,8 @@
-// texts.h: the text that a program is given, by an option or in a file. What looks like the wrong one of the two is
-// refused, so that nobody takes a result of a file's name for one of the file.
-#ifndef TEXTS_H
-#define TEXTS_H
+// texts.c: the text that a program is given (see texts.h).
+#define _POSIX_C_SOURCE 200809L
+#include "texts.h"
 
-#include "args.h"
-#include "util/tokenizer.h"
-
-// Exits unless `text`, of option `option`, is meant as text. `file_option` is the one that reads files.
-static inline void text_check(const char *option, const char *file_option, const char *text) {
+void text_check(const char *option, const char *file_option, const char *text) {
     struct stat status;
     const bool at = text[0] == '@' && !access(text + 1, R_OK);
     if (!strcmp(text, "-") || at || (!stat(text, &status) && S_ISREG(status.st_mode)))
@@ -15,8 +10,7 @@ static inline void text_check(const char *option, const char *file_option, const
                   strcmp(text, "-") ? "the file" : "standard input");
 }
 
-// The whole file, or standard input if the path is -, to be freed. Exits if it cannot be read or is empty.
-static inline char *text_read(const char *option, const char *path, size_t *size) {
+char *text_read(const char *option, const char *path, size_t *size) {
     struct stat status;
     if (!stat(path, &status) && S_ISCHR(status.st_mode))  // some have no end
         args_fail(1, "%s: %s: is a device: give a file, or - for standard input", option, path);
@@ -34,10 +28,7 @@ static inline char *text_read(const char *option, const char *path, size_t *size
     return text;
 }
 
-// The ids of a text behind one begin-of-text token. A text that begins with this token itself gets no second one;
-// *twice, unless NULL, says so.
-static inline llm42_result text_ids(tok *t, const char *text, size_t size, int32_t **ids, bool *twice,
-                                    llm42_error *error) {
+llm42_result text_ids(tok *t, const char *text, size_t size, int32_t **ids, bool *twice, llm42_error *error) {
     const llm42_result result = tok_encode(t, text, size, true, ids, error);
     const bool begins = !result && arrlen(*ids) > 1 && t->bos >= 0 && (*ids)[0] == t->bos && (*ids)[1] == t->bos;
     if (begins) arrdel(*ids, 0);
@@ -45,12 +36,9 @@ static inline llm42_result text_ids(tok *t, const char *text, size_t size, int32
     return result;
 }
 
-// The same, with a remark; exits if it fails.
-static inline void text_encode(tok *t, const char *text, size_t size, int32_t **ids) {
+void text_encode(tok *t, const char *text, size_t size, int32_t **ids) {
     llm42_error error = {0};
     bool twice = false;
     args_check(text_ids(t, text, size, ids, &twice, &error), &error);
     if (twice) fprintf(stderr, "%s: the text begins with the begin-of-text token, so none is added\n", args_program);
 }
-
-#endif  // TEXTS_H

@@ -1,44 +1,8 @@
-// chat.h: the turns of a chat, as the chat template of a model's family spells them: the user's, the assistant's
-// between them, and a system's before them if there is one. A template is a program (of Jinja), which is not run here:
-// its family is recognised by the tokens that it names. It is read from chat_template.jinja in the model's folder, or
-// from chat_template in tokenizer_config.json. A folder without either is known by its special tokens.
-//
-//   family    models                      recognised by           a turn of the user
-//   llama3    Llama 3, 3.1, 3.2, 3.3      <|start_header_id|> <|start_header_id|>user<|end_header_id|>\n\n...<|eot_id|>
-//   chatml    Qwen2, Qwen2.5, Qwen3, ...  <|im_start|>            <|im_start|>user\n...<|im_end|>\n
-//   llama2    Llama 2                     [INST] and <<SYS>>      [INST] ... [/INST]
-//   mistral   Mistral, Ministral          [INST] alone            [INST] ...[/INST], with the template's spaces
-//
-// In llama2 and mistral there is one turn of the user alone, since their templates disagree about what stands between
-// several.
-#ifndef CHAT_H
-#define CHAT_H
+// chat.c: chat templates (see chat.h).
+#define _POSIX_C_SOURCE 200809L
+#include "chat.h"
 
-#include "args.h"
-#include "util/tokenizer.h"
-
-typedef enum chat_family { CHAT_LLAMA3 = 1, CHAT_CHATML, CHAT_LLAMA2, CHAT_MISTRAL } chat_family;
-
-typedef struct chat {
-    chat_family family;
-    const char *system;          // NULL: none
-    char standard[2048];         // what a ChatML template says for a system that says nothing; empty: no turn
-    bool dated;                  // llama3: two lines with dates stand before what the system says
-    bool thinks;                 // chatml: an answer begins with <think>
-    bool forgets;                // chatml: of what the assistant said before, the part up to </think> is left out
-    bool no_system;              // mistral: the template has no system's turn
-    bool bos;                    // a begin-of-text token comes first
-    const char *before, *after;  // mistral: around what the user says
-    int32_t end;                 // the token that ends a turn; -1: the model's own are enough
-} chat;
-
-typedef struct chat_turn {
-    const char *role;  // "system", "user" or "assistant"
-    tok_text text;
-} chat_turn;
-
-// The template of a folder, to be freed; NULL: it has none.
-static inline llm42_result chat_template(const char *folder, char **template, llm42_error *error) {
+llm42_result chat_template(const char *folder, char **template, llm42_error *error) {
     char path[4096];
     size_t size = 0;
     tok_json j;
@@ -69,7 +33,7 @@ static inline llm42_result chat_template(const char *folder, char **template, ll
 
 // What a ChatML template says where there is no system: the text between <|im_start|>system, a newline, and <|im_end|>.
 // False: there is one, but not as plain text.
-static inline bool chat_standard(chat *c, const char *template) {
+static bool chat_standard(chat *c, const char *template) {
     static const char begin[] = "<|im_start|>system", end[] = "<|im_end|>";
     for (const char *at = strstr(template, begin); at; at = strstr(at, begin)) {
         at += sizeof begin - 1;
@@ -87,7 +51,7 @@ static inline bool chat_standard(chat *c, const char *template) {
 }
 
 // Sets all that follows from the template. False: it is of no known family.
-static inline bool chat_recognise(chat *c, const char *template) {
+static bool chat_recognise(chat *c, const char *template) {
     c->bos = strstr(template, "bos_token") || strstr(template, "<|begin_of_text|>");
     c->before = strstr(template, "[INST] ") ? "[INST] " : "[INST]";
     c->after = strstr(template, " [/INST]") ? " [/INST]" : "[/INST]";
@@ -109,7 +73,7 @@ static inline bool chat_recognise(chat *c, const char *template) {
 
 // Fails if the tokenizer lacks a token of the family, because it would spell the token's name letter by letter, which
 // no model has learned.
-static inline llm42_result chat_check_tokens(const chat *c, tok *t, const char *folder, llm42_error *error) {
+static llm42_result chat_check_tokens(const chat *c, tok *t, const char *folder, llm42_error *error) {
     static const char *const llama3[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", NULL},
                              *const chatml[] = {"<|im_start|>", "<|im_end|>", NULL}, *const none[] = {NULL};
     const char *const *names = c->family == CHAT_LLAMA3 ? llama3 : c->family == CHAT_CHATML ? chatml : none;
@@ -127,9 +91,7 @@ static inline llm42_result chat_check_tokens(const chat *c, tok *t, const char *
     return result;
 }
 
-// Recognises the family. `system` NULL: nobody said anything before the user. Errors: those of reading a file,
-// UNSUPPORTED (the family is not known), FORMAT (the tokenizer is another one's).
-static inline llm42_result chat_open(chat *c, tok *t, const char *folder, const char *system, llm42_error *error) {
+llm42_result chat_open(chat *c, tok *t, const char *folder, const char *system, llm42_error *error) {
     char *template = NULL;
     *c = (chat){.system = system, .end = -1};
     llm42_result result = chat_template(folder, &template, error);
@@ -154,8 +116,7 @@ static inline llm42_result chat_open(chat *c, tok *t, const char *folder, const 
     return LLM42_OK;
 }
 
-// The stop tokens of a model and the one that ends a turn. Returns their number.
-static inline int chat_stop(const chat *c, const llm42_config *config, int32_t stop[LLM42_MAX_STOP]) {
+int chat_stop(const chat *c, const llm42_config *config, int32_t stop[LLM42_MAX_STOP]) {
     int count = config->stop_count;
     for (int i = 0; i < count; i++) stop[i] = config->stop[i];
     if (c->end >= 0 && count < LLM42_MAX_STOP) stop[count++] = c->end;
@@ -163,7 +124,7 @@ static inline int chat_stop(const chat *c, const llm42_config *config, int32_t s
 }
 
 // Without the white space around it, as the templates of the Llamas have it.
-static inline tok_text chat_trim(tok_text text) {
+static tok_text chat_trim(tok_text text) {
     static const char space[] = " \t\n\r\v\f";
     while (text.size && strchr(space, text.data[0])) text.data++, text.size--;
     while (text.size && strchr(space, text.data[text.size - 1])) text.size--;
@@ -171,7 +132,7 @@ static inline tok_text chat_trim(tok_text text) {
 }
 
 // What an assistant said before, behind the last </think> and the newlines that follow it.
-static inline tok_text chat_said(tok_text text) {
+static tok_text chat_said(tok_text text) {
     static const char end[] = "</think>";
     for (size_t at = text.size; at >= sizeof end - 1; at--) {
         if (memcmp(text.data + at - (sizeof end - 1), end, sizeof end - 1)) continue;
@@ -181,15 +142,14 @@ static inline tok_text chat_said(tok_text text) {
     return text;
 }
 
-static inline void chat_put(FILE *file, const char *before, tok_text text, const char *after) {
+static void chat_put(FILE *file, const char *before, tok_text text, const char *after) {
     fputs(before, file);
     fwrite(text.data, 1, text.size, file);
     fputs(after, file);
 }
 
 // Llama 3. The date is that of the template where nobody sets one, so that no answer depends on the day.
-static inline void chat_write_llama3(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn,
-                                     int turns) {
+static void chat_write_llama3(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn, int turns) {
     if (system || c->dated) fputs("<|start_header_id|>system<|end_header_id|>\n\n", file);
     if (c->dated) fputs("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", file);
     if (system || c->dated) chat_put(file, "", system ? chat_trim(*system) : (tok_text){"", 0}, "<|eot_id|>");
@@ -200,8 +160,7 @@ static inline void chat_write_llama3(const chat *c, FILE *file, const tok_text *
     fputs("<|start_header_id|>assistant<|end_header_id|>\n\n", file);
 }
 
-static inline void chat_write_chatml(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn,
-                                     int turns) {
+static void chat_write_chatml(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn, int turns) {
     const tok_text said = system ? *system : (tok_text){c->standard, strlen(c->standard)};
     if (system || said.size) chat_put(file, "<|im_start|>system\n", said, "<|im_end|>\n");
     for (int i = 0; i < turns; i++) {
@@ -213,7 +172,7 @@ static inline void chat_write_chatml(const chat *c, FILE *file, const tok_text *
 }
 
 // Writes the turns, up to where the model's answer begins.
-static inline void chat_write(const chat *c, FILE *file, const chat_turn *turn, int turns) {
+static void chat_write(const chat *c, FILE *file, const chat_turn *turn, int turns) {
     const tok_text *system = !strcmp(turn->role, "system") ? &turn++->text : NULL;
     if (system) turns--;
     if (c->family == CHAT_LLAMA3) {
@@ -234,9 +193,7 @@ static inline void chat_write(const chat *c, FILE *file, const chat_turn *turn, 
     }
 }
 
-// Appends the ids of the turns to *ids. Errors: UNSUPPORTED (the family spells no such turns), and those of tok_encode.
-static inline llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns, int32_t **ids,
-                                      llm42_error *error) {
+llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns, int32_t **ids, llm42_error *error) {
     char *text = NULL;
     size_t size = 0;
     const bool system = turns && !strcmp(turn->role, "system");
@@ -259,11 +216,7 @@ static inline llm42_result chat_turns(const chat *c, tok *t, const chat_turn *tu
     return result;
 }
 
-// The same for one turn of the user, behind that of .system.
-static inline llm42_result chat_encode(const chat *c, tok *t, const char *text, size_t size, int32_t **ids,
-                                       llm42_error *error) {
+llm42_result chat_encode(const chat *c, tok *t, const char *text, size_t size, int32_t **ids, llm42_error *error) {
     const chat_turn turn[] = {{"system", {c->system, c->system ? strlen(c->system) : 0}}, {"user", {text, size}}};
     return chat_turns(c, t, turn + !c->system, 2 - !c->system, ids, error);
 }
-
-#endif  // CHAT_H

@@ -1,11 +1,9 @@
-// tap.h: the log-probabilities that the engine does not return: those of alternatives to a token, and those of a
+// tap.c: the log-probabilities that the engine does not return: those of alternatives to a token, and those of a
 // prompt's tokens. A backend of its own, around the real one, asks for the logits of the rows in question and keeps
 // what they say. A token is committed by the last pass that has computed it, so that what is kept has the bits of that
 // pass: for a deterministic request, the canonical ones. All of this runs on the engine's thread.
-#ifndef SERVE_TAP_H
-#define SERVE_TAP_H
-
-#include "calls.h"
+#define _POSIX_C_SOURCE 200809L
+#include "serve.h"
 
 static struct {
     llm42_backend backend;  // what the engine gets
@@ -18,12 +16,10 @@ static struct {
 } tap;
 
 // The place in a sample's answer of the token that follows `position`; negative: it has none.
-static inline int tap_place(const serve_sample *s, int position) {
-    return position + 1 - s->ask.prompt_count + s->echo;
-}
+static int tap_place(const serve_sample *s, int position) { return position + 1 - s->ask.prompt_count + s->echo; }
 
 // Keeps what the logits after `position` say about the token that follows.
-static inline void tap_keep(serve_sample *s, int position, const float *logits) {
+static void tap_keep(serve_sample *s, int position, const float *logits) {
     const int vocab = serve.model->config.vocab, top = s->call->top, at = tap_place(s, position);
     int32_t best[SERVE_TOP + 1] = {0};
     int count = 0;
@@ -46,20 +42,22 @@ static inline void tap_keep(serve_sample *s, int position, const float *logits) 
 }
 
 // Does the answer lack the token that follows? What is below .have is final.
-static inline bool tap_wants(const serve_sample *s, const llm42_row *row) {
+static bool tap_wants(const serve_sample *s, const llm42_row *row) {
     const int at = tap_place(s, row->position);
     const bool drawn = row->flags & LLM42_ROW_SAMPLE || at < s->echo;
     return drawn && at >= s->have && at >= 0 && at < s->echo + s->limit;
 }
 
 // The sample of a request of the engine that wants more; NULL: it wants no more.
-static inline serve_sample *tap_of(int64_t id) {
+static serve_sample *tap_of(int64_t id) {
     for (int i = 0; i < (int)arrlen(tap.wanted); i++)
         if (tap.wanted[i]->id == id) return tap.wanted[i];
     return NULL;
 }
 
-static inline void tap_end(int64_t id) {
+void tap_add(serve_sample *s) { arrput(tap.wanted, s); }
+
+void tap_end(int64_t id) {
     for (int i = 0; i < (int)arrlen(tap.wanted); i++)
         if (tap.wanted[i]->id == id) arrdelswap(tap.wanted, i);
 }
@@ -89,19 +87,16 @@ static llm42_result tap_run(void *state, const llm42_pass *pass, llm42_error *er
     return result;
 }
 
-// The backend that an engine opens in place of `inner`.
-static inline const llm42_backend *tap_open(const llm42_backend *inner) {
+const llm42_backend *tap_open(const llm42_backend *inner) {
     tap.inner = inner, tap.backend = *inner;
     tap.backend.run = tap_run;
     return &tap.backend;
 }
 
-static inline void tap_close(void) {
+void tap_close(void) {
     arrfree(tap.wanted);
     arrfree(tap.of);
     arrfree(tap.row);
     arrfree(tap.out);
     arrfree(tap.logits);
 }
-
-#endif  // SERVE_TAP_H

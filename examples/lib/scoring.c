@@ -1,34 +1,14 @@
-// scoring.h: the log-probabilities of the tokens of a finished text, from passes of a backend, without an engine.
-//
-// They are those that generation returned, to the last bit, if the passes take their sums as those passes did that gave
-// generation its result. For the presets dvr, best and invariant these are INVARIANT passes of any number of rows. For
-// the preset paper these are FIXED passes: one for the prompt alone, at its own shape, and then passes of M rows.
-#ifndef SCORING_H
-#define SCORING_H
+// scoring.c: the log-probabilities of a finished text (see scoring.h).
+#define _POSIX_C_SOURCE 200809L
+#include "scoring.h"
 
-#include "args.h"
-
-// The caller sets the first four fields. desc.max_rows is at least `rows`, and under FIXED at least every prompt.
-typedef struct scoring {
-    const llm42_backend *backend;
-    llm42_backend_desc desc;
-    llm42_schedule schedule;
-    int rows;          // most rows of a pass; under FIXED also M, the shape that passes are padded to
-    bool keep_logits;  // .logits then has those of the last pass; without it only what is needed is copied
-    float *logits;     // [max_rows, V]
-    void *state;
-    llm42_row *row;     // [max_rows]
-    llm42_output *out;  // [max_rows]
-    int32_t *pages;     // [max_context / page_size, rounded up]
-} scoring;
-
-static inline void *scoring_get(size_t count, size_t size) {
+void *scoring_get(size_t count, size_t size) {
     void *memory = calloc(count, size);
     if (!memory) args_fail(args_went_wrong, "out of memory");
     return memory;
 }
 
-static inline void scoring_open(scoring *s) {
+void scoring_open(scoring *s) {
     llm42_error error = {0};
     const size_t rows = (size_t)s->desc.max_rows, vocab = (size_t)s->desc.model->config.vocab;
     const int pages = (s->desc.max_context + s->desc.page_size - 1) / s->desc.page_size;
@@ -40,7 +20,7 @@ static inline void scoring_open(scoring *s) {
     for (int i = 0; i < pages; i++) s->pages[i] = i;
 }
 
-static inline void scoring_close(scoring *s) {
+void scoring_close(scoring *s) {
     if (s->state) s->backend->close(s->state);
     free(s->logits);
     free(s->row);
@@ -50,7 +30,7 @@ static inline void scoring_close(scoring *s) {
 }
 
 // Runs a pass. True if the likeliest token after each row is the one that follows in the text.
-static inline bool scoring_run(const scoring *s, const llm42_pass *pass, const int32_t *ids, int count) {
+static bool scoring_run(const scoring *s, const llm42_pass *pass, const int32_t *ids, int count) {
     llm42_error error = {0};
     bool likeliest = true;
     args_check(s->backend->run(s->state, pass, &error), &error);
@@ -66,14 +46,7 @@ static inline bool scoring_run(const scoring *s, const llm42_pass *pass, const i
     return likeliest;
 }
 
-// The log-probability of ids[i] in logprob[i], for each token behind the first and behind the prompt, whose length may
-// be 0. Under FIXED the prompt runs alone, as prefill ISOLATED runs it: in one pass of as many rows as it has tokens.
-// Returns the number of rows of the last pass.
-//
-// A greedy pass gives the log-probability of the likeliest token: 0 - log(sum), where the sum is over exp(logit -
-// largest logit). That of another token is (logit - largest logit) - log(sum). So it has the bits that the backend
-// itself would give, and the sum is not taken again. Logits are fetched only if a pass has such a token.
-static inline int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, float *logprob) {
+int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, float *logprob) {
     const size_t vocab = (size_t)s->desc.model->config.vocab;
     const llm42_seq seq = {.request = 1, .pages = s->pages};
     const bool fixed = s->schedule == LLM42_SCHEDULE_FIXED;
@@ -104,15 +77,8 @@ static inline int scoring_text(const scoring *s, const int32_t *ids, int count, 
     return rows;
 }
 
-// What scoring makes of generated tokens.
-typedef struct scored {
-    int tokens, other;    // those whose log-probability has other bits
-    double sum, largest;  // differences of probability
-} scored;
-
-// Scores a prompt and the `count` tokens that were generated behind it with `logprobs`, and adds to *sum.
-static inline void scoring_compare(const scoring *s, const int32_t *prompt, int prompt_count, const int32_t *tokens,
-                                   const float *logprobs, int count, scored *sum) {
+void scoring_compare(const scoring *s, const int32_t *prompt, int prompt_count, const int32_t *tokens,
+                     const float *logprobs, int count, scored *sum) {
     const size_t all = (size_t)prompt_count + (size_t)count;
     int32_t *ids = scoring_get(all, sizeof *ids);
     float *logprob = scoring_get(all, sizeof *logprob);
@@ -130,5 +96,3 @@ static inline void scoring_compare(const scoring *s, const int32_t *prompt, int 
     free(ids);
     free(logprob);
 }
-
-#endif  // SCORING_H

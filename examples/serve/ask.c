@@ -1,11 +1,10 @@
-// ask.h: reads the body of a request into a call, and refuses what it does not understand. Every field is one of four
+// ask.c: reads the body of a request into a call, and refuses what it does not understand. Every field is one of four
 // kinds. Some are read. Some change no answer and are ignored. Some would change the answer in a way that is not
 // offered here: they are accepted with a value that asks for nothing. Any other field is refused by name.
-#ifndef SERVE_ASK_H
-#define SERVE_ASK_H
+#define _POSIX_C_SOURCE 200809L
+#include "serve.h"
 
-#include "../texts.h"
-#include "calls.h"
+#include "examples/lib/texts.h"
 
 // Names between spaces: those of both endpoints, then those of one; the third line has those that are ignored.
 static const char ask_both[] =
@@ -13,8 +12,10 @@ static const char ask_both[] =
     "deterministic is_deterministic return_token_ids frequency_penalty presence_penalty repetition_penalty "
     "response_format logit_bias user metadata store service_tier safety_identifier prompt_cache_key ";
 static const char ask_completions[] = " prompt echo suffix best_of ";
+
 static const char ask_chats[] =
     " messages max_completion_tokens top_logprobs tools tool_choice functions modalities parallel_tool_calls ";
+
 // The values of fields that ask for nothing, beside null.
 static const char *const ask_neutral[][2] = {
     {"frequency_penalty", "[0]"},
@@ -32,7 +33,7 @@ static const char *const ask_neutral[][2] = {
 enum { ASK_NEUTRAL = sizeof ask_neutral / sizeof *ask_neutral };
 
 // A field is wrong, or what it says cannot be done. Returns false.
-static inline bool ask_bad(serve_call *c, const char *field, const char *format, ...) {
+static bool ask_bad(serve_call *c, const char *field, const char *format, ...) {
     char text[600];
     va_list values;
     va_start(values, format);
@@ -42,18 +43,18 @@ static inline bool ask_bad(serve_call *c, const char *field, const char *format,
 }
 
 // Is it one of the names, which stand between spaces?
-static inline bool ask_named(const char *names, const char *name) {
+static bool ask_named(const char *names, const char *name) {
     char word[80];
     snprintf(word, sizeof word, " %s ", name);
     return name[0] && !strchr(name, ' ') && strstr(names, word);
 }
 
-static inline bool ask_same(const json_t *a, const json_t *b) {
+static bool ask_same(const json_t *a, const json_t *b) {
     return json_is_number(a) ? json_is_number(b) && json_number_value(a) == json_number_value(b) : json_equal(a, b);
 }
 
 // Does an object have only these fields? Null asks for nothing.
-static inline bool ask_only(serve_call *c, json_t *object, const char *field, const char *names) {
+static bool ask_only(serve_call *c, json_t *object, const char *field, const char *names) {
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value) if (!json_is_null(value) && !ask_named(names, name)) return serve_fail(
@@ -62,7 +63,7 @@ static inline bool ask_only(serve_call *c, json_t *object, const char *field, co
 }
 
 // Is every field one that is known here, with a value that can be honoured?
-static inline bool ask_check_fields(serve_call *c, json_t *body) {
+static bool ask_check_fields(serve_call *c, json_t *body) {
     const char *name;
     json_t *value;
     json_object_foreach(body, name, value) {
@@ -81,18 +82,18 @@ static inline bool ask_check_fields(serve_call *c, json_t *body) {
 }
 
 // Is it this string? It may have NULs, which strcmp would take for its end.
-static inline bool ask_is(const json_t *value, const char *text) {
+static bool ask_is(const json_t *value, const char *text) {
     return json_is_string(value) && json_string_length(value) == strlen(text) &&
            !strcmp(json_string_value(value), text);
 }
 
 // A field; NULL where it is missing or null.
-static inline json_t *ask_get(const json_t *body, const char *name) {
+static json_t *ask_get(const json_t *body, const char *name) {
     json_t *value = json_object_get(body, name);
     return json_is_null(value) ? NULL : value;
 }
 
-static inline bool ask_bool(serve_call *c, const json_t *body, const char *name, bool *to) {
+static bool ask_bool(serve_call *c, const json_t *body, const char *name, bool *to) {
     const json_t *value = ask_get(body, name);
     if (!value) return true;
     if (!json_is_boolean(value)) return ask_bad(c, name, "must be true or false");
@@ -100,8 +101,7 @@ static inline bool ask_bool(serve_call *c, const json_t *body, const char *name,
     return true;
 }
 
-static inline bool ask_int(serve_call *c, const json_t *body, const char *name, int64_t low, int64_t high,
-                           int64_t *to) {
+static bool ask_int(serve_call *c, const json_t *body, const char *name, int64_t low, int64_t high, int64_t *to) {
     const json_t *value = ask_get(body, name);
     if (!value) return true;
     if (!json_is_integer(value)) return ask_bad(c, name, "must be a whole number");
@@ -112,7 +112,7 @@ static inline bool ask_int(serve_call *c, const json_t *body, const char *name, 
 }
 
 // The number is kept in a float: it must not become 0 or 1 by rounding, since these are settings of their own.
-static inline bool ask_float(serve_call *c, const json_t *body, const char *name, double low, double high, float *to) {
+static bool ask_float(serve_call *c, const json_t *body, const char *name, double low, double high, float *to) {
     const json_t *json = ask_get(body, name);
     const double value = json_number_value(json);
     if (!json) return true;
@@ -126,14 +126,12 @@ static inline bool ask_float(serve_call *c, const json_t *body, const char *name
 }
 
 // A list, or one thing in place of a list of it.
-static inline size_t ask_count(const json_t *list) {
-    return json_is_array(list) ? json_array_size(list) : list != NULL;
-}
-static inline json_t *ask_item(json_t *list, size_t i) { return json_is_array(list) ? json_array_get(list, i) : list; }
+static size_t ask_count(const json_t *list) { return json_is_array(list) ? json_array_size(list) : list != NULL; }
 
-static inline bool ask_no_memory(serve_call *c) { return serve_fail(c, 500, NULL, "out_of_memory", "out of memory"); }
+static json_t *ask_item(json_t *list, size_t i) { return json_is_array(list) ? json_array_get(list, i) : list; }
+static bool ask_no_memory(serve_call *c) { return serve_fail(c, 500, NULL, "out_of_memory", "out of memory"); }
 
-static inline bool ask_stop(serve_call *c, const json_t *body) {
+static bool ask_stop(serve_call *c, const json_t *body) {
     json_t *stop = ask_get(body, "stop");
     if (stop && !serve.t) return ask_bad(c, "stop", "the model has no tokenizer, so no text");
     if (ask_count(stop) > ANSWER_STOPS) return ask_bad(c, "stop", "at most %d strings", (int)ANSWER_STOPS);
@@ -149,7 +147,7 @@ static inline bool ask_stop(serve_call *c, const json_t *body) {
 }
 
 // One prompt: a text, or token ids.
-static inline bool ask_prompt(serve_call *c, const json_t *prompt) {
+static bool ask_prompt(serve_call *c, const json_t *prompt) {
     const int vocab = serve.model->config.vocab;
     const bool text = json_is_string(prompt);
     llm42_error error = {0};
@@ -170,7 +168,7 @@ static inline bool ask_prompt(serve_call *c, const json_t *prompt) {
     return !c->status;
 }
 
-static inline bool ask_prompts(serve_call *c, const json_t *body) {
+static bool ask_prompts(serve_call *c, const json_t *body) {
     const json_t *prompt = ask_get(body, "prompt"), *first = json_array_get(prompt, 0);
     if (!json_is_string(first) && !json_is_array(first)) return ask_prompt(c, prompt);
     if ((int64_t)json_array_size(prompt) > serve.max_samples)
@@ -181,7 +179,7 @@ static inline bool ask_prompts(serve_call *c, const json_t *body) {
 }
 
 // What a message says: a text, or parts that are texts, which are joined; to be freed.
-static inline bool ask_content(serve_call *c, json_t *content, int number, tok_text *text) {
+static bool ask_content(serve_call *c, json_t *content, int number, tok_text *text) {
     char *all = NULL;
     bool fine = content != NULL;
     FILE *file = open_memstream(&all, &text->size);
@@ -200,7 +198,7 @@ static inline bool ask_content(serve_call *c, json_t *content, int number, tok_t
 }
 
 // Returns NULL if there is no such role here.
-static inline const char *ask_role(const json_t *message) {
+static const char *ask_role(const json_t *message) {
     static const char *const roles[][2] = {
         {"system", "system"}, {"developer", "system"}, {"user", "user"}, {"assistant", "assistant"}};
     for (int i = 0; i < 4; i++)
@@ -209,7 +207,7 @@ static inline const char *ask_role(const json_t *message) {
     return NULL;
 }
 
-static inline bool ask_messages(serve_call *c, const json_t *body) {
+static bool ask_messages(serve_call *c, const json_t *body) {
     const json_t *messages = ask_get(body, "messages");
     const size_t count = json_array_size(messages);
     llm42_error error = {0};
@@ -234,7 +232,7 @@ static inline bool ask_messages(serve_call *c, const json_t *body) {
     return !c->status;
 }
 
-static inline bool ask_model(serve_call *c, const json_t *body) {
+static bool ask_model(serve_call *c, const json_t *body) {
     const json_t *model = ask_get(body, "model");
     if (!model) return true;
     const char *name = json_string_value(model);
@@ -245,7 +243,7 @@ static inline bool ask_model(serve_call *c, const json_t *body) {
 }
 
 // What decides which fields an answer has.
-static inline bool ask_output(serve_call *c, const json_t *body) {
+static bool ask_output(serve_call *c, const json_t *body) {
     json_t *options = ask_get(body, "stream_options");
     int64_t top = -1;
     if (options && !json_is_object(options)) return ask_bad(c, "stream_options", "must be an object");
@@ -269,7 +267,7 @@ static inline bool ask_output(serve_call *c, const json_t *body) {
 }
 
 // The fields of the engine's request that all samples share. *limit: max_tokens; -1: not given.
-static inline bool ask_sampling(serve_call *c, const json_t *body, llm42_request_desc *ask, int64_t *limit) {
+static bool ask_sampling(serve_call *c, const json_t *body, llm42_request_desc *ask, int64_t *limit) {
     int64_t top_k = 0, seed = 0, n = 1;
     const bool twice = ask_get(body, "max_completion_tokens") != NULL;
     llm42_sampling *s = &ask->sampling;
@@ -299,7 +297,7 @@ static inline bool ask_sampling(serve_call *c, const json_t *body, llm42_request
 }
 
 // Has the context room for a prompt and so many tokens behind it? -1: OpenAI's default. Returns the tokens in *limit.
-static inline bool ask_room(serve_call *c, int prompt, int64_t *limit) {
+static bool ask_room(serve_call *c, int prompt, int64_t *limit) {
     const int context = answer_room(serve.config);
     const char *field = c->chat ? "messages" : "prompt";
     if (prompt >= context)
@@ -314,7 +312,7 @@ static inline bool ask_room(serve_call *c, int prompt, int64_t *limit) {
 }
 
 // Everything that the answer will need, so that nothing can fail later. The stream of text begins behind the prompt.
-static inline bool ask_sample(serve_call *c, serve_sample *s, const int32_t *prompt, int limit) {
+static bool ask_sample(serve_call *c, serve_sample *s, const int32_t *prompt, int limit) {
     const int count = (int)arrlen(prompt);
     const size_t room = (size_t)(c->echo ? count : 0) + (size_t)limit + 1;
     s->call = c, s->limit = limit, s->echo = c->echo ? count : 0;
@@ -336,7 +334,7 @@ static inline bool ask_sample(serve_call *c, serve_sample *s, const int32_t *pro
     return true;
 }
 
-static inline bool ask_samples(serve_call *c, llm42_request_desc ask, int64_t max_tokens) {
+static bool ask_samples(serve_call *c, llm42_request_desc ask, int64_t max_tokens) {
     const int64_t prompts = arrlen(c->prompt);
     llm42_error error = {0};
     double bytes = 0;
@@ -365,8 +363,7 @@ static inline bool ask_samples(serve_call *c, llm42_request_desc ask, int64_t ma
     return true;
 }
 
-// Reads the body of a call. False: the call says what is wrong.
-static inline bool ask_read(serve_call *c) {
+bool ask_read(serve_call *c) {
     json_error_t wrong;
     llm42_request_desc ask = {0};
     int64_t limit = -1;
@@ -385,5 +382,3 @@ static inline bool ask_read(serve_call *c) {
     json_decref(body);
     return fine;
 }
-
-#endif  // SERVE_ASK_H

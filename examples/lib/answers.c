@@ -1,30 +1,14 @@
-// answers.h: the answer to a request as its tokens come: its text, up to a stop string if there is one, and all of it
-// as an object of JSON. The programs' own options are read by args.h, texts of prompts by texts.h.
-#ifndef ANSWERS_H
-#define ANSWERS_H
+// answers.c: the answer to a request as its tokens come (see answers.h).
+#define _POSIX_C_SOURCE 200809L
+#include "answers.h"
 
-#include "args.h"
-#include "util/tokenizer.h"
-
-enum { ANSWER_STOPS = 16 };  // stop strings of a request, at most
-
-typedef struct answer {
-    tok_stream stream;            // its .t is NULL where there is no tokenizer, and then there is no text
-    tok_text stop[ANSWER_STOPS];  // each of at least one byte
-    int stops;
-    char *text;    // an stb_ds array, without the stop string
-    size_t shown;  // bytes of it that answer_fresh has returned
-    int tokens;    // up to the one with which the stop string was whole
-    bool stopped;  // a stop string has come
-} answer;
-
-static inline void answer_free(answer *a) {
+void answer_free(answer *a) {
     tok_stream_free(&a->stream);
     arrfree(a->text);
 }
 
 // Where the first stop string begins that ends behind byte `from` of the text; the end of the text: there is none.
-static inline size_t answer_find(const answer *a, size_t from) {
+static size_t answer_find(const answer *a, size_t from) {
     const size_t size = arrlenu(a->text);
     size_t first = size;
     for (int i = 0; i < a->stops; i++) {
@@ -35,7 +19,7 @@ static inline size_t answer_find(const answer *a, size_t from) {
     return first;
 }
 
-static inline void answer_add(answer *a, tok_text more) {
+static void answer_add(answer *a, tok_text more) {
     const size_t before = arrlenu(a->text);
     if (!more.size) return;
     memcpy(arraddnptr(a->text, more.size), more.data, more.size);
@@ -44,8 +28,7 @@ static inline void answer_add(answer *a, tok_text more) {
     arrsetlen(a->text, end);
 }
 
-// A special token has no text in an answer. It ends one if a stop string spells it.
-static inline void answer_take(answer *a, int32_t id) {
+void answer_take(answer *a, int32_t id) {
     const tok *t = a->stream.t;
     a->tokens++;
     if (!t) return;
@@ -56,22 +39,18 @@ static inline void answer_take(answer *a, int32_t id) {
             a->stopped = true;
 }
 
-// Takes the tokens of an event COMMITTED and returns how many of them belong to the answer. At a stop string the
-// request is ended; what the event brought behind it depends on the load and belongs to nobody.
-static inline int answer_committed(answer *a, llm42_engine *engine, const llm42_event *event) {
+int answer_committed(answer *a, llm42_engine *engine, const llm42_event *event) {
     const int before = a->tokens;
     for (int i = 0; i < event->n && !a->stopped; i++) answer_take(a, event->tokens[i]);
     if (a->stopped) llm42_engine_cancel(engine, event->request, NULL);
     return a->tokens - before;
 }
 
-// At event FINISHED: the bytes of a character that never became whole are text, too.
-static inline void answer_finished(answer *a) {
+void answer_finished(answer *a) {
     if (a->stream.t && !a->stopped) answer_add(a, tok_stream_end(&a->stream));
 }
 
-// What may be shown since the last call. Until the answer is finished, a beginning of a stop string is held back.
-static inline tok_text answer_fresh(answer *a, bool finished) {
+tok_text answer_fresh(answer *a, bool finished) {
     const size_t size = arrlenu(a->text), from = a->shown;
     size_t held = 0;
     for (int i = 0; i < a->stops && !finished; i++)
@@ -81,14 +60,13 @@ static inline tok_text answer_fresh(answer *a, bool finished) {
     return (tok_text){size ? a->text + from : "", a->shown - from};
 }
 
-// Why an answer ended: a stop string counts as a stop token does.
-static inline const char *answer_finish(const answer *a, llm42_finish finish) {
+const char *answer_finish(const answer *a, llm42_finish finish) {
     static const char *const words[] = {"none", "stop", "length", "cancelled", "error"};
     return words[a->stopped ? LLM42_FINISH_STOP : finish];
 }
 
 // A string of JSON. Each byte that is no UTF-8 becomes U+FFFD.
-static inline void answer_string(FILE *file, const char *text, size_t size) {
+static void answer_string(FILE *file, const char *text, size_t size) {
     fputc('"', file);
     for (size_t i = 0; i < size;) {
         const int bytes = tok_utf8(text + i, size - i);
@@ -103,10 +81,8 @@ static inline void answer_string(FILE *file, const char *text, size_t size) {
     fputc('"', file);
 }
 
-// The answer of a finished request as a line with an object of JSON, to be freed. id and digest are of a line of
-// --batch; NULL: none.
-static inline char *answer_json(const answer *a, const llm42_request *r, const char *model, int index, const char *id,
-                                const char *digest, size_t *size) {
+char *answer_json(const answer *a, const llm42_request *r, const char *model, int index, const char *id,
+                  const char *digest, size_t *size) {
     char *line = NULL;
     FILE *file = open_memstream(&line, size);
     if (!file) args_fail(1, "out of memory for an answer");
@@ -129,17 +105,12 @@ static inline char *answer_json(const answer *a, const llm42_request *r, const c
     return line;
 }
 
-// Tokens of a prompt and its answer together, at most: the context, or what the KV cache has room for if that is less
-// (--kv-tokens). Nothing reads the KV of the last token.
-static inline int answer_room(const llm42_engine_desc *config) {
+int answer_room(const llm42_engine_desc *config) {
     const int64_t pages = (int64_t)config->kv.pages * config->kv.page_size + 1;
     return pages < config->max_context ? (int)pages : config->max_context;
 }
 
-// Exits unless the context holds the prompt and so many tokens behind it, of which 0 means as many as there is room
-// for. The names are of what says the prompt and the number.
-static inline void answer_check_room(const char *prompt_name, int prompt, const char *name, int64_t tokens,
-                                     int context) {
+void answer_check_room(const char *prompt_name, int prompt, const char *name, int64_t tokens, int context) {
     if (prompt >= context)
         args_fail(2, "%s: the prompt has %d tokens, and the context of %d must hold one more", prompt_name, prompt,
                   context);
@@ -147,5 +118,3 @@ static inline void answer_check_room(const char *prompt_name, int prompt, const 
         args_fail(2, "%s: %" PRId64 ": behind a prompt of %d tokens the context of %d has room for %d", name, tokens,
                   prompt, context, context - prompt);
 }
-
-#endif  // ANSWERS_H

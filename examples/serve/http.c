@@ -1,17 +1,15 @@
-// http.h: connections and endpoints, on the one thread of libmicrohttpd. A connection that waits for the engine is
+// http.c: connections and endpoints, on the one thread of libmicrohttpd. A connection that waits for the engine is
 // suspended, so that it takes no time, and resumed when there is news. While a connection is suspended nobody else
 // looks at its socket, so the engine's thread also looks whether the client is still there.
-#ifndef SERVE_HTTP_H
-#define SERVE_HTTP_H
+#define _GNU_SOURCE
+#include "serve.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
 
-#include "ask.h"
-#include "reply.h"
-
 // >>metrics: Prometheus text. Names of vLLM where they mean the same ------------------------------------------------
-static inline void http_histogram(FILE *f, const char *name, const serve_histogram *h) {
+
+static void http_histogram(FILE *f, const char *name, const serve_histogram *h) {
     int64_t count = 0;
     fprintf(f, "# TYPE %s histogram\n", name);
     for (int i = 0; i < SERVE_BUCKETS; i++)
@@ -21,13 +19,13 @@ static inline void http_histogram(FILE *f, const char *name, const serve_histogr
     fprintf(f, "%s_count %" PRId64 "\n", name, count);
 }
 
-static inline void http_by(FILE *f, const char *name, const char *label, const char *const *words, int first, int last,
-                           const int64_t *value) {
+static void http_by(FILE *f, const char *name, const char *label, const char *const *words, int first, int last,
+                    const int64_t *value) {
     fprintf(f, "# TYPE %s counter\n", name);
     for (int i = first; i <= last; i++) fprintf(f, "%s{%s=\"%s\"} %" PRId64 "\n", name, label, words[i], value[i]);
 }
 
-static inline char *http_metrics(void) {  // to be freed; NULL: out of memory
+static char *http_metrics(void) {  // to be freed; NULL: out of memory
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
@@ -72,7 +70,8 @@ static inline char *http_metrics(void) {  // to be freed; NULL: out of memory
 }
 
 // >>responses -------------------------------------------------------------------------------------------------------
-static inline enum MHD_Result http_queue(serve_call *c, int status, struct MHD_Response *response, const char *type) {
+
+static enum MHD_Result http_queue(serve_call *c, int status, struct MHD_Response *response, const char *type) {
     if (!response) return MHD_NO;
     serve_lock();
     const bool draining = serve.draining;
@@ -89,12 +88,12 @@ static inline enum MHD_Result http_queue(serve_call *c, int status, struct MHD_R
 }
 
 // Sends a text, which is freed.
-static inline enum MHD_Result http_text(serve_call *c, int status, char *text, const char *type) {
+static enum MHD_Result http_text(serve_call *c, int status, char *text, const char *type) {
     if (!text) return MHD_NO;
     return http_queue(c, status, MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE), type);
 }
 
-static inline enum MHD_Result http_json(serve_call *c, int status, json_t *json) {
+static enum MHD_Result http_json(serve_call *c, int status, json_t *json) {
     char *text = json_dumps(json, REPLY_FLAGS);
     json_decref(json);
     return http_text(c, status, text, "application/json");
@@ -123,7 +122,7 @@ static ssize_t http_stream(void *user, uint64_t position, char *to, size_t room)
 }
 
 // Gives a call to the engine's thread, unless there are too many.
-static inline bool http_submit(serve_call *c) {
+static bool http_submit(serve_call *c) {
     serve_call **end = &serve.calls;
     serve_lock();
     const int64_t room = serve.max_samples - serve.counts.live;
@@ -144,13 +143,14 @@ static inline bool http_submit(serve_call *c) {
 }
 
 // >>endpoints -------------------------------------------------------------------------------------------------------
-static inline json_t *http_model(void) {
+
+static json_t *http_model(void) {
     return json_pack("{s:s, s:s, s:I, s:s, s:i}", "id", serve.name, "object", "model", "created",
                      (json_int_t)serve.started, "owned_by", "llm42", "max_model_len", answer_room(serve.config));
 }
 
 // Compares every byte, so that the time tells nothing of the key.
-static inline bool http_key(struct MHD_Connection *connection) {
+static bool http_key(struct MHD_Connection *connection) {
     const char *said = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     if (!serve.key) return true;
     if (!said || strncasecmp(said, "Bearer ", 7)) return false;
@@ -160,12 +160,12 @@ static inline bool http_key(struct MHD_Connection *connection) {
     return !different;
 }
 
-static inline bool http_is_json(struct MHD_Connection *connection) {
+static bool http_is_json(struct MHD_Connection *connection) {
     const char *type = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Type");
     return type && !strncasecmp(type, "application/json", 16) && (!type[16] || strchr("; \t", type[16]));
 }
 
-static inline enum MHD_Result http_health(serve_call *c) {
+static enum MHD_Result http_health(serve_call *c) {
     serve_lock();
     const bool draining = serve.draining;
     serve_unlock();
@@ -173,19 +173,19 @@ static inline enum MHD_Result http_health(serve_call *c) {
 }
 
 // The path of a request's target, which may be a whole URL (RFC 9112, 3.2.2). libmicrohttpd gives it without its query.
-static inline const char *http_path(const char *target) {
+static const char *http_path(const char *target) {
     const size_t scheme = !strncasecmp(target, "http://", 7) ? 7 : !strncasecmp(target, "https://", 8) ? 8 : 0;
     const char *path = scheme ? strchr(target + scheme, '/') : target;
     return path ? path : "/";
 }
 
-static inline bool http_too_large(serve_call *c) {
+static bool http_too_large(serve_call *c) {
     return serve_fail(c, 413, NULL, "body_too_large", "the body has more than %" PRId64 " bytes (--max-body)",
                       serve.max_body);
 }
 
 // A request whose body is all here. Of an answer to HEAD libmicrohttpd sends the headers alone.
-static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
+static enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
     const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
     const bool health = !strcmp(url, "/health"), metrics = !strcmp(url, "/metrics"), list = !strcmp(url, "/v1/models");
     const char *model = !strncmp(url, "/v1/models/", 11) && url[11] ? url + 11 : NULL;
@@ -217,8 +217,9 @@ static inline enum MHD_Result http_dispatch(serve_call *c, const char *url, cons
 }
 
 // Bytes of a body that are read. What is over --max-body is dropped, so that the client can read why, but not for ever.
-static inline int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
-static inline bool http_body(serve_call *c, const char *data, size_t size) {
+static int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
+
+static bool http_body(serve_call *c, const char *data, size_t size) {
     if ((int64_t)(c->size + size) > serve.max_body) {
         free(c->body);
         c->body = NULL, c->room = 0, c->size += size;
@@ -235,7 +236,7 @@ static inline bool http_body(serve_call *c, const char *data, size_t size) {
     return true;
 }
 
-static inline serve_connection *http_connection_of(struct MHD_Connection *connection) {
+static serve_connection *http_connection_of(struct MHD_Connection *connection) {
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
@@ -311,8 +312,8 @@ static void http_connected(void *user, struct MHD_Connection *connection, void *
 }
 
 // >>socket ----------------------------------------------------------------------------------------------------------
-// A listening socket; *port 0 becomes the port that it got.
-static inline int http_listen(const char *host, int64_t *port) {
+
+int http_listen(const char *host, int64_t *port) {
     const struct addrinfo want = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct sockaddr_storage got;
     struct addrinfo *found = NULL;
@@ -334,12 +335,10 @@ static inline int http_listen(const char *host, int64_t *port) {
     return fd;
 }
 
-static inline struct MHD_Daemon *http_start(int fd, int64_t connections) {
+struct MHD_Daemon *http_start(int fd, int64_t connections) {
     return MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
                             http_request, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
                             (unsigned)connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)1 << 16,
                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)serve.read_timeout, MHD_OPTION_NOTIFY_COMPLETED,
                             http_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, http_connected, NULL, MHD_OPTION_END);
 }
-
-#endif  // SERVE_HTTP_H

@@ -1,59 +1,16 @@
-// batch.h: many requests from a file, as `generate --batch IN.jsonl --out OUT.jsonl`. A line of IN is an object of
-// JSON:
-//
-//     {"prompt": "It was", "max_tokens": 20, "deterministic": true, "stop": ["\n", "The end"], "id": "first"}
-//
-// All lines are checked before anything runs. The requests run together in one engine. An answer is written as soon as
-// it is whole, so that an interruption loses none: until the end the file has the answers in the order in which they
-// came, each with a digest of its own line. OUT gets its name at the end, with the answers in the order of IN. After an
-// interruption the file is OUT.unfinished, and the same command takes over what it holds and computes the rest. Each
-// answer has a digest of its request and of all that it depends on. So for deterministic requests the result is, to the
-// byte, that of a run that nothing has interrupted. A pipe gets the answers in the order of IN, and keeps nothing.
-#ifndef BATCH_H
-#define BATCH_H
+// batch.c: many requests from a file (see batch.h).
+#define _POSIX_C_SOURCE 200809L
+#include "batch.h"
 
-#include "answers.h"
-#include "args.h"
-#include "chat.h"
-#include "texts.h"
-#include "util/llm42_sha256.h"
+#include <dirent.h>
 
 #define BATCH_TAIL "{\"unfinished\": true}\n"  // the last line of OUT.unfinished
 #define BATCH_HEAD "{\"digest\": \""           // what its other lines begin with: then 32 digits and...
 #define BATCH_REST "\", "                      // ...this, and then the line of OUT behind its brace
 enum { BATCH_DIGITS = 32 };                    // of a digest: enough to tell lines apart
 
-typedef struct batch_line {
-    int number;                      // in IN, from 1
-    char *text;                      // the line; strings are read in place
-    const char *id;                  // NULL: the number
-    int32_t *ids;                    // the prompt, an stb_ds array
-    llm42_request_desc ask;          // without what points to memory
-    bool limited;                    // the line says max_tokens
-    answer answer;                   // with the stop strings
-    char digest[LLM42_SHA256_TEXT];  // of the request and of all else that the answer depends on
-    char *json;                      // what is written, once it is known
-    size_t size;                     // of .json
-} batch_line;
-
-typedef struct batch {
-    const char *in, *out;
-    const char *settings;  // of the command line, that results depend on
-    const llm42_model *model;
-    tok *t;                        // NULL: prompts are ids
-    const chat *chat;              // NULL: prompts are texts as they are
-    llm42_request_desc ask;        // what counts where a line says nothing
-    answer answer;                 // the same, for stop strings
-    batch_line *line;              // an stb_ds array
-    char unfinished[4200];         // OUT.unfinished
-    bool piped;                    // OUT is written as it is, and in the order of IN
-    int64_t kept, written, ready;  // answers taken over; those that OUT has so far; those that are finished
-    int64_t tokens;                // of answers in this run
-    bool failed, stopping;         // an answer taken over ended by an error; the run is being ended
-    FILE *file;                    // OUT
-} batch;
-
 // >>lines: reading IN ---------------------------------------------------------------------------------------------
+
 typedef enum batch_key {
     BATCH_PROMPT,
     BATCH_IDS,
@@ -73,29 +30,29 @@ static const char *const batch_keys[] = {"prompt", "ids",  "max_tokens",    "tem
                                          "min_p",  "seed", "deterministic", "stop",        "id",    NULL};
 
 // Token i as text that ends in a 0, for messages and numbers.
-static inline const char *batch_text(tok_json *j, int i) {
+static const char *batch_text(tok_json *j, int i) {
     j->text[j->token[i].end] = 0;
     return tok_json_string(j, i);
 }
 
-static inline int64_t batch_int(const char *name, tok_json *j, int i, int64_t low, int64_t high) {
+static int64_t batch_int(const char *name, tok_json *j, int i, int64_t low, int64_t high) {
     const char *text = batch_text(j, i);
     if (!tok_json_is(j, i, JSMN_PRIMITIVE)) args_fail(2, "%s: '%.80s' is not a whole number", name, text);
     return args_int(name, text, text + strlen(text), low, high);
 }
 
-static inline float batch_float(const char *name, tok_json *j, int i, double high) {
+static float batch_float(const char *name, tok_json *j, int i, double high) {
     const char *text = batch_text(j, i);
     if (!tok_json_is(j, i, JSMN_PRIMITIVE)) args_fail(2, "%s: '%.80s' is not a number", name, text);
     return args_float(name, text, 0, high);
 }
 
-static inline const char *batch_string(const char *name, tok_json *j, int i) {
+static const char *batch_string(const char *name, tok_json *j, int i) {
     if (!tok_json_is(j, i, JSMN_STRING)) args_fail(2, "%s: '%.80s' is not a string", name, batch_text(j, i));
     return tok_json_string(j, i);
 }
 
-static inline void batch_stop(const batch *b, const char *name, answer *a, tok_json *j, int i) {
+static void batch_stop(const batch *b, const char *name, answer *a, tok_json *j, int i) {
     const bool list = tok_json_is(j, i, JSMN_ARRAY);
     const int count = list ? j->token[i].size : 1;
     if (count > ANSWER_STOPS) args_fail(2, "%s: more than %d strings", name, ANSWER_STOPS);
@@ -108,7 +65,7 @@ static inline void batch_stop(const batch *b, const char *name, answer *a, tok_j
     }
 }
 
-static inline void batch_prompt(const batch *b, const char *name, batch_line *l, tok_json *j, int i) {
+static void batch_prompt(const batch *b, const char *name, batch_line *l, tok_json *j, int i) {
     llm42_error error = {0};
     const char *text = batch_string(name, j, i);
     if (!b->t) args_fail(2, "%s: the model has no tokenizer: give ids", name);
@@ -117,7 +74,7 @@ static inline void batch_prompt(const batch *b, const char *name, batch_line *l,
         args_fail(2, "%s: %s", name, error.text);
 }
 
-static inline void batch_value(const batch *b, batch_key key, const char *name, batch_line *l, tok_json *j, int i) {
+static void batch_value(const batch *b, batch_key key, const char *name, batch_line *l, tok_json *j, int i) {
     llm42_sampling *s = &l->ask.sampling;
     switch (key) {
     case BATCH_PROMPT: batch_prompt(b, name, l, j, i); break;
@@ -147,7 +104,7 @@ static inline void batch_value(const batch *b, batch_key key, const char *name, 
 }
 
 // Reads l->text [size]; exits with a message that names the file, the line and the key.
-static inline void batch_parse(const batch *b, batch_line *l, size_t size) {
+static void batch_parse(const batch *b, batch_line *l, size_t size) {
     char where[4200], name[4400], all[256];
     bool seen[BATCH_KEYS] = {0};
     llm42_error error = {0};
@@ -174,7 +131,7 @@ static inline void batch_parse(const batch *b, batch_line *l, size_t size) {
 }
 
 // Two answers of one id could not be told apart. A line without an id has its number.
-static inline void batch_check_ids(const batch *b) {
+static void batch_check_ids(const batch *b) {
     struct {
         char *key;
         int value;
@@ -195,8 +152,7 @@ static inline void batch_check_ids(const batch *b) {
     shfree(seen);
 }
 
-// Reads and checks IN. Empty lines are passed over.
-static inline void batch_read(batch *b) {
+void batch_read(batch *b) {
     size_t size = 0;
     char *text = text_read("--batch", b->in, &size);
     int number = 0;
@@ -218,9 +174,10 @@ static inline void batch_read(batch *b) {
 }
 
 // >>digests -------------------------------------------------------------------------------------------------------
+
 // Begins a digest with all that answers depend on beside their requests: the settings, and the model's weights and
 // end tokens, its tokens as text, and how the backend computes. (The same path may hold another model by now.)
-static inline void batch_basis(const batch *b, const llm42_engine *engine, llm42_sha256 *sha) {
+static void batch_basis(const batch *b, const llm42_engine *engine, llm42_sha256 *sha) {
     char hash[LLM42_SHA256_TEXT], text[256];
     llm42_error error = {0};
     const llm42_config *c = &b->model->config;
@@ -241,7 +198,7 @@ static inline void batch_basis(const batch *b, const llm42_engine *engine, llm42
 }
 
 // Of the basis, the request, and the line's number and id, so that each line of OUT belongs to one line of IN.
-static inline void batch_digest(llm42_sha256 sha, batch_line *l) {
+static void batch_digest(llm42_sha256 sha, batch_line *l) {
     char text[512];
     const llm42_sampling *s = &l->ask.sampling;
     snprintf(text, sizeof text, "%d %d %d %.9g %d %.9g %.9g %" PRIu64 " %d %d %d", l->number, l->ask.max_new_tokens,
@@ -257,7 +214,7 @@ static inline void batch_digest(llm42_sha256 sha, batch_line *l) {
 }
 
 // Of a line of OUT without its newline.
-static inline void batch_line_digest(const char *json, size_t size, char digest[LLM42_SHA256_TEXT]) {
+static void batch_line_digest(const char *json, size_t size, char digest[LLM42_SHA256_TEXT]) {
     llm42_sha256 sha;
     llm42_sha256_begin(&sha);
     llm42_sha256_add(&sha, json, size);
@@ -266,9 +223,10 @@ static inline void batch_line_digest(const char *json, size_t size, char digest[
 }
 
 // >>out: writing OUT, and what an interrupted run has left --------------------------------------------------------
+
 // The line of OUT in a line of OUT.unfinished, which is size bytes without its newline; to be freed. NULL: it is not as
 // it was written.
-static inline char *batch_unwrap(const batch *b, const char *text, size_t size, size_t *json_size) {
+static char *batch_unwrap(const batch *b, const char *text, size_t size, size_t *json_size) {
     const size_t head = sizeof BATCH_HEAD - 1, rest = sizeof BATCH_REST - 1, before = head + BATCH_DIGITS + rest;
     char digest[LLM42_SHA256_TEXT];
     if (size <= before || memchr(text, 0, size) || memcmp(text, BATCH_HEAD, head) ||
@@ -287,7 +245,7 @@ static inline char *batch_unwrap(const batch *b, const char *text, size_t size, 
 }
 
 // Takes over line `number` of OUT.unfinished, [size] with its newline.
-static inline void batch_keep(batch *b, int number, const char *text, size_t size) {
+static void batch_keep(batch *b, int number, const char *text, size_t size) {
     llm42_error error = {0};
     int32_t index = 0;
     size_t json_size = 0;
@@ -318,7 +276,7 @@ static inline void batch_keep(batch *b, int number, const char *text, size_t siz
 }
 
 // Names the parts of OUT that runs left which were killed: no process has the number in the part's name any more.
-static inline void batch_name_parts(const batch *b, const char *path) {
+static void batch_name_parts(const batch *b, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     char folder[LLM42_FILE_PATH];
     snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
@@ -339,7 +297,7 @@ static inline void batch_name_parts(const batch *b, const char *path) {
 }
 
 // A last line that is cut short is left out.
-static inline void batch_resume(batch *b) {
+static void batch_resume(batch *b) {
     size_t size = 0;
     int number = 1;
     char *text = NULL;
@@ -357,7 +315,7 @@ static inline void batch_resume(batch *b) {
 }
 
 // Opens OUT.
-static inline void batch_create(batch *b) {
+static void batch_create(batch *b) {
     b->file = llm42_file_create(b->out);
     if (!b->file) args_fail(1, "%s: cannot write: %s", b->out, strerror(errno));
     llm42_file *f = llm42_file_find(b->file);
@@ -366,7 +324,7 @@ static inline void batch_create(batch *b) {
 }
 
 // "; 5 of 6 answers are kept in OUT.unfinished; the same command goes on"; "" for a pipe, or if none is kept.
-static inline const char *batch_kept(const batch *b, int64_t answers, char text[4400]) {
+static const char *batch_kept(const batch *b, int64_t answers, char text[4400]) {
     text[0] = 0;
     if (!b->piped && answers)
         snprintf(text, 4400, "; %" PRId64 " of %d answers are kept in %.4200s; the same command goes on", answers,
@@ -376,7 +334,7 @@ static inline const char *batch_kept(const batch *b, int64_t answers, char text[
 
 // The answer of a line is whole. A pipe gets it when all before it are; a file gets it now. The file is kept from when
 // it has all that OUT.unfinished has, because it replaces that one.
-static inline void batch_put(batch *b, const batch_line *l) {
+static void batch_put(batch *b, const batch_line *l) {
     char digest[LLM42_SHA256_TEXT], kept[4400];
     const int64_t before = b->written;
     for (; b->piped && b->written < arrlen(b->line) && b->line[b->written].json; b->written++)
@@ -395,8 +353,7 @@ static inline void batch_put(batch *b, const batch_line *l) {
     if (!b->piped && b->written >= b->kept) llm42_file_keep(b->file, BATCH_TAIL);
 }
 
-// Submits what is lacking, and opens OUT when all of it is accepted.
-static inline void batch_begin(batch *b, llm42_engine *engine) {
+void batch_begin(batch *b, llm42_engine *engine) {
     llm42_error error = {0};
     llm42_sha256 basis;
     const int context = answer_room(llm42_engine_config(engine));
@@ -424,7 +381,7 @@ static inline void batch_begin(batch *b, llm42_engine *engine) {
                 (int)arrlen(b->line), b->unfinished);
 }
 
-static inline void batch_event(batch *b, llm42_engine *engine, const llm42_event *event) {
+void batch_event(batch *b, llm42_engine *engine, const llm42_event *event) {
     batch_line *l = event->info->user;
     char id[16];
     if (b->stopping) return;
@@ -441,8 +398,7 @@ static inline void batch_event(batch *b, llm42_engine *engine, const llm42_event
     batch_put(b, l);
 }
 
-// Runs until all is done or the program is asked to end. Progress is for a terminal.
-static inline void batch_run(batch *b, llm42_engine *engine) {
+void batch_run(batch *b, llm42_engine *engine) {
     llm42_error error = {0};
     const bool show = args_is_terminal(stderr);
     const double begin = llm42_engine_now(engine);
@@ -460,16 +416,14 @@ static inline void batch_run(batch *b, llm42_engine *engine) {
     b->stopping = args_signal != 0;  // what is cut short by that is no answer
 }
 
-// Ends the program if it was asked to.
-static inline void batch_stop_if_asked(const batch *b) {
+void batch_stop_if_asked(const batch *b) {
     char kept[4400];
     batch_kept(b, b->ready, kept);
     if (!b->ready) snprintf(kept, sizeof kept, "; none of %d answers was finished", (int)arrlen(b->line));
     args_stop_saying(kept, b->file);
 }
 
-// Gives OUT its name. Until then its answers are in OUT.unfinished, so that nothing that happens here loses one.
-static inline void batch_end(batch *b) {
+void batch_end(batch *b) {
     bool good = true;
     if (!b->piped) {
         good = llm42_file_leave(b->file);
@@ -489,5 +443,3 @@ static inline void batch_end(batch *b) {
     arrfree(b->line);
     if (b->failed) args_fail(1, "%s: answers ended by an error: their finish says so", b->out);
 }
-
-#endif  // BATCH_H

@@ -1,6 +1,6 @@
-// calls.h: what the threads of build/serve share. The thread of HTTP reads requests and writes answers; the engine's
-// thread, which is the program's first, steps the engine; a third one only wakes connections. A call is a request over
-// HTTP. It has one sample, a request of the engine, for each answer that it asks for.
+// serve.h: what the files and threads of build/serve share. The thread of HTTP reads requests and writes answers; the
+// engine's thread, which is the program's first, steps the engine; a third one only wakes connections. A call is a
+// request over HTTP. It has one sample, a request of the engine, for each answer that it asks for.
 //
 // Each field of a call or sample belongs to one thread, or is only touched under serve.lock, as its comment says. What
 // a sample's arrays hold below .count never changes again, so it is read without the lock. They have room for all
@@ -9,14 +9,15 @@
 // a fraction of a millisecond, so the engine's thread does as little as it can between two passes: it stores tokens
 // without the lock and publishes those of a pass together. Only where a stop string may end a request does it make the
 // text itself.
-#ifndef SERVE_CALLS_H
-#define SERVE_CALLS_H
+#ifndef SERVE_H
+#define SERVE_H
 
 #include <jansson.h>
 #include <microhttpd.h>
+#include <pthread.h>
 
-#include "../answers.h"
-#include "../chat.h"
+#include "examples/lib/answers.h"
+#include "examples/lib/chat.h"
 
 enum { SERVE_TOP = 20 };  // most alternatives of a token
 
@@ -99,6 +100,7 @@ typedef struct serve_connection {
 } serve_connection;
 
 enum { SERVE_BUCKETS = 13 };
+
 typedef struct serve_histogram {
     int64_t count[SERVE_BUCKETS + 1];
     double sum;
@@ -112,7 +114,7 @@ typedef struct serve_counts {
     serve_histogram first_token, latency;
 } serve_counts;
 
-static struct serve {
+extern struct serve {
     // Set before the threads begin.
     llm42_model *model;
     tok *t;     // NULL: requests have ids; encoding is HTTP's, decoding anybody's
@@ -140,83 +142,44 @@ static struct serve {
     bool wakes_end;                // none will be
     int64_t numbers;               // calls so far
     serve_counts counts;
-} serve = {.lock = PTHREAD_MUTEX_INITIALIZER,
-           .news = PTHREAD_COND_INITIALIZER,
-           .waking = PTHREAD_COND_INITIALIZER,
-           .max_body = 1 << 20,
-           .read_timeout = 30,
-           .request_timeout = 600};
+} serve;
 
-static inline double serve_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static inline void serve_lock(void) { pthread_mutex_lock(&serve.lock); }
-static inline void serve_unlock(void) { pthread_mutex_unlock(&serve.lock); }
-
-static const double serve_bounds[SERVE_BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
-
-static inline void serve_observe(serve_histogram *h, double seconds) {
-    int i = 0;
-    while (i < SERVE_BUCKETS && seconds > serve_bounds[i]) i++;
-    h->count[i]++, h->sum += seconds;
-}
-
+// >>calls ------------------------------------------------------------------------------------------------------------
+double serve_now(void);
+void serve_lock(void);
+void serve_unlock(void);
+extern const double serve_bounds[SERVE_BUCKETS];
+void serve_observe(serve_histogram *h, double seconds);
 // What is wrong with a request: the first fault counts. `param` is the field, NULL: none. Returns false.
-static inline bool serve_fail(serve_call *c, int status, const char *param, const char *code, const char *format, ...) {
-    va_list values;
-    if (c->status) return false;
-    va_start(values, format);
-    vsnprintf(c->message, sizeof c->message, format, values);
-    va_end(values);
-    snprintf(c->param, sizeof c->param, "%s", param ? param : "");
-    c->status = status, c->code = code;
-    return false;
-}
-
-static inline void serve_append(char **text, const char *more, size_t size) {
-    if (size) memcpy(arraddnptr(*text, size), more, size);
-}
-
+bool serve_fail(serve_call *c, int status, const char *param, const char *code, const char *format, ...);
+void serve_append(char **text, const char *more, size_t size);
 // Characters of a text; a byte that is no UTF-8 becomes one.
-static inline int serve_chars(const char *text, size_t size) {
-    int chars = 0;
-    for (size_t i = 0; i < size; chars++) {
-        const int bytes = tok_utf8(text + i, size - i);
-        i += bytes < 1 ? 1 : (size_t)bytes;
-    }
-    return chars;
-}
-
+int serve_chars(const char *text, size_t size);
 // Makes text of a sample's tokens below `to`, and at the end of the bytes of a character that never became whole.
-static inline void serve_take_text(serve_sample *s, int to, bool ended) {
-    const bool offsets = s->call->logprobs && !s->call->chat;
-    for (int i = s->echo + s->texts; i < to; i++, s->texts++) {
-        const size_t before = arrlenu(s->answer.text);
-        s->token[i].offset = s->chars;
-        answer_take(&s->answer, s->token[i].id);
-        if (offsets && arrlenu(s->answer.text) > before)
-            s->chars += serve_chars(s->answer.text + before, arrlenu(s->answer.text) - before);
-    }
-    if (ended && s->limit) answer_finished(&s->answer);
-}
+void serve_take_text(serve_sample *s, int to, bool ended);
+void serve_call_free(serve_call *c);
 
-static inline void serve_call_free(serve_call *c) {
-    for (int i = 0; i < c->samples && c->sample; i++) {
-        serve_sample *s = &c->sample[i];
-        answer_free(&s->answer);
-        arrfree(s->prefix);
-        free(s->token), free(s->top);
-    }
-    for (int i = 0; i < c->stops; i++) free((char *)c->stop[i].data);
-    for (int i = 0; i < (int)arrlen(c->prompt); i++) arrfree(c->prompt[i]);
-    arrfree(c->prompt);
-    arrfree(c->out);
-    free(c->sample);
-    free(c->body);
-    free(c);
-}
+// >>ask, reply, http, tap: each the file of its name -------------------------------------------------------------
+// Reads the body of a call. False: the call says what is wrong.
+bool ask_read(serve_call *c);
 
-#endif  // SERVE_CALLS_H
+enum { REPLY_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };  // 9 digits give the bits of a float back
+// {"error": {"message", "type", "param", "code"}}, OpenAI's form.
+json_t *reply_error(const serve_call *c);
+// The answer to a call whose samples are all finished, to be freed.
+char *reply_whole(serve_call *c);
+// Adds to .out of a stream what has come since the last time. At the end it sets .out_ended.
+void reply_stream(serve_call *c);
+
+// A listening socket; *port 0 becomes the port that it got.
+int http_listen(const char *host, int64_t *port);
+struct MHD_Daemon *http_start(int fd, int64_t connections);
+
+// A sample that wants more than the engine returns, until its request ends.
+void tap_add(serve_sample *s);
+void tap_end(int64_t id);
+// The backend that an engine opens in place of `inner`.
+const llm42_backend *tap_open(const llm42_backend *inner);
+void tap_close(void);
+
+#endif  // SERVE_H
