@@ -1074,8 +1074,7 @@ typedef struct llm42_stats {
     double replay_busy;     // of those, in replay passes: FIXED ones, and others with verification windows
     int64_t replay_passes;  // those passes
     int64_t candidates, verifications, rollbacks, recomputed, injected;
-    int64_t hybrid_verify, hybrid_invariant;  // mode HYBRID: passes before which verifying, or INVARIANT, looked faster
-    int64_t compared;                         // candidates compared with a replay pass, up to the first that differs
+    int64_t compared;                           // candidates compared with a replay pass, up to the first that differs
     int64_t drafted, accepted, draft_failures;  // drafts that passes have judged, and those of them that were right
     int64_t preemptions, preempted_candidates;
     int64_t prefix_hits;  // tokens found in the prefix cache: of prompts, and after a preemption also committed ones
@@ -1398,7 +1397,6 @@ LLM42__BOTH float llm42__exp2(float x) {
     return p * llm42__float((llm42__bits(shifted) << 23) + 0x3f800000u);
 }
 
-// x / (1 + e^-x).
 LLM42__BOTH float llm42__silu(float x) {
     float y = x * -1.44269504f;
     y = y > 128.0f ? 128.0f : y;
@@ -1512,7 +1510,6 @@ typedef struct llm42__file {
     const char *path;  // for messages: the caller's
 } llm42__file;
 
-// Maps or reads an open file.
 static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd, bool map, llm42_error *error) {
     struct stat st;
     if (fstat(fd, &st) != 0) return llm42_fail(error, LLM42_IO, "%s: cannot stat: %s", path, strerror(errno));
@@ -1987,7 +1984,6 @@ static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
     return block;
 }
 
-// Makes the model's layers, all zero.
 static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer, llm42_error *error) {
     size_t count = (size_t)model->config.layers;
     model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
@@ -2257,7 +2253,6 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     return LLM42_OK;
 }
 
-// Adds the tensors of an opened file's header to the owner's.
 static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__json *json, const char *data,
                                               size_t data_size) {
     if (json->token[0].type != JSMN_OBJECT || llm42__json_skip(json, 0) != json->count)
@@ -2829,7 +2824,6 @@ const char *llm42_cpu_isa(void) {
     return name[LLM42__ISA];
 }
 
-// Adds the sixteen partial sums of one vector by the tree.
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
     float partial[16];
     llm42__v16_store(partial, a);
@@ -2852,7 +2846,6 @@ LLM42__INLINE llm42__v16 llm42__v16_load_part(const float *p, int n) {
     return llm42__v16_load(part);
 }
 
-// Sum of x[i]*x[i] for i < n.
 static float llm42__sum_squares(const float *x, int n) {
     llm42__v16 s = llm42__v16_set(0.0f);
     for (int i = 0; i < n; i += 16) {
@@ -3182,7 +3175,6 @@ static void llm42__team_relax(int *turns) {
     if (++*turns % 256 == 0) sched_yield();
 }
 
-// Runs parts until none is left.
 static void llm42__team_work(llm42__team *team, int thread) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
@@ -4403,7 +4395,6 @@ typedef struct llm42__sm90_head {
     float top, total, keep, take;
 } llm42__sm90_head;
 
-// The scores of the keys of a unit, for each head.
 static void llm42__sm90_scores(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads) {
     const int pad = c->cpu->pad;
     llm42__sm90_panel panel;
@@ -5010,7 +5001,6 @@ struct llm42_engine {
     llm42_stats stats;
 };
 
-// True if deterministic requests are verified.
 static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_MODE_DVR || mode == LLM42_MODE_HYBRID; }
 
 // Reads the clock. An event has the time that was read last, so all events of a pass have the same time.
@@ -5049,7 +5039,6 @@ static size_t llm42__table_index(const llm42_engine *e, int64_t id) {
 
 static llm42__request *llm42__find(const llm42_engine *e, int64_t id) { return e->table[llm42__table_index(e, id)]; }
 
-// Position of the newest token.
 LLM42__INLINE int llm42__last_position(const llm42_request *r) {
     return r->prompt_count + r->committed + r->candidates - 1;
 }
@@ -5457,7 +5446,6 @@ llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
     return LLM42_OK;
 }
 
-// Checks that token ids lie in the vocabulary.
 static llm42_result llm42__check_tokens(const llm42_engine *e, const char *field, const int32_t *tokens, int count,
                                         llm42_error *error) {
     int vocab = e->desc.model->config.vocab;
@@ -6252,7 +6240,6 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 
 static llm42__request *llm42__running(const llm42_engine *e, int i) { return llm42__find(e, e->running[i]->id); }
 
-// Drops the drafts of a request.
 static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
     r->info.drafts = 0;
     r->info.ready_since = -1;
@@ -6497,7 +6484,6 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
 
-// Gives the results of a pass to its requests.
 static void llm42__postprocess(llm42_engine *e) {
     const llm42__batch *b = &e->batch;
     const llm42_planner *planner = e->desc.planner;
@@ -6510,8 +6496,6 @@ static void llm42__postprocess(llm42_engine *e) {
         e->stats.replay_passes++;
         e->stats.replay_busy += now - b->pass.begin;
     }
-    if (b->plan.invariant_seconds > 0)
-        (*(b->plan.invariant_seconds < b->plan.fast_seconds ? &e->stats.hybrid_invariant : &e->stats.hybrid_verify))++;
     llm42__times_add(e, now - b->pass.begin);
     llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS,
                                   .n = b->pass.rows,
