@@ -5359,7 +5359,6 @@ static void llm42__postprocess(llm42_engine *e);
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out);
 static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final);
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows);
-static void llm42__count_window(llm42_engine *e, llm42__request *r, int agreed, int compared);
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
 
@@ -6602,7 +6601,13 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     bool rollback = agreed < LLM42__MIN(compared, candidates);
     bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
     int commit = agreed + (own && !failed);
-    if (r->info.verified) llm42__count_window(e, r, LLM42__MIN(agreed, candidates), LLM42__MIN(compared, candidates));
+    if (r->info.verified) {
+        r->info.must_verify = false;
+        r->info.verifications++;
+        e->stats.verifications++;
+        e->stats.compared += LLM42__MIN(LLM42__MIN(agreed, candidates) + 1, LLM42__MIN(compared, candidates));
+        llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, LLM42__MIN(agreed, candidates));
+    }
     if (rollback) {
         int dropped = candidates - agreed;
         r->info.rollbacks++;
@@ -6626,14 +6631,6 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     if (llm42__commit(e, r, commit)) return;
     if (failed) llm42__finish_with_error(e, r);
     else llm42__note_candidates(e, r);
-}
-
-static void llm42__count_window(llm42_engine *e, llm42__request *r, int agreed, int compared) {
-    r->info.must_verify = false;
-    r->info.verifications++;
-    e->stats.verifications++;
-    e->stats.compared += LLM42__MIN(agreed + 1, compared);
-    llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, agreed);
 }
 
 // Releases `count` tokens to the user, ending early at a stop token. True: the request is finished.
