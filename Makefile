@@ -184,8 +184,8 @@ $(B)/o/%.o: %.c $(B)/.flags
 	$(SAY)mkdir -p $(@D) && $(CC) $(if $(filter tests/%,$<),$(TEST_CFLAGS),$(CFLAGS)) $(REQUIRED) $(OMP) \
 	    $(if $(filter $(WHITE_BOX),$*),$(HEADER_CFLAGS),-DLLM42_IMPLEMENTED) $(if $(WITH_CUDA),-DLLM42_CUDA) \
 	    $(OWN_PLANNER) -MMD -MP -c $< -o $@
-$(B)/o/sweep/sweep.o: OWN_PLANNER = $(if $(PLANNER),-DLLM42_PLANNER='"$(abspath $(PLANNER))"')
-$(B)/o/sweep/sweep.o: $(B)/.planner
+$(B)/o/sweep/lib/planner.o: OWN_PLANNER = $(if $(PLANNER),-DLLM42_PLANNER='"$(abspath $(PLANNER))"')
+$(B)/o/sweep/lib/planner.o: $(B)/.planner
 # What programs and tests share: a linker takes of an archive what is asked for.
 $(B)/programs.a: $(patsubst %.c,$(B)/o/%.o,$(wildcard examples/lib/*.c sweep/lib/*.c))
 	$(SAY)rm -f $@ && ar rcs $@ $^

@@ -3068,7 +3068,7 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         {"page_size", d->page_size, 1, 4096, true},
         {"fixed_rows", d->fixed_rows, 0, 1 << 20, false}};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
-    LLM42__TRY(llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error));
+    LLM42__TRY(llm42_ranks_check("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error));
     const int attended = c->heads * c->head_dim, leaves = std::max(d->numerics.leaves, d->tensor_parallel);
     if (leaves > 1 && attended / leaves % 16)
         return llm42_fail(error, LLM42_UNSUPPORTED,

@@ -737,6 +737,11 @@ typedef struct llm42_engine llm42_engine;
 
 // Sets .preset to DVR if it is 0, and what is 0 of policies, .window and .group as it says, as does llm42_engine_open.
 LLM42_API void llm42_preset_apply(llm42_engine_desc *desc);
+// In which schedules an engine with these policies runs passes: bit 1u << schedule for each.
+LLM42_API unsigned llm42_policy_schedules(const llm42_policy *policy);
+// Can a model be cut into so many ranks and leaves (0: 1)? Errors: INVALID, of the field of the desc of that name.
+LLM42_API llm42_result llm42_ranks_check(const char *desc, const llm42_config *config, int ranks, int leaves,
+                                         llm42_error *error);
 
 // >>api-request --------------------------------------------------------------------------------------------------
 typedef struct llm42_request_desc {
@@ -1253,27 +1258,6 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
     return LLM42_OK;
 }
 
-// Can the model be cut into so many ranks and leaves? 0 is the default.
-LLM42__MAYBE_UNUSED static llm42_result llm42__check_ranks(const char *desc, const llm42_config *c, int ranks,
-                                                           int leaves, llm42_error *error) {
-    for (int i = 0; i < 2; i++) {
-        const char *name = i ? "numerics.leaves" : "tensor_parallel";
-        const int n = i ? leaves : ranks;
-        if (!n) continue;
-        if (n != 1 && n != 2 && n != 4 && n != 8)
-            return llm42_fail(error, LLM42_INVALID, "%s.%s: %d: must be 1, 2, 4 or 8", desc, name, n);
-        if (c->heads % n || c->ffn % n)
-            return llm42_fail(error, LLM42_INVALID,
-                              "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
-                              c->heads, c->ffn);
-    }
-    if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
-        return llm42_fail(error, LLM42_INVALID,
-                          "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them", desc,
-                          ranks, c->kv_heads);
-    return LLM42_OK;
-}
-
 // >>memory -------------------------------------------------------------------------------------------------------
 // Owns: allocation through LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, which arrays of stb_ds use too.
 // Calls: nothing.
@@ -1684,6 +1668,33 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
         if (!desc->policy.window) desc->policy.window = from->policy.window;
         if (!desc->policy.group) desc->policy.group = LLM42__MIN(from->policy.group, most);
     }
+}
+
+unsigned llm42_policy_schedules(const llm42_policy *p) {
+    const unsigned fast = p->mode != LLM42_MODE_BATCH_INVARIANT,
+                   verifies = fast && p->mode != LLM42_MODE_NONDETERMINISTIC;
+    const unsigned fixed = verifies && p->verifier == LLM42_VERIFIER_FIXED,
+                   invariant = !fast || (verifies && (!fixed || p->prefill == LLM42_PREFILL_INVARIANT));
+    return fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
+}
+
+llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int ranks, int leaves, llm42_error *error) {
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "numerics.leaves" : "tensor_parallel";
+        const int n = i ? leaves : ranks;
+        if (!n) continue;
+        if (n != 1 && n != 2 && n != 4 && n != 8)
+            return llm42_fail(error, LLM42_INVALID, "%s.%s: %d: must be 1, 2, 4 or 8", desc, name, n);
+        if (c->heads % n || c->ffn % n)
+            return llm42_fail(error, LLM42_INVALID,
+                              "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
+                              c->heads, c->ffn);
+    }
+    if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
+        return llm42_fail(error, LLM42_INVALID,
+                          "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them", desc,
+                          ranks, c->kv_heads);
+    return LLM42_OK;
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
@@ -3990,7 +4001,7 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
                 "up to 16384, as the CUDA backend does; model %s has %d and %d",
                 d->model->name, c->head_dim, c->dim);
     }
-    return llm42__check_ranks("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error);
+    return llm42_ranks_check("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error);
 }
 
 static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
@@ -6737,7 +6748,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"kv.page_size", d->kv.page_size, 1, 4096, true},
         {"kv.pages", d->kv.pages, 1, 1 << 28, false}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, error));
-    LLM42__TRY(llm42__check_ranks("llm42_engine_desc", c, d->tensor_parallel, d->numerics.leaves, error));
+    LLM42__TRY(llm42_ranks_check("llm42_engine_desc", c, d->tensor_parallel, d->numerics.leaves, error));
     if (d->token_budget < d->max_running)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
@@ -6859,12 +6870,12 @@ static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
     const llm42_policy *p = &d->policy;
-    const bool replay_fixed = p->verifier == LLM42_VERIFIER_FIXED, dvr = llm42__verifies(p->mode);
-    const unsigned fast = p->mode != LLM42_MODE_BATCH_INVARIANT, fixed = dvr && replay_fixed,
-                   invariant = !fast || (dvr && (!fixed || p->prefill == LLM42_PREFILL_INVARIANT));
+    const bool replay_fixed = p->verifier == LLM42_VERIFIER_FIXED;
     e->backend = d->backend;
     e->M = p->window * p->group;
-    e->schedules = fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
+    e->schedules = llm42_policy_schedules(p);
+    const bool fixed = e->schedules >> LLM42_SCHEDULE_FIXED & 1,
+               invariant = e->schedules >> LLM42_SCHEDULE_INVARIANT & 1;
     e->reproducible = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
     if (!llm42__engine_allocate(e))
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",

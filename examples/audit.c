@@ -441,7 +441,7 @@ static llm42_model *load_model(audit *a, const llm42_backend *backend) {
 
 // How sums are taken: the file says it, and the model and the options must allow it.
 static void check_leaves(const audit *a) {
-    if (!args_can_cut(&a->model->config, a->t->numerics.leaves, false))
+    if (llm42_ranks_check("llm42_engine_desc", &a->model->config, 0, a->t->numerics.leaves, NULL))
         args_fail(2, "%s: leaves: %d: the model cannot be cut into these", path, a->t->numerics.leaves);
     if (tensor_parallel > a->t->numerics.leaves)
         args_fail(2, "--tensor-parallel: %d ranks: the transcript has %d leaves, and more ranks give other bits",

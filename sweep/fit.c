@@ -209,7 +209,7 @@ static void add_target(fit *f, group *g, const run *r, size_t field, const char 
     if (r->mode == LLM42_MODE_DVR)
         snprintf(t->name, sizeof t->name, "%s %s, %g%% deterministic, W=%d G=%d", r->workload, r->qps, 100 * r->ratio,
                  r->window, r->group);
-    else snprintf(t->name, sizeof t->name, "%s %s, %s", r->workload, r->qps, policy_words("mode")[r->mode - 1]);
+    else snprintf(t->name, sizeof t->name, "%s %s, %s", r->workload, r->qps, args_policy_words("mode")[r->mode - 1]);
 }
 
 static void read_throughput(fit *f, char **field) {

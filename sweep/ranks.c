@@ -240,11 +240,12 @@ static int list_of(const char *option, const char *text, int high, int to[MOST])
 // Ranks that the model cannot be cut into are left out. All of this is checked before the first run.
 static void fit_ranks(study *s) {
     const llm42_config *c = &s->model->config;
+    llm42_error error = {0};
     int kept = 0;
     for (int i = 0; i < s->ranks_count; i++) {
         const int n = s->ranks[i];
         if (n != 1 && n != 2 && n != 4 && n != 8) args_fail(2, "--tensor-parallel: %d: must be 1, 2, 4 or 8", n);
-        if (!args_can_cut(c, n, true))
+        if (llm42_ranks_check("llm42_engine_desc", c, n, 0, &error))
             printf("%d ranks are left out: the model has %d heads, %d KV heads and a feed-forward width of %d\n", n,
                    c->heads, c->kv_heads, c->ffn);
         else s->ranks[kept++] = n;
@@ -252,10 +253,8 @@ static void fit_ranks(study *s) {
     if (!kept) args_fail(2, "--tensor-parallel: the model cannot be cut into any of %s ranks", s->ranks_list);
     s->ranks_count = kept;
     for (int n = 8; n >= 1 && !s->leaves; n /= 2)
-        if (args_can_cut(c, n, false)) s->leaves = n;
-    if (!args_can_cut(c, (int)s->leaves, false))
-        args_fail(2, "--leaves: %d: must be 1, 2, 4 or 8, and divide the model's %d heads and feed-forward width %d",
-                  (int)s->leaves, c->heads, c->ffn);
+        if (!llm42_ranks_check("llm42_engine_desc", c, 0, n, &error)) s->leaves = n;
+    args_check(llm42_ranks_check("llm42_engine_desc", c, 0, (int)s->leaves, &error), &error);
     size_t used = 0;
     for (int i = 0; i < kept; i++) {
         if (s->ranks[i] > s->leaves)

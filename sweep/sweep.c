@@ -21,11 +21,11 @@
 #define LLM42_DRAFT_IMPLEMENTATION
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"
-#include "sweep/lib/cells.h"
 #include "sweep/lib/common.h"
 #include "sweep/lib/draft.h"
 #include "sweep/lib/fleet.h"
 #include "sweep/lib/serve.h"
+#include "sweep/sweep/cells.h"
 
 #include <sys/resource.h>
 
@@ -119,30 +119,20 @@ static int engine_pages(const sweep *s) {
     return (int)(s->sim && needed < s->pages ? needed : s->pages);
 }
 
-// Policies that mean nothing in the cell keep the library's defaults.
 static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
-    const grid *g = &s->grid;
     llm42_engine_desc desc = {.model = s->model,
                               .backend = s->backend,
-                              .tensor_parallel = (int)cell_number(g, c, TENSOR_PARALLEL, 1),
-                              .numerics.leaves = (int)cell_number(g, c, LEAVES, 1),
+                              .tensor_parallel = 1,
+                              .numerics.leaves = 1,
                               .max_context = s->plan.max_context,
-                              .max_running = (int)cell_number(g, c, MAX_RUNNING, s->plan.max_running),
+                              .max_running = s->plan.max_running,
                               .kv.page_size = (int)s->set.page_size,
                               .kv.pages = engine_pages(s),
-                              .policy.window = (int)cell_number(g, c, WINDOW, 0),
-                              .policy.group = (int)cell_number(g, c, GROUP, 0),
                               .policy.deadline = (int)s->set.deadline,
-                              .draft_limit = (int)cell_number(g, c, DRAFT_LIMIT, 0),
                               .draft_ordinary = s->set.draft_ordinary,
-
                               .kv.admission_reserve = s->set.admission_reserve,
                               .kv.prefix_cache = s->set.prefix_cache};
-    for (int a = 0; a < AXES; a++)
-        if (axes[a].policy && cell_value(g, c, (axis_name)a))
-            llm42_policy_set(&desc, axes[a].name, cell_text(g, c, (axis_name)a), NULL);
-    // The axis means nothing in mode HYBRID, which has one verifier, whatever the preset's is.
-    if (desc.policy.mode == LLM42_MODE_HYBRID) desc.policy.verifier = LLM42_VERIFIER_INVARIANT;
+    cell_desc(&s->grid, c, &desc);
     desc.token_budget = s->budget[desc.policy.chunked_prefill == LLM42_CHUNKED_ON];
     return desc;
 }
@@ -630,6 +620,7 @@ static void open_model(sweep *s) {
 // Refuses ranks and leaves that the model cannot be cut into: the cell that has them may be the last.
 static void check_ranks(const sweep *s) {
     const llm42_config *c = &s->model->config;
+    llm42_error error = {0};
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const int ranks = (int)cell_number(&s->grid, &s->grid.cells[i], TENSOR_PARALLEL, 1);
         const int leaves = (int)cell_number(&s->grid, &s->grid.cells[i], LEAVES, 1);
@@ -637,11 +628,7 @@ static void check_ranks(const sweep *s) {
             args_fail(2,
                       "--tensor-parallel: %d: calibration %s is of %d device%s and has no table of exchanges for this",
                       ranks, s->calibration->name, s->calibration->devices, s->calibration->devices > 1 ? "s" : "");
-        if (!args_can_cut(c, ranks, true) || !args_can_cut(c, leaves, false))
-            args_fail(
-                2, "%s: %d: must be 1, 2, 4 or 8, and fit the model's %d heads, %d KV heads and feed-forward width %d",
-                args_can_cut(c, ranks, true) ? "--leaves" : "--tensor-parallel",
-                args_can_cut(c, ranks, true) ? leaves : ranks, c->heads, c->kv_heads, c->ffn);
+        args_check(llm42_ranks_check("llm42_engine_desc", c, ranks, leaves, &error), &error);
         // There are at least as many leaves as ranks. With --slowdown INVARIANT passes have no times of their own.
         const int known = s->sim ? s->calibration->leaves : 0;
         if (s->sim && !s->grid.hidden[LEAVES] && cell_value(&s->grid, &s->grid.cells[i], LEAVES) && leaves != known &&
@@ -817,8 +804,6 @@ static void check_fleet(const sweep *s) {
     const settings *o = &s->set;
     const grid *g = &s->grid;
     bool apart = false;
-    if (!o->fleet && (o->list[ROUTER] != axes[ROUTER].list || o->list[APART] != axes[APART].list))
-        args_fail(2, "--router, --apart: need --replicas");
     if (!o->fleet) return;
     if (!s->sim) args_fail(2, "--replicas: only with --backend sim: each replica has a clock of its own");
     if (o->trace)
@@ -838,17 +823,20 @@ static void check(sweep *s) {
     backend_name backend = (backend_name)args_choice("--backend", o->backend,
                                                      (const char *const[]){"sim", "cpu", "cuda", NULL});
     s->sim = backend == BACKEND_SIM, s->cuda = backend == BACKEND_CUDA;
-    o->fleet = o->list[REPLICAS] != axes[REPLICAS].list;
-    for (int a = 0; a < AXES; a++) axis_parse(&s->grid, (axis_name)a, o->list[a]);
+    for (int a = 0; a < AXES; a++) {
+        const axis_name of = axes[a].of;
+        axis_parse(&s->grid, (axis_name)a, o->list[a]);
+        s->grid.hidden[a] = axes[a].optional && o->list[a] == axes[a].list;
+        if (of && s->grid.hidden[of] && o->list[a] != axes[a].list)
+            args_fail(2, "--%s: needs --%s", axes[a].name, axes[of].name);
+    }
+    o->fleet = !s->grid.hidden[REPLICAS];
     check_fleet(s);
-    for (int a = 0; a < AXES; a++)
-        if (a == APART || a == TENSOR_PARALLEL || a == LEAVES || a == DRAFT || a == DRAFT_LIMIT)
-            s->grid.hidden[a] = o->list[a] == axes[a].list;
     s->grid.hidden[MAX_RUNNING] = s->grid.count[MAX_RUNNING] == 1;
     for (int i = 0; !s->grid.hidden[MAX_RUNNING] && i < s->grid.count[MAX_RUNNING]; i++)
         if (s->grid.values[MAX_RUNNING][i].number == 0)
             args_fail(2, "--max-running: 0, the backend's own number, must stand alone");
-    grid_make(&s->grid, backend, o->fleet);
+    grid_make(&s->grid, backend);
     double rows = 0;  // of the largest replay pass: refused here, since its cell may be the last
     for (int64_t i = 0; i < arrlen(s->grid.cells); i++) {
         const cell *c = &s->grid.cells[i];
@@ -856,9 +844,8 @@ static void check(sweep *s) {
     }
     if (rows > 1 << 20) args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", rows, 1 << 20);
     if (o->flip_scale == 0) o->no_flips = true;
-    if (s->grid.hidden[DRAFT] &&
-        (!s->grid.hidden[DRAFT_LIMIT] || o->draft_spread || o->draft_ordinary || o->draft_always))
-        args_fail(2, "--draft-limit, --draft-spread, --draft-ordinary, --draft-always: need --draft");
+    if (s->grid.hidden[DRAFT] && (o->draft_spread || o->draft_ordinary || o->draft_always))
+        args_fail(2, "--draft-spread, --draft-ordinary, --draft-always: need --draft");
     if (!s->grid.hidden[DRAFT] && !s->sim) args_fail(2, "--draft: only with --backend sim: build/drafts measures them");
     check_backend(s);
     if (o->merge && (o->cells || o->cell)) args_fail(2, "--merge: runs nothing: leave --cells and --cell out");

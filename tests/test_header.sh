@@ -70,7 +70,7 @@ for cc in $compilers; do
     check "$cc: extensions" "$cc" -std=gnu17 $strict "$out/extensions.c" -o "$out/two"
     check "$cc: tgmath and stb_ds" "$cc" -std=gnu17 -I. -isystem "$STB" -fsyntax-only "$out/own.c"
     # The implementation was compiled above, so programs take its declarations alone, as their objects do.
-    for c in examples/*.c examples/{diff,generate,lib,rollback,serve}/*.c sweep/*.c sweep/bench/*.c tests/*.c tests/cuda/*.c; do
+    for c in examples/*.c examples/{diff,generate,lib,rollback,serve}/*.c sweep/*.c sweep/{bench,lib,sweep}/*.c tests/*.c tests/cuda/*.c; do
         [[ $c != examples/serve* ]] || pkg-config --exists libmicrohttpd jansson 2>/dev/null || continue
         case " ${WHITE_BOX-${c%.c}} " in *" ${c%.c} "*) declarations= ;; *) declarations=-DLLM42_IMPLEMENTED ;; esac
         check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict $declarations -fsyntax-only "$c"

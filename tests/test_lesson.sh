@@ -22,7 +22,7 @@ check "the place for them" test "$(($(wc -l <"$dir/run/broken.c") - $(wc -l <exa
 # shellcheck disable=SC2086
 check "the planner compiles" ${CC:-cc} -std=c11 -O1 -ffp-contract=off -Wall -Wextra -Werror ${OMP--fopenmp} -I. \
     -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$PWD/examples/lesson/patient.h\"" sweep/sweep.c \
-    "$B/programs.a" "$B/llm42.o" -o "$dir/run/sweep_patient" -lm
+    sweep/sweep/cells.c sweep/lib/planner.c "$B/programs.a" "$B/llm42.o" -o "$dir/run/sweep_patient" -lm
 
 # A block of commands becomes N.sh, the block of output below it N.see.
 split_blocks() {  # split_blocks PAGE PREFIX

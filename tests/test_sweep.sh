@@ -195,8 +195,8 @@ check "the line of a policy's word" grep -q "$word" llm42.h
 sed "s/$late/v->submit_late = false;/; s/$fewer/ return (int)s->pages;/" sweep/sweep.c >"$dir/eager.c"
 sed "/$word/i\\    X(LLM42_VERIFY_NEVER, \"never\", \"for this test\") \\\\" llm42.h >"$dir/llm42.h"
 # shellcheck disable=SC2086  # OMP may be empty
-check "a sweep that submits all at once" "$CC" -std=c11 -ffp-contract=off -O1 $OMP -I. -isystem "$STB" "$dir/eager.c" \
-    -o "$dir/eager" -lm
+check "a sweep that submits all at once" "$CC" -std=c11 -ffp-contract=off -O1 $OMP -I"$dir" -I. -isystem "$STB" \
+    "$dir/eager.c" sweep/sweep/cells.c sweep/lib/*.c examples/lib/args.c -o "$dir/eager" -lm
 # shellcheck disable=SC2054
 few=("${sim[@]}" --requests 500 --mode dvr,nondeterministic --ratio 0.5 --qps 12,offline --verify eager,wait
      --prefill isolated,packed,invariant --max-running 100 --kv-tokens 17000 --admission-reserve 0)
@@ -262,7 +262,8 @@ static llm42_result faulty_open(llm42_planner *planner, const char *parameter, l
 END
 # shellcheck disable=SC2086  # OMP may be empty
 check "a sweep with planners of one's own" "$CC" -std=c11 -ffp-contract=off ${SANITIZE--O1} -Wall -Wextra -Werror $OMP \
-    -I. -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c "$B/programs.a" "$B/llm42.o" \
+    -I. -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c \
+    sweep/sweep/cells.c sweep/lib/planner.c "$B/programs.a" "$B/llm42.o" \
     -o "$dir/own" -lm
 own=("${sim[@]}" --planner default,budget,budget:0.05,budget:0.3,budget:1 --ratio 0.5 --quiet)
 "$dir/own" "${own[@]}" --threads 1 >"$dir/own.tsv" 2>"$dir/stderr"
@@ -517,8 +518,9 @@ refuses 2 '--replicas: 0 is outside 1 to 4096' "${sim[@]}" --replicas 0
 refuses 2 "--replicas: '1.5' is not a whole number" "${sim[@]}" --replicas 1.5
 refuses 2 "--router: 'random' is not one of: round_robin, least_tokens, deterministic_apart" "${sim[@]}" --replicas 2 \
     --router random
-refuses 2 '--router, --apart: need --replicas' "${sim[@]}" --router least_tokens
-refuses 2 '--router, --apart: need --replicas' "${sim[@]}" --apart 2
+refuses 2 '--router: needs --replicas' "${sim[@]}" --router least_tokens
+refuses 2 '--apart: needs --replicas' "${sim[@]}" --apart 2
+refuses 2 '--draft-limit: needs --draft' "${sim[@]}" --draft-limit 3
 refuses 2 '--apart: needs --router deterministic_apart' "${sim[@]}" --replicas 4 --apart 2
 refuses 2 '--apart: 4 of 4 replicas: at least one' "${sim[@]}" --replicas 8,4 --router deterministic_apart --apart 4
 refuses 2 "--apart: 'half' is not a number, nor one of: share" "${sim[@]}" --replicas 4 --apart half
@@ -683,7 +685,7 @@ for ranks in 1 2; do
 done
 check "times of two devices" diff "$dir/took_1" "$dir/took_2"
 refuses 2 '--tensor-parallel: 1: calibration two is of 2 devices and has no table' --calibration "$dir/two.tsv"
-refuses 2 '--leaves: 3: must be 1, 2, 4 or 8, and fit the model' "${sim[@]}" --leaves 1,3
+refuses 2 '--leaves: 3: must be 1, 2, 4 or 8' "${sim[@]}" --leaves 1,3
 refuses 2 '--page-size: 3: must be a power of two' "${sim[@]}" --page-size 3
 # The simulator knows the times of the calibration's leaves alone. Where no pass is INVARIANT they mean nothing.
 sed 's/^# device: none$/&\n# leaves: 2/' "$dir/none.tsv" >"$dir/leaves.tsv"
@@ -701,7 +703,7 @@ check "ranks are leaves, too" "$sweep" --calibration "$dir/two.tsv" --tensor-par
 refuses 2 "--leaves: 4: the INVARIANT passes of calibration two have 1" --calibration "$dir/two.tsv" --tensor-parallel 2 \
     --leaves 4 --mode batch_invariant
 check "results name the leaves" grep -q '^# leaves: 2, of INVARIANT passes$' "$dir/out.tsv"
-refuses 2 '--tensor-parallel: 8: must be 1, 2, 4 or 8, and fit the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
+refuses 2 '--tensor-parallel: 8: must divide the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
     --requests 1 --workload fixed:4x4 --qps offline
 refuses 2 'the grid has 4665600 cells' "${sim[@]}" --window "$(seq -s, 1 60)" --group "$(seq -s, 1 60)" \
     --seed "$(seq -s, 1 36)" --ratio "$(seq -s, 0.01 0.01 0.36)"

@@ -125,11 +125,6 @@ void args_check_requests(const llm42_engine *engine) {
     args_check(args_requests(engine, &error), &error);
 }
 
-bool args_can_cut(const llm42_config *c, int n, bool ranks) {
-    if ((n != 1 && n != 2 && n != 4 && n != 8) || c->heads % n || c->ffn % n) return false;
-    return !ranks || c->kv_heads % n == 0 || n % c->kv_heads == 0;
-}
-
 void args_run(llm42_engine *engine) {
     const int before = args_watches;
     llm42_error error = {0};

@@ -158,8 +158,6 @@ llm42_result args_check(llm42_result result, const llm42_error *error);
 // An error if requests of an engine have ended with LLM42_FINISH_ERROR.
 llm42_result args_requests(const llm42_engine *engine, llm42_error *error);
 void args_check_requests(const llm42_engine *engine);
-// Can the model be cut into n ranks (or leaves)? llm42_engine_open asks the same.
-bool args_can_cut(const llm42_config *c, int n, bool ranks);
 // Runs an engine until it is idle. Exits if the engine or a request fails, or if the program is asked to end.
 void args_run(llm42_engine *engine);
 // The last line of main: 0, unless what was printed could not be written (a full disk, a closed pipe).

@@ -1,5 +1,5 @@
 // draft.h: the drafter of a simulated engine (--draft). It knows the simulator's true tokens, and a draft is one of
-// these with a given probability. Included behind llm42.h.
+// these with a given probability.
 #ifndef SWEEP_DRAFT_H
 #define SWEEP_DRAFT_H
 
@@ -13,21 +13,9 @@ typedef struct sim_drafter {
     llm42_drafter drafter;
 } sim_drafter;
 
-static inline int32_t sim_drafter_truth(void *user, const llm42_request *r, int at) {
-    const sim_drafter *d = user;
-    return llm42_sim_token(d->seed, d->vocab, r->key, r->prompt_count + at - 1);
-}
-
+int32_t sim_drafter_truth(void *user, const llm42_request *r, int at);
 // Sets the drafter of a desc, whose backend is the simulator, if `oracle` has a rate and so on.
-static inline llm42_result sim_drafter_open(sim_drafter *d, llm42_engine_desc *desc, const llm42_oracle_desc *oracle,
-                                            llm42_error *error) {
-    const llm42_sim_desc *sim = desc->backend_desc;
-    llm42_oracle_desc own = *oracle;
-    if (!oracle->truth) return LLM42_OK;
-    *d = (sim_drafter){.seed = sim->seed, .vocab = desc->model->config.vocab};
-    own.user = d, own.seed = sim->seed, own.vocab = d->vocab, own.token_us = 1e3 * sim->calibration->draft_ms;
-    desc->drafter = &d->drafter;
-    return llm42_oracle_open(&d->drafter, &own, error);
-}
+llm42_result sim_drafter_open(sim_drafter *d, llm42_engine_desc *desc, const llm42_oracle_desc *oracle,
+                              llm42_error *error);
 
 #endif  // SWEEP_DRAFT_H

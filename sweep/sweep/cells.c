@@ -1,144 +1,37 @@
-// cells.h: the grid of a sweep (axes, values, cells) and the files that hold finished cells. It runs no engine.
-//
-// An axis is a list that the user gives; a cell takes one value of each. An axis that means nothing under the cell's
-// mode is left out of the cell (its index is -1), so that a mode without verification has one cell and not one for each
-// window. Cells stand in the order of the axes, the last one running fastest.
-#ifndef CELLS_H
-#define CELLS_H
+// cells.c: the grid of a sweep and the files of its cells (see cells.h).
+#define _POSIX_C_SOURCE 200809L
+#include "cells.h"
 
-#include "sweep/lib/common.h"
-
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
-
-#include "stb_ds.h"
-
-#include "sweep/lib/fleet.h"
-
-enum { MAX_VALUES = 64, MAX_CELLS = 1000000, MAX_PRESETS = 8, AS_PRESET = -2 };
-typedef enum axis_name {
-    PRESET,
-    MODE,
-    PLANNER,
-    VERIFIER,
-    VERIFY,
-    PREFILL,
-    CHUNKED,
-    BONUS,
-    FILL,
-    WINDOW,
-    GROUP,
-    RATIO,
-    QPS,
-    SLOWDOWN,
-    SEED,
-    MAX_RUNNING,
-    TENSOR_PARALLEL,
-    LEAVES,
-    DRAFT,
-    DRAFT_LIMIT,
-    REPLICAS,
-    ROUTER,
-    APART,
-    AXES
-} axis_name;
-typedef enum backend_name { BACKEND_SIM, BACKEND_CPU, BACKEND_CUDA } backend_name;
-
-typedef struct axis {
-    const char *name;          // of the option and the column
-    const char *list;          // the values where the user gives none; "preset": what the cell's preset says
-    const char *about;         // for --help
-    bool policy;               // the values are the words of the library's policy of this name
-    const char *const *words;  // else these words, NULL-terminated; NULL: none
-    bool number, whole;        // may a value be a number, and must that be whole
-    double low, high;
-} axis;
+#include <stddef.h>
 
 static const char *const qps_words[] = {"offline", "trace", NULL};
 static const char *const draft_words[] = {"none", NULL};
 static const char *const apart_words[] = {"share", NULL};
-// An axis has a name in axis_name, a line here, a case in axis_applies, and a field that it sets in engine_desc of
-// sweep.c. Options, columns, names of cells and plots follow from these. What else it may need:
-// - `check` of sweep.c hides it while nobody gives it. Without that every result has a new column, and the test of
-//   columns in tests/test_sweep.sh fails.
-// - If its name has a hyphen, axis_column gives the column's name, which plots take too.
-// - Its label with a unit is in `words`, and its text in the subtitle in `phrase` (both sweep/plot/layout.awk).
-// - If the field was an option for the whole grid before, delete that option and its field in `settings`, and read
-//   cell_number wherever the field was read (in engine_pages too, a line of which tests/test_sweep.sh replaces). Then
-//   compare a cell with a run of the old program.
-static const axis axes[AXES] = {
-    [PRESET] = {"preset", "dvr", "what the options of policies, W and G leave open", .policy = true},
-    [MODE] = {"mode", "preset", "", .policy = true},
-    [PLANNER] = {"planner", "default", "who decides what shares a pass", .words = planner_names},
-    [VERIFIER] = {"verifier", "preset", "order of sums of replay passes", .policy = true},
-    [VERIFY] = {"verify", "preset", "when windows are verified", .policy = true},
-    [PREFILL] = {"prefill", "preset", "of deterministic prompts", .policy = true},
-    [CHUNKED] = {"chunked", "preset", "chunked prefill", .policy = true},
-    [BONUS] = {"bonus", "preset", "the verifier's own token", .policy = true},
-    [FILL] = {"fill", "preset", "partial windows that fill an eager pass", .policy = true},
-    [WINDOW] = {"window", "preset", "W, rows of a verification window", .number = true, .whole = true, .low = 1,
-                .high = 4096},
-    [GROUP] = {"group", "preset", "G, windows of a replay pass", .number = true, .whole = true, .low = 1, .high = 4096},
-    [RATIO] = {"ratio", "1", "share of requests that are deterministic, 0 to 1", .number = true, .low = 0, .high = 1},
-    [QPS] = {"qps", "12", "requests a second (Poisson), offline (all at once) or trace", .words = qps_words,
-             .number = true, .low = 1e-6, .high = 1e6},
-    [SLOWDOWN] = {"slowdown", "0", "INVARIANT passes cost so many times FAST ones; 0: the calibration's own",
-                  .number = true, .low = 0, .high = 1000},
-    [SEED] = {"seed", "42", "of lengths, arrivals, tokens and flips", .number = true, .whole = true, .low = 1,
-              .high = 1e15},
-    [MAX_RUNNING] = {"max-running", "0", "requests at once, 0: 2048 (sim), 32 (cpu), 256 (cuda); several: a column",
-                     .number = true, .whole = true, .low = 0, .high = 1 << 16},
-    [TENSOR_PARALLEL] = {"tensor-parallel", "1", "ranks (devices) that share the model: 1, 2, 4, 8", .number = true,
-                         .whole = true, .low = 1, .high = 8},
-    [LEAVES] = {"leaves", "1", "INVARIANT passes cut sums that ranks share into 1, 2, 4 or 8; sim: the calibration's",
-                .number = true, .whole = true, .low = 1, .high = 8},
-    [DRAFT] = {"draft", "none", "sim: drafts are made, each right with this probability if those before it are",
-               .words = draft_words, .number = true, .low = 0, .high = 1},
-    [DRAFT_LIMIT] = {"draft-limit", "7", "drafts of a request in a pass, at most; fewer where more do not pay",
-                     .number = true, .whole = true, .low = 1, .high = 4096},
-    [REPLICAS] = {"replicas", "1", "sim: a fleet of so many engines behind a router", .number = true, .whole = true,
-                  .low = 1, .high = FLEET_MOST},
-    [ROUTER] = {"router", "round_robin", "with --replicas: where a request goes", .words = fleet_routers},
-    [APART] = {"apart", "share", "deterministic_apart: replicas for deterministic requests, share: by their share",
-               .words = apart_words, .number = true, .whole = true, .low = 1, .high = FLEET_MOST - 1},
-};
-
-typedef struct value {
-    int word;  // index into the axis' words; -1: a number; AS_PRESET: what the cell's preset says
-    double number;
-    char text[64];  // as results have it: one text for a value, however it was typed
-} value;
-
-typedef struct cell {
-    int at[AXES];     // index of the value, or -1: means nothing here
-    char *row;        // its line of the TSV once it has run, without newline
-    char error[480];  // or why it could not
-} cell;
-
-typedef struct grid {
-    value values[AXES][MAX_VALUES];
-    int count[AXES];
-    value of_preset[MAX_PRESETS][2][AXES];  // [1]: if the cell's verifier is given as FIXED
-    bool hidden[AXES];                      // axes that no cell and no result has: a fleet's where there is none
-    cell *cells;                            // stb_ds array
-} grid;
+#define WHOLE(from, to) .number = true, .whole = true, .low = (from), .high = (to)
+#define REAL(from, to) .number = true, .low = (from), .high = (to)
+#define FIELD(path) .field = offsetof(llm42_engine_desc, path)
+#define AXIS(id, option, otherwise, text, ...) [id] = {.name = option, .list = otherwise, .about = text, __VA_ARGS__},
+const axis axes[AXES] = {SWEEP_AXES(AXIS)};
 
 // >>axes ---------------------------------------------------------------------------------------------------------
-static inline const char *const *axis_words(axis_name which) {
+const char *const *axis_words(axis_name which) {
     if (which == PLANNER) return planner_words();
-    return axes[which].policy ? policy_words(axes[which].name) : axes[which].words;
+    return axes[which].policy ? args_policy_words(axes[which].name) : axes[which].words;
 }
 
-// The name in results.
-static inline const char *axis_column(axis_name which) {
-    return which == MAX_RUNNING       ? "max_running"
-           : which == TENSOR_PARALLEL ? "tensor_parallel"
-           : which == DRAFT_LIMIT     ? "draft_limit"
-                                      : axes[which].name;
+const char *axis_column(axis_name which) {
+    static char column[AXES][32];
+    char *p = column[which];
+    snprintf(p, sizeof *column, "%s", axes[which].name);
+    while ((p = strchr(p, '-'))) *p = '_';
+    return column[which];
 }
 
 // A planner of your own may have a parameter behind a colon. It becomes part of names of files.
-static inline size_t planner_word_length(const char *option, const char *item) {
+static size_t planner_word_length(const char *option, const char *item) {
     const size_t length = strcspn(item, ":");
     if (!item[length]) return length;
     if (!planner_kind_find(item, length))
@@ -149,7 +42,7 @@ static inline size_t planner_word_length(const char *option, const char *item) {
     return length;
 }
 
-static inline value value_parse(axis_name which, const char *option, const char *item) {
+static value value_parse(axis_name which, const char *option, const char *item) {
     const axis *a = &axes[which];
     const char *const *words = axis_words(which);
     value v = {.word = -1};
@@ -179,8 +72,7 @@ static inline value value_parse(axis_name which, const char *option, const char 
     return v;
 }
 
-// Reads a comma-separated list. Exits on an empty list, a value that is there twice, or one that the axis has not.
-static inline void axis_parse(grid *g, axis_name which, const char *list) {
+void axis_parse(grid *g, axis_name which, const char *list) {
     char option[32], item[64];
     snprintf(option, sizeof option, "--%s", axes[which].name);
     if (!list[0]) args_fail(2, "%s: the list is empty", option);
@@ -201,38 +93,7 @@ static inline void axis_parse(grid *g, axis_name which, const char *list) {
     }
 }
 
-// Does the axis mean anything under these values? Without verification few do, and only simulated INVARIANT passes are
-// slowed down. A fleet that sets replicas apart can have batch-invariant passes in these only, and then the share of
-// deterministic requests matters.
-static inline bool axis_applies(axis_name which, llm42_mode mode, llm42_prefill prefill, llm42_verifier verifier,
-                                fleet_router router, bool drafts, backend_name backend) {
-    bool verified = mode != LLM42_MODE_NONDETERMINISTIC && mode != LLM42_MODE_BATCH_INVARIANT;
-    bool rows = prefill == LLM42_PREFILL_INVARIANT || verifier == LLM42_VERIFIER_INVARIANT || mode == LLM42_MODE_HYBRID;
-    bool invariant = mode == LLM42_MODE_BATCH_INVARIANT || (verified && rows);
-    switch (which) {
-    case REPLICAS:
-    case ROUTER: return true;
-    case APART: return mode != LLM42_MODE_NONDETERMINISTIC && router == DETERMINISTIC_APART;
-    case VERIFIER: return mode == LLM42_MODE_DVR;
-    case RATIO: return verified || (mode == LLM42_MODE_BATCH_INVARIANT && router == DETERMINISTIC_APART);
-    case PRESET:
-    case MODE:
-    case PLANNER:
-    case CHUNKED:
-    case QPS:
-    case SEED:
-    case MAX_RUNNING:
-    case DRAFT:
-    case TENSOR_PARALLEL: return true;
-    case DRAFT_LIMIT: return drafts;
-    case LEAVES: return invariant;
-    case SLOWDOWN: return backend == BACKEND_SIM && invariant;
-    default: return verified;
-    }
-}
-
-// NULL when the axis means nothing in this cell.
-static inline const value *cell_value(const grid *g, const cell *c, axis_name which) {
+const value *cell_value(const grid *g, const cell *c, axis_name which) {
     const value *v = c->at[which] < 0 ? NULL : &g->values[which][c->at[which]];
     if (!v || v->word != AS_PRESET) return v;
     const bool fixed = c->at[VERIFIER] >= 0 && g->values[VERIFIER][c->at[VERIFIER]].word + 1 == LLM42_VERIFIER_FIXED;
@@ -240,8 +101,8 @@ static inline const value *cell_value(const grid *g, const cell *c, axis_name wh
 }
 
 // The values of each preset, for the axes whose list is "preset".
-static inline void grid_presets(grid *g) {
-    const char *const *presets = policy_words("preset");
+static void grid_presets(grid *g) {
+    const char *const *presets = args_policy_words("preset");
     for (int p = 0; presets[p]; p++)
         for (int fixed = 0; fixed < 2; fixed++) {
             llm42_engine_desc desc = {.preset = (llm42_preset)(p + 1)};
@@ -258,28 +119,40 @@ static inline void grid_presets(grid *g) {
         }
 }
 
-// Makes the cells of the lists. fleet: there are replicas and a router.
-static inline void grid_make(grid *g, backend_name backend, bool fleet) {
+// What the cell of these values has. The library says in which schedules its passes run, and where these are several,
+// passes of one verify those of another. A fleet that sets replicas apart can have batch-invariant passes in these
+// only.
+static unsigned cell_has(const grid *g, const cell *c, backend_name backend) {
+    const fleet_router router = (fleet_router)g->values[ROUTER][c->at[ROUTER]].word;
+    llm42_policy policy = {.mode = (llm42_mode)(cell_value(g, c, MODE)->word + 1),  // word i stands for value i + 1
+                           .verifier = (llm42_verifier)(cell_value(g, c, VERIFIER)->word + 1),
+                           .prefill = (llm42_prefill)(cell_value(g, c, PREFILL)->word + 1)};
+    const bool apart = router == DETERMINISTIC_APART && policy.mode != LLM42_MODE_NONDETERMINISTIC;
+    if (policy.mode == LLM42_MODE_HYBRID) policy.verifier = LLM42_VERIFIER_INVARIANT;
+    const unsigned schedules = llm42_policy_schedules(&policy);
+    const bool verified = (schedules & (schedules - 1)) != 0;
+    return (verified ? VERIFIED : 0u) | (policy.mode == LLM42_MODE_DVR ? VERIFIED_BY_CHOICE : 0u) |
+           (schedules >> LLM42_SCHEDULE_INVARIANT & 1 ? INVARIANT_PASSES : 0u) | (verified || apart ? MIXED : 0u) |
+           (g->values[DRAFT][c->at[DRAFT]].word < 0 ? DRAFTED : 0u) | (backend == BACKEND_SIM ? SIMULATED : 0u) |
+           (apart ? SET_APART : 0u);
+}
+
+void grid_make(grid *g, backend_name backend) {
     grid_presets(g);
-    g->hidden[REPLICAS] = g->hidden[ROUTER] = !fleet;
-    if (!fleet) g->hidden[APART] = true;
-    if (g->hidden[DRAFT]) g->hidden[DRAFT_LIMIT] = true;
     double product = 1;
-    for (int a = 0; a < AXES; a++) product *= g->count[a];
+    for (int a = 0; a < AXES; a++) {
+        g->hidden[a] |= axes[a].of && g->hidden[axes[a].of];
+        product *= g->count[a];
+    }
     if (product > MAX_CELLS) args_fail(2, "the grid has %.0f cells: at most %d", product, MAX_CELLS);
     cell c;
     memset(&c, 0, sizeof c);
     for (int a = 0; a >= 0;) {
-        // Word i of a policy stands for value i + 1.
-        llm42_mode mode = (llm42_mode)(cell_value(g, &c, MODE)->word + 1);
-        llm42_prefill prefill = (llm42_prefill)(cell_value(g, &c, PREFILL)->word + 1);
-        llm42_verifier verifier = (llm42_verifier)(cell_value(g, &c, VERIFIER)->word + 1);
-        fleet_router router = (fleet_router)g->values[ROUTER][c.at[ROUTER]].word;
-        const bool drafts = g->values[DRAFT][c.at[DRAFT]].word < 0;
+        const unsigned has = cell_has(g, &c, backend);
         cell now = c;
         bool first = true;  // of the cells that differ only in what means nothing
         for (int i = 0; i < AXES; i++) {
-            if (!g->hidden[i] && axis_applies((axis_name)i, mode, prefill, verifier, router, drafts, backend)) continue;
+            if (!g->hidden[i] && !(axes[i].needs & ~has)) continue;
             first &= c.at[i] == 0;
             now.at[i] = -1;
         }
@@ -288,26 +161,30 @@ static inline void grid_make(grid *g, backend_name backend, bool fleet) {
     }
 }
 
-static inline const char *cell_text(const grid *g, const cell *c, axis_name which) {
+// Policies that mean nothing in the cell keep the library's defaults.
+void cell_desc(const grid *g, const cell *c, llm42_engine_desc *desc) {
+    for (int a = 0; a < AXES; a++) {
+        const value *v = cell_value(g, c, (axis_name)a);
+        if (v && axes[a].policy) llm42_policy_set(desc, axes[a].name, v->text, NULL);
+        if (v && axes[a].field) *(int *)((char *)desc + axes[a].field) = (int)v->number;
+    }
+    // The axis means nothing in mode HYBRID, which has one verifier, whatever the preset's is.
+    if (desc->policy.mode == LLM42_MODE_HYBRID) desc->policy.verifier = LLM42_VERIFIER_INVARIANT;
+}
+
+const char *cell_text(const grid *g, const cell *c, axis_name which) {
     const value *v = cell_value(g, c, which);
     return v ? v->text : axes[which].number ? "nan" : "-";
 }
 
-// `otherwise` where the axis means nothing.
-static inline double cell_number(const grid *g, const cell *c, axis_name which, double otherwise) {
+double cell_number(const grid *g, const cell *c, axis_name which, double otherwise) {
     const value *v = cell_value(g, c, which);
     return v ? v->number : otherwise;
 }
 
-// The default planner goes without saying: names and configurations mention other planners only.
-static inline bool is_default_planner(axis_name which, const value *v) { return which == PLANNER && v->word == 0; }
+bool is_default_planner(axis_name which, const value *v) { return which == PLANNER && v->word == 0; }
 
-// A name that says what the cell is, the same in every grid that has it.
-typedef struct cell_name_text {
-    char text[320];
-} cell_name_text;
-
-static inline cell_name_text cell_name(const grid *g, const cell *c) {
+cell_name_text cell_name(const grid *g, const cell *c) {
     cell_name_text name = {""};
     for (int a = 0; a < AXES; a++) {
         const value *v = cell_value(g, c, (axis_name)a);
@@ -325,7 +202,7 @@ typedef struct cell_settings_text {
     char text[1280];
 } cell_settings_text;
 
-static inline cell_settings_text cell_settings(const grid *g, const cell *c) {
+static cell_settings_text cell_settings(const grid *g, const cell *c) {
     cell_settings_text settings = {""};
     for (int a = 0; a < AXES; a++) {
         const value *v = cell_value(g, c, (axis_name)a);
@@ -350,27 +227,22 @@ static inline cell_settings_text cell_settings(const grid *g, const cell *c) {
 #define CELL_HASH "# hash: "
 #define CELL_END "# end\n"
 
-typedef struct file_name {
-    char text[4500];
-} file_name;
-
-static inline file_name cell_path(const char *folder, const char *configuration, const grid *g, const cell *c) {
+file_name cell_path(const char *folder, const char *configuration, const grid *g, const cell *c) {
     file_name path;
     uint64_t hash = file_hash(configuration, strlen(configuration));
     snprintf(path.text, sizeof path.text, "%.4000s/%s-%016" PRIx64 ".tsv", folder, cell_name(g, c).text, hash);
     return path;
 }
 
-// False if the text could not be written; errno says why.
-static inline bool file_write(const char *path, const char *text) {
+bool file_write(const char *path, const char *text) {
     FILE *file = llm42_file_create(path);
     if (!file) return false;
     fputs(text, file);
     return llm42_file_finish(file);
 }
 
-static inline bool cell_write(const char *folder, const char *configuration, const grid *g, const cell *c,
-                              const args_manifest *manifest) {
+bool cell_write(const char *folder, const char *configuration, const grid *g, const cell *c,
+                const args_manifest *manifest) {
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
@@ -394,15 +266,14 @@ typedef struct cell_file {
     char *manifest, *manifest_end;  // whole lines
 } cell_file;
 
-typedef enum cell_state { CELL_DONE, CELL_MISSING, CELL_CUT, CELL_EDITED, CELL_OTHER_VERSION } cell_state;
-static const char *const cell_state_text[] = {
+const char *const cell_state_text[] = {
     [CELL_MISSING] = "missing",
     [CELL_CUT] = "cut short or damaged",  // the file is not whole, or is no cell
     [CELL_EDITED] = "edited or damaged, because its hash does not fit its lines",
     [CELL_OTHER_VERSION] = "written by another version of build/sweep",
 };
 
-static inline cell_state cell_file_read(const char *path, cell_file *file) {
+static cell_state cell_file_read(const char *path, cell_file *file) {
     size_t size;
     *file = (cell_file){0};
     if (file_read(path, &file->text, &size, NULL) != LLM42_OK) return CELL_MISSING;
@@ -430,10 +301,8 @@ static inline cell_state cell_file_read(const char *path, cell_file *file) {
     return CELL_DONE;
 }
 
-// Sets the cell's row from its file if that is whole and says what its name says, with `columns` columns, and adds to
-// the manifest what the file has of one.
-static inline cell_state cell_read(const char *folder, const char *configuration, const grid *g, cell *c, int columns,
-                                   args_manifest *manifest) {
+cell_state cell_read(const char *folder, const char *configuration, const grid *g, cell *c, int columns,
+                     args_manifest *manifest) {
     cell_file file;
     cell_state state = cell_file_read(cell_path(folder, configuration, g, c).text, &file);
     if (state == CELL_DONE) {
@@ -453,18 +322,11 @@ static inline cell_state cell_read(const char *folder, const char *configuration
 }
 
 // >>configurations -----------------------------------------------------------------------------------------------
-// A configuration of which a folder has finished cells.
-typedef struct found {
-    char *configuration;
-    int64_t cells;
-} found;
-
-static inline int found_order(const void *a, const void *b) {
+static int found_order(const void *a, const void *b) {
     return strcmp(((const found *)a)->configuration, ((const found *)b)->configuration);
 }
 
-// The configurations of the finished cells in a folder, in a fixed order (stb_ds array, configurations to be freed).
-static inline found *configurations_find(const char *folder) {
+found *configurations_find(const char *folder) {
     found *all = NULL;
     DIR *dir = opendir(folder);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
@@ -487,20 +349,19 @@ static inline found *configurations_find(const char *folder) {
     return all;
 }
 
-static inline const char *setting_next(const char *setting) {
+static const char *setting_next(const char *setting) {
     setting += strcspn(setting, ";");
     return setting + strspn(setting, "; ");
 }
 
 // The setting of a configuration ("KEY VALUE; KEY VALUE") that has the first `length` characters of `setting`, or NULL.
-static inline const char *setting_find(const char *configuration, const char *setting, size_t length) {
+static const char *setting_find(const char *configuration, const char *setting, size_t length) {
     for (const char *p = configuration; *p; p = setting_next(p))
         if (!strncmp(p, setting, length) && strchr(" ;", p[length])) return p;  // strchr finds the 0 too
     return NULL;
 }
 
-// How another configuration differs from ours: "requests 201 (here 200)".
-static inline void differences_print(FILE *file, const char *other, const char *ours) {
+void differences_print(FILE *file, const char *other, const char *ours) {
     const char *comma = "";
     for (const char *p = other; *p; p = setting_next(p)) {
         size_t all = strcspn(p, ";"), key = strcspn(p, " ;");
@@ -516,5 +377,3 @@ static inline void differences_print(FILE *file, const char *other, const char *
         comma = ", ";
     }
 }
-
-#endif  // CELLS_H
