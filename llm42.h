@@ -661,13 +661,11 @@ LLM42_API const llm42_backend *llm42_backend_cuda(void);
 #define LLM42_VERIFIERS(X)                                                                         \
     X(LLM42_VERIFIER_FIXED, "fixed", "replay passes have M rows (the paper): results depend on M") \
     X(LLM42_VERIFIER_INVARIANT, "invariant", "replay passes are INVARIANT, without padding: the canonical result")
-#define LLM42_VERIFIES(X)                                                                                        \
-    X(LLM42_VERIFY_EAGER, "eager", "as soon as one window is ready, filled up with partial windows (the paper)") \
-    X(LLM42_VERIFY_WAIT, "wait",                                                                                 \
+#define LLM42_VERIFIES(X)                                                                        \
+    X(LLM42_VERIFY_EAGER, "eager",                                                               \
+      "as soon as one window is ready, filled up with those of the oldest requests (the paper)") \
+    X(LLM42_VERIFY_WAIT, "wait",                                                                 \
       "when G windows are ready (or all), or one has waited for .deadline passes, or nothing else can run")
-#define LLM42_FILLS(X)                                                                            \
-    X(LLM42_FILL_LARGEST, "largest", "EAGER fills up with the windows that have most candidates") \
-    X(LLM42_FILL_OLDEST, "oldest", "EAGER fills up in order of admission (as the paper's latencies suggest)")
 #define LLM42_PREFILLS(X)                                                                                       \
     X(LLM42_PREFILL_PACKED, "packed", "deterministic prompts ride in replay passes")                            \
     X(LLM42_PREFILL_ISOLATED, "isolated", "each deterministic prompt runs alone, at its own shape (the paper)") \
@@ -686,7 +684,7 @@ LLM42_API const llm42_backend *llm42_backend_cuda(void);
     X(LLM42_PRESET_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic",                     \
       .policy = {.mode = LLM42_MODE_DVR, .verifier = LLM42_VERIFIER_INVARIANT, .verify = LLM42_VERIFY_EAGER,          \
                  .prefill = LLM42_PREFILL_INVARIANT, .chunked_prefill = LLM42_CHUNKED_ON, .window = 16, .group = 128},\
-      .experiment = {.fill = LLM42_FILL_LARGEST, .bonus = LLM42_BONUS_ON})                                            \
+      .experiment = {.bonus = LLM42_BONUS_ON})                                                                        \
     X(LLM42_PRESET_BEST, "best", "the cheapest way to the same result, pass by pass: for serving, also with drafts",  \
       .policy = {.mode = LLM42_MODE_HYBRID, .verify = LLM42_VERIFY_WAIT, .window = 32, .group = 32})                  \
     X(LLM42_PRESET_INVARIANT, "invariant", "every pass is INVARIANT: every request is reproducible",                  \
@@ -694,7 +692,7 @@ LLM42_API const llm42_backend *llm42_backend_cuda(void);
     X(LLM42_PRESET_PAPER, "paper", "the policies of the LLM-42 paper: results depend on M",                           \
       .policy = {.verifier = LLM42_VERIFIER_FIXED, .prefill = LLM42_PREFILL_ISOLATED,                                 \
                  .chunked_prefill = LLM42_CHUNKED_OFF, .window = 64, .group = 8},                                     \
-      .experiment = {.fill = LLM42_FILL_OLDEST, .bonus = LLM42_BONUS_OFF})
+      .experiment = {.bonus = LLM42_BONUS_OFF})
 // clang-format on
 // P(name in options and columns, field, type, name of the value 0, which is the preset's, list of values)
 #define LLM42_POLICIES(P)                                                                   \
@@ -702,7 +700,6 @@ LLM42_API const llm42_backend *llm42_backend_cuda(void);
     P("mode", policy.mode, llm42_mode, LLM42_MODE_DEFAULT, LLM42_MODES)                     \
     P("verifier", policy.verifier, llm42_verifier, LLM42_VERIFIER_DEFAULT, LLM42_VERIFIERS) \
     P("verify", policy.verify, llm42_verify, LLM42_VERIFY_DEFAULT, LLM42_VERIFIES)          \
-    P("fill", experiment.fill, llm42_fill, LLM42_FILL_DEFAULT, LLM42_FILLS)                 \
     P("prefill", policy.prefill, llm42_prefill, LLM42_PREFILL_DEFAULT, LLM42_PREFILLS)      \
     P("bonus", experiment.bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)           \
     P("chunked", policy.chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
@@ -1031,7 +1028,6 @@ typedef struct llm42_experiment {
     double inject_rate;    // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
     uint64_t inject_seed;  // default: 42
     bool keep_fast_kv;     // leave out the KV overwrite of verification, which breaks the promise
-    llm42_fill fill;       // EAGER: which partial windows fill a replay pass; default: the preset's
     llm42_bonus bonus;     // whether a window has a row for the verifier's own token; default: the preset's
 } llm42_experiment;
 
@@ -5842,12 +5838,10 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
 static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts);
 
 // The order of windows under the policies: ready ones first, the longest ready before others; under EAGER then partial
-// ones, by the number of candidates or by age.
+// ones, in order of admission.
 static double llm42__order_by_policies(const llm42_view *v, const llm42_request *r) {
-    const double partial = 1e15;
     if (r->ready_since >= 0) return (double)r->ready_since;
-    if (v->desc->policy.verify != LLM42_VERIFY_EAGER || !r->candidates) return -1;
-    return partial - (v->desc->experiment.fill == LLM42_FILL_LARGEST ? r->candidates : 0);
+    return v->desc->policy.verify == LLM42_VERIFY_EAGER && r->candidates ? 1e15 : -1;
 }
 
 // Plans the next pass.

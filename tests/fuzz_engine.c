@@ -587,7 +587,6 @@ static bool open_engine(void) {
                               .backend = &spy,
                               .backend_desc = run.simulated ? (const void *)&sim_desc : TEST_THREADS(1),
                               .policy.chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-                              .experiment.fill = e & 8 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
                               .kv.admission_reserve = (e >> 4 & 3) * 0.3,
                               .max_context = CONTEXT,
                               .policy.window = windows[a & 7][0],

@@ -832,10 +832,10 @@ TEST(messages_hold_no_control_characters) {
 TEST(missing_arguments) {
     llm42_engine_desc desc = {0};
     llm42_error error;
-    check_error(llm42_policy_set(NULL, "fill", "oldest", &error), &error, LLM42_INVALID, "NULL");
-    check_error(llm42_policy_set(&desc, NULL, "oldest", &error), &error, LLM42_INVALID, "NULL");
-    check_error(llm42_policy_set(&desc, "fill", NULL, &error), &error, LLM42_INVALID, "NULL");
-    CHECK(!llm42_policy_word(&desc, NULL) && !llm42_policy_word(NULL, "fill"));
+    check_error(llm42_policy_set(NULL, "verify", "wait", &error), &error, LLM42_INVALID, "NULL");
+    check_error(llm42_policy_set(&desc, NULL, "wait", &error), &error, LLM42_INVALID, "NULL");
+    check_error(llm42_policy_set(&desc, "verify", NULL, &error), &error, LLM42_INVALID, "NULL");
+    CHECK(!llm42_policy_word(&desc, NULL) && !llm42_policy_word(NULL, "verify"));
 }
 
 TEST(the_running_engine_is_unharmed) {

@@ -668,7 +668,7 @@ TEST(the_presets_are_what_they_are_called) {
     CHECK_INT(dvr.policy.verifier, LLM42_VERIFIER_INVARIANT);
     CHECK_INT(best.policy.verifier, LLM42_VERIFIER_INVARIANT);
     got = choices_of(&paper);
-    static const char *const published[] = {"paper", "dvr", "fixed", "eager", "oldest", "isolated", "off", "off"};
+    static const char *const published[] = {"paper", "dvr", "fixed", "eager", "isolated", "off", "off"};
     CHECK_INT(got.policies, sizeof published / sizeof *published);
     for (int i = 0; i < got.policies; i++) CHECK_STR(got.word[i], published[i]);
     CHECK_INT(paper.policy.window, 64);

@@ -39,7 +39,6 @@ static llm42_engine_desc any_desc(const llm42_sim_desc *sim) {
                            .policy.group = any(1, 6),
                            .policy.verifier = (llm42_verifier)any(1, 2),
                            .policy.verify = (llm42_verify)any(1, 2),
-                           .experiment.fill = (llm42_fill)any(1, 2),
                            .policy.prefill = (llm42_prefill)any(1, 3),
                            .experiment.bonus = (llm42_bonus)any(1, 2),
                            .policy.chunked_prefill = (llm42_chunked)any(1, 2),

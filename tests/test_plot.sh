@@ -150,14 +150,14 @@ refuses 2 "differ in preset (dvr, best, paper) and mode (dvr, hybrid) and verifi
 refuses 2 "differ in preset (dvr, best, paper) and" "$dir/presets.tsv" "${by_ratio[@]}" --over planner
 refuses 2 "its cells differ in verify (eager, wait) and prefill (invariant, isolated) and chunked (on, off) and" \
     "$dir/presets.tsv" "${by_ratio[@]}" --over mode,verifier
-by_columns=mode,verifier,verify,prefill,chunked,bonus,fill,window,group
-refuses 2 "the legend 'DVR, verifier invariant, verify eager, prefill invariant, chunked on, bonus on, fill largest, \
-W = 16, G = 128' has 109 letters, and 95 fit: fix a column of --over with --where" "$dir/presets.tsv" "${by_ratio[@]}" \
+by_columns=mode,verifier,verify,prefill,chunked,bonus,planner,window,group
+refuses 2 "the legend 'DVR, verifier invariant, verify eager, prefill invariant, chunked on, bonus on, \
+planner default, W = 16, G = 128' has 112 letters, and 95 fit: fix a column of --over with --where" "$dir/presets.tsv" "${by_ratio[@]}" \
     --over $by_columns
 refuses 2 "has 97 letters, and 95 fit: fix a column of --over with --where, or give a shorter --reference-name" \
     "$four" --x window --y e2e_p99_s --over group --reference "$four" --reference-name "$(printf '%097d' 0)"
 refuses 2 "the panel title '10% deterministic, DVR" "$all" "${map[@]}" --mean seed --where mode=dvr \
-    --over ratio,mode,verifier,verify,prefill,chunked,bonus,fill,workload,calibration
+    --over ratio,mode,verifier,verify,prefill,chunked,bonus,workload,calibration
 # where COLUMN VALUE FILE COLUMN NEW: a file with a new value of a column in the rows that have this value of another.
 where() {
     awk -F '\t' -v OFS='\t' -v column="$1" -v value="$2" -v changed="$4" -v new="$5" '

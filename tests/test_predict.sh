@@ -85,6 +85,9 @@ check "an unknown part: the usage" refuses "bash sweep/cpu/run.sh calibrate" cpu
 
 # The grids of the H200, by one seed.
 mkdir "$dir/h200" && cp sweep/results/h200/grid_8b.tsv sweep/results/h200/grid_base42.tsv "$dir/h200"
+check "what was measured by a rule that is gone is not simulated" refuses "measured before version 0.3.0" \
+    env OUT="$dir/h200" SEEDS=1 bash sweep/h200/grid.sh
+sed -i 's/; fill largest//' "$dir"/h200/*.tsv  # as if it had been measured by today's rule
 check "grids, simulated" env OUT="$dir/h200" SEEDS=1 bash sweep/h200/grid.sh
 check "30 cells" [ "$(wc -l <"$dir/h200/grid_errors.tsv")" = 31 ]
 finish

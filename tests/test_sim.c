@@ -1003,8 +1003,8 @@ TEST(every_policy_returns_the_true_tokens) {
     static result *truth;
     truth = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT}, (llm42_sim_desc){0}, 1);
     int runs = 0, rollbacks = 0;
-    for (int bits = 0; bits < 256; bits++) {
-        bool tight = bits & 8, invariant = bits & 64, fixed = bits & 128;
+    for (int bits = 0; bits < 128; bits++) {
+        bool tight = bits & 8, invariant = bits & 32, fixed = bits & 64;
         llm42_prefill prefill = invariant  ? LLM42_PREFILL_INVARIANT
                                 : bits & 2 ? LLM42_PREFILL_ISOLATED
                                            : LLM42_PREFILL_PACKED;
@@ -1013,7 +1013,6 @@ TEST(every_policy_returns_the_true_tokens) {
                                   .policy.prefill = prefill,
                                   .experiment.bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
                                   .policy.chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-                                  .experiment.fill = bits & 32 ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
                                   .kv.pages = tight ? 24 : 0,
                                   .kv.prefix_cache = (bits & 17) == 1,
                                   .policy.window = bits & 4 ? 16 : 8,
@@ -1028,8 +1027,8 @@ TEST(every_policy_returns_the_true_tokens) {
         runs++, rollbacks += (int)r->stats.rollbacks;
         free(r);
     }
-    CHECK_INT(runs, 256);
-    CHECK(rollbacks > 1000);
+    CHECK_INT(runs, 128);
+    CHECK(rollbacks > 500);
     // The control: without verification the fast passes' wrong tokens are returned.
     result *r = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, (llm42_sim_desc){0}, 0);
     CHECK_MSG(differing(truth, r, 1) > REQUESTS / 4, "%d of %d differ", differing(truth, r, 1), REQUESTS);
@@ -1109,7 +1108,7 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
             llm42_engine *engine = open_with((llm42_engine_desc){.max_running = running[l],
                                                                  .auto_release = true,
                                                                  .policy.verifier = LLM42_VERIFIER_FIXED,
-                                                                 .policy.verify = LLM42_VERIFY_EAGER,
+                                                                 .policy.verify = LLM42_VERIFY_WAIT,
                                                                  .policy.prefill = LLM42_PREFILL_PACKED,
                                                                  .policy.window = 4,
                                                                  .policy.group = group[r],
@@ -1259,36 +1258,21 @@ TEST(a_failed_replay_pass_is_repeated) {
 }
 
 // Five requests decode together, G = 2. The first ends with 4 candidates and takes the second along. When the last one
-// ends, with 7, the second has 3 and the third 7: the pass is filled with the oldest of them, or with the one that has
-// most.
-TEST(partial_windows_by_age_or_by_size) {
-    for (int oldest = 0; oldest < 2; oldest++) {
-        llm42_sim_desc sim = {.no_flips = true};
-        llm42_engine *engine = open_with(
-            (llm42_engine_desc){.policy.verifier = LLM42_VERIFIER_FIXED,
-                                .policy.verify = LLM42_VERIFY_EAGER,
-                                .policy.prefill = LLM42_PREFILL_PACKED,
-                                .experiment.fill = oldest ? LLM42_FILL_OLDEST : LLM42_FILL_LARGEST,
-                                .policy.window = 16,
-                                .policy.group = 2,
-                                .experiment.bonus = LLM42_BONUS_OFF},
-            &sim);
-        const int output[5] = {5, 60, 60, 60, 8};
-        for (int i = 0; i < 5; i++) submit(engine, 1, output[i], true, 0);
-        while (llm42_engine_stats(engine).verifications < 4) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
-        const int want[5] = {0, oldest ? 3 : 0, oldest ? 0 : 7, 0, 7};
-        for (int i = 0; i < 5; i++) CHECK_INT(spy.windows_of[i], want[i]);
-        llm42_engine_close(engine);
-    }
-    // Under load the oldest way verifies more often for the same tokens.
-    llm42_engine_desc desc = {
-        .policy.verify = LLM42_VERIFY_EAGER, .max_running = 48, .policy.window = 16, .policy.group = 4};
-    desc.experiment.fill = LLM42_FILL_OLDEST;
-    result *by_age = serve(desc, (llm42_sim_desc){.no_flips = true}, 1);
-    desc.experiment.fill = LLM42_FILL_LARGEST;
-    result *by_size = serve(desc, (llm42_sim_desc){.no_flips = true}, 1);
-    CHECK(by_age->stats.verifications > by_size->stats.verifications);
-    free(by_age), free(by_size);
+// ends, with 7, the second has 3 and the third 7: the pass is filled with the older of the two.
+TEST(partial_windows_by_age) {
+    llm42_sim_desc sim = {.no_flips = true};
+    llm42_engine *engine = open_with((llm42_engine_desc){.policy.verifier = LLM42_VERIFIER_FIXED,
+                                                         .policy.verify = LLM42_VERIFY_EAGER,
+                                                         .policy.prefill = LLM42_PREFILL_PACKED,
+                                                         .policy.window = 16,
+                                                         .policy.group = 2,
+                                                         .experiment.bonus = LLM42_BONUS_OFF},
+                                     &sim);
+    const int output[5] = {5, 60, 60, 60, 8}, want[5] = {0, 3, 0, 0, 7};
+    for (int i = 0; i < 5; i++) submit(engine, 1, output[i], true, 0);
+    while (llm42_engine_stats(engine).verifications < 4) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
+    for (int i = 0; i < 5; i++) CHECK_INT(spy.windows_of[i], want[i]);
+    llm42_engine_close(engine);
 }
 
 TEST(a_reserve_avoids_preemption) {
@@ -1334,9 +1318,9 @@ TEST(what_cannot_be_is_refused) {
         {{.backend = llm42_backend_sim(), .backend_desc = &sim, .kv.admission_reserve = NAN},
          LLM42_INVALID,
          "admission_reserve: nan"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .experiment.fill = (llm42_fill)9},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .experiment.bonus = (llm42_bonus)9},
          LLM42_INVALID,
-         "fill: 9"},
+         "bonus: 9"},
         {{.backend = llm42_backend_sim(),
           .backend_desc = &sim,
           .policy.chunked_prefill = LLM42_CHUNKED_OFF,
@@ -1390,7 +1374,7 @@ int main(int argc, char **argv) {
     RUN(candidates_count_for_the_pass_that_made_them);
     RUN(batch_invariant_passes_can_be_slowed);
     RUN(a_failed_replay_pass_is_repeated);
-    RUN(partial_windows_by_age_or_by_size);
+    RUN(partial_windows_by_age);
     RUN(a_reserve_avoids_preemption);
     RUN(a_step_allocates_nothing);
     RUN(what_cannot_be_is_refused);

@@ -67,7 +67,7 @@ grid=("${sim[@]}" --mode dvr,nondeterministic,batch_invariant --window 16,64 --r
 
 # The grid, its columns, and modes in which most axes mean nothing.
 "$sweep" "${grid[@]}" --threads 1 >"$dir/whole.tsv"
-columns="backend calibration workload requests preset mode planner verifier verify prefill chunked bonus fill window group ratio
+columns="backend calibration workload requests preset mode planner verifier verify prefill chunked bonus window group ratio
 qps slowdown seed duration_s total_tok_per_s output_tok_per_s ttft_p50_s ttft_p75_s ttft_p90_s ttft_p99_s e2e_p50_s
 e2e_p75_s e2e_p90_s e2e_p99_s itl_p50_s itl_p99_s det_e2e_p50_s det_e2e_p99_s nondet_e2e_p50_s nondet_e2e_p99_s
 nondet_itl_p99_s returned_tokens det_tokens candidates verifications rollbacks recomputed_tokens recompute_pct
@@ -75,14 +75,14 @@ rollbacks_per_request preemptions passes_fast passes_fixed passes_invariant pass
 offered_per_s served_per_s overloaded"
 check "columns" \
     [ "$(grep -m1 ^backend "$dir/whole.tsv" | tr '\t' ' ')" = "$(tr '\n' ' ' <<<"$columns" | sed 's/ $//')" ]
-check "38 rows of 55 fields: 32 dvr, 2 nondeterministic, 4 batch_invariant" \
-    [ "$(awk -F '\t' '!/^#/ && NF == 55' "$dir/whole.tsv" | cut -f 6 | sort | uniq -c | xargs)" \
+check "38 rows of 54 fields: 32 dvr, 2 nondeterministic, 4 batch_invariant" \
+    [ "$(awk -F '\t' '!/^#/ && NF == 54' "$dir/whole.tsv" | cut -f 6 | sort | uniq -c | xargs)" \
     = "4 batch_invariant 32 dvr 1 mode 2 nondeterministic" ]
-check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-19) \
+check "--list has them in that order" diff <(awk '!/^#/' "$dir/whole.tsv" | cut -f 5-18) \
     <("$sweep" "${grid[@]}" --list | cut -f 3-)
 check "simulated, and says so" grep -q '^# simulated: .*calibration none$' "$dir/whole.tsv"
-check "no axis where it means nothing" [ "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 8-16 |
-    sort -u)" = $'-\t-\t-\ton\t-\t-\tnan\tnan\tnan' ]
+check "no axis where it means nothing" [ "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 8-15 |
+    sort -u)" = $'-\t-\t-\ton\t-\tnan\tnan\tnan' ]
 
 # Several numbers of requests at once: a column, and the same figures as one by one, where no column is needed.
 batches=("${sim[@]}" --qps offline --mode dvr,nondeterministic --ratio 0.5)
@@ -90,7 +90,7 @@ batches=("${sim[@]}" --qps offline --mode dvr,nondeterministic --ratio 0.5)
 check "a column for several batches" [ "$(column "$dir/batches.tsv" max_running | xargs)" = "16 4 16 4" ]
 for batch in 4 16; do
     check "batch $batch is the same alone, without that column" diff <("$sweep" "${batches[@]}" --max-running $batch \
-        --quiet | grep '^sim') <(awk -F '\t' -v batch=$batch '$20 == batch' "$dir/batches.tsv" | cut -f 1-19,21-)
+        --quiet | grep '^sim') <(awk -F '\t' -v batch=$batch '$19 == batch' "$dir/batches.tsv" | cut -f 1-18,20-)
 done
 check "batches by a merge" diff "$dir/batches.tsv" <("$sweep" "${batches[@]}" --max-running 16,4 --cells "$dir/batch" \
     --quiet >/dev/null && "$sweep" "${batches[@]}" --max-running 16,4 --merge "$dir/batch" --quiet)
@@ -273,7 +273,7 @@ check "its parameter means something" [ "$(column "$dir/own.tsv" replay_busy_pct
 check "the same tokens" [ "$(column "$dir/own.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "cells side by side share no state" diff "$dir/own.tsv" <("$dir/own" "${own[@]}" --threads 4 2>"$dir/stderr")
 check "nor do replicas" diff <(awk '!/^#/' "$dir/own.tsv") <("$dir/own" "${own[@]}" --replicas 1 2>"$dir/stderr" |
-    awk '!/^#/' | cut -f 1-19,22-)
+    awk '!/^#/' | cut -f 1-18,21-)
 "$dir/own" "${sim[@]}" --planner count:0.1 --replicas 3 >"$dir/stdout" 2>"$dir/stderr"
 check "open and close for each replica" grep -q '^open open open close close close' "$dir/stderr"
 "$dir/own" "${sim[@]}" --planner count:0.1,count:7 --threads 1 >"$dir/stdout" 2>"$dir/stderr"
@@ -328,8 +328,8 @@ check "replay passes of each preset" [ "$(awk -F '\t' '
 check "trace" [ "$(grep -c $'\tfinished\t' "$dir/trace.tsv")" = 200 ]
 check "every cell returns the same tokens" [ "$(column "$dir/whole.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
 check "invariant passes as fast as fast ones: as without determinism" \
-    [ "$(awk -F '\t' '$6 == "batch_invariant" && $18 == 1' "$dir/whole.tsv" | cut -f 20-32)" \
-    = "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 20-32)" ]
+    [ "$(awk -F '\t' '$6 == "batch_invariant" && $17 == 1' "$dir/whole.tsv" | cut -f 19-31)" \
+    = "$(awk -F '\t' '$6 == "nondeterministic"' "$dir/whole.tsv" | cut -f 19-31)" ]
 # A FIXED replay pass has all of its W x G rows, so that G is not 128 there unless it is given.
 check "G of preset dvr by verifier" \
     [ "$("$sweep" "${sim[@]}" --preset dvr --verifier fixed,invariant --list | column /dev/stdin group | xargs)" = "32 128" ]
@@ -384,13 +384,13 @@ check "of a fleet" [ "$("$sweep" "${overload[@]}" --qps 9 --replicas 2 2>&1 >/de
     "sweep: overloaded: served 2.88 of 9.03/s, latencies grow with --requests" ]
 check "a short run is not overloaded" [ -z "$("$sweep" "${overload[@]/arxiv/sharegpt}" --requests 60 2>&1 >/dev/null)" ]
 short=("${overload[@]/arxiv/fixed:1024x64}" --preset paper --requests 1024 --qps 16)
-check "nearly overloaded for a short time: nothing can be told" [ "$("$sweep" "${short[@]}" | tail -n 1 | cut -f 55)" = nan ]
-check "for a longer time: it is not" [ "$("$sweep" "${short[@]}" --requests 8192 | tail -n 1 | cut -f 55)" = 0 ]
+check "nearly overloaded for a short time: nothing can be told" [ "$("$sweep" "${short[@]}" | tail -n 1 | cut -f 54)" = nan ]
+check "for a longer time: it is not" [ "$("$sweep" "${short[@]}" --requests 8192 | tail -n 1 | cut -f 54)" = 0 ]
 unset 'overload[6]'
 check "a run that is too short says so" grep -qx "sweep: 1 of 1 cells may be overloaded: too short to tell, raise \
 --requests" <("$sweep" "${overload[@]/arxiv/fixed:1024x64}" --preset paper --requests 1024 --qps 16 2>&1 >/dev/null)
 overload+=(--quiet)
-check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 53- | tail -n 1)" = "$(printf 'nan\t0.5325\tnan')" ]
+check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 52- | tail -n 1)" = "$(printf 'nan\t0.5325\tnan')" ]
 
 # Mode hybrid is as fast as the better of the two modes that give the same bits, wherever these cross.
 # shellcheck disable=SC2054  # the commas are sweep's
@@ -420,15 +420,15 @@ check "hybrid is as fast as the better mode" [ "$(hybrid_cells "$dir/hybrid.tsv"
     --window 64 --group 16 --slowdown 0,1.25,1.5,2,3 >"$dir/hybrid.tsv"
 check "hybrid is as fast as the better mode on the paper's GPU" [ "$(hybrid_cells "$dir/hybrid.tsv")" = "15 0" ]
 refuses 2 "--prefill: 'alone' is not one of: packed, isolated, invariant" "${sim[@]}" --prefill alone
-check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 42,43 | tail -n 1)" = $'0\t0' ]
-check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 40-42 | tail -n 1)" = $'0\t0\t0' ]
+check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 41,42 | tail -n 1)" = $'0\t0' ]
+check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 39-41 | tail -n 1)" = $'0\t0\t0' ]
 
 # Presets: a cell's columns have what its preset says, and its row is that of the same policies given one by one.
 "$sweep" "${sim[@]}" --preset dvr,best,paper,invariant --ratio 0.5 >"$dir/presets.tsv"
 check "four presets, and their modes" [ "$(awk -F '\t' '!/^#/ && NR > 1 {print $5 "=" $6}' "$dir/presets.tsv" | xargs)" = \
     "preset=mode dvr=dvr best=hybrid paper=dvr invariant=batch_invariant" ]
-check "the paper's policies, W and G" [ "$(grep -P '\tpaper\t' "$dir/presets.tsv" | cut -f 8-15 | xargs)" = \
-    "fixed eager isolated off off oldest 64 8" ]
+check "the paper's policies, W and G" [ "$(grep -P '\tpaper\t' "$dir/presets.tsv" | cut -f 8-14 | xargs)" = \
+    "fixed eager isolated off off 64 8" ]
 check "what they say stands there, not that they say it" [ "$(grep -v '^#' "$dir/presets.tsv" | grep -cw preset)" = 1 ]
 by_hand() {  # by_hand PRESET: each value of its row as an option, with a preset of other values
     local options
@@ -436,19 +436,19 @@ by_hand() {  # by_hand PRESET: each value of its row as an option, with a preset
         /^#/ { next }
         !n { for (n = 1; n <= NF; n++) name[n] = $n; next }
         $5 == preset {
-            for (i = 6; i <= 19; i++) if ($i != "-" && $i != "nan") print "--" name[i] "\n" $i
+            for (i = 6; i <= 18; i++) if ($i != "-" && $i != "nan") print "--" name[i] "\n" $i
         }' "$dir/presets.tsv")
     [ ${#options[@]} -gt 8 ] && "$sweep" "${sim[@]}" --preset "$2" "${options[@]}" >"$dir/hand.tsv" &&
         diff <(awk -F '\t' -v preset="$1" '!/^#/ && $5 == preset' "$dir/presets.tsv" | cut -f 6-) \
             <(grep ^sim "$dir/hand.tsv" | cut -f 6-)
 }
-check "four presets, four results" [ "$(grep ^sim "$dir/presets.tsv" | cut -f 20- | sort -u | wc -l)" = 4 ]
+check "four presets, four results" [ "$(grep ^sim "$dir/presets.tsv" | cut -f 19- | sort -u | wc -l)" = 4 ]
 check "dvr by hand" by_hand dvr paper
 check "best by hand" by_hand best paper
 check "paper by hand" by_hand paper best
 check "invariant by hand" by_hand invariant paper
 "$sweep" "${sim[@]}" --preset dvr,paper --window 12 --verify eager --bonus on >"$dir/own.tsv"
-check "options override the presets" [ "$(grep ^sim "$dir/own.tsv" | cut -f 9,12,14 | sort -u | xargs)" = "eager on 12" ]
+check "options override the presets" [ "$(grep ^sim "$dir/own.tsv" | cut -f 9,12,13 | sort -u | xargs)" = "eager on 12" ]
 check "and leave them the rest" [ "$(column "$dir/own.tsv" verifier | xargs) $(column "$dir/own.tsv" prefill |
     tail -n 1) $(column "$dir/own.tsv" group | tail -n 1)" = "invariant fixed isolated 8" ]
 check "mode hybrid has one verifier, by any preset" [ "$("$sweep" "${sim[@]}" --preset dvr,paper --mode hybrid |
@@ -465,7 +465,7 @@ for _ in $(seq 40); do
     one=("${sim[@]}" --mode "$(pick dvr dvr dvr hybrid nondeterministic batch_invariant)"
         --preset "$(pick dvr best paper)" --verifier "$(pick preset fixed invariant)" --verify "$(pick eager wait)"
         --prefill "$(pick isolated packed invariant)" --chunked "$(pick off on)" --bonus "$(pick off on)"
-        --fill "$(pick oldest largest)" --window "$(pick 1 8 64)" --group "$(pick 1 8)"
+        --window "$(pick 1 8 64)" --group "$(pick 1 8)"
         --ratio "$(pick 0 0.1 0.5 1)" --qps "$(pick offline 5 12 trace)" --planner "$(pick default default every deadline)"
         --max-running "$(pick 3 20 2048)" --kv-tokens "$(pick 0 8000 30000)" --workload "mooncake:$dir/mooncake.jsonl")
     [ $((RANDOM % 2)) = 0 ] || one+=(--prefix-cache)
@@ -473,7 +473,7 @@ for _ in $(seq 40); do
     [ "$router" != deterministic_apart ] || one+=(--mode dvr)
     "$sweep" "${one[@]}" --per-request "$dir/a_requests.tsv" 2>"$dir/stderr" | awk '!/^#/' >"$dir/a.tsv"
     "$sweep" "${one[@]}" --replicas 1 --router "$router" --per-request "$dir/b_requests.tsv" 2>"$dir/stderr" |
-        awk '!/^#/' | cut -f 1-19,22- >"$dir/b.tsv"
+        awk '!/^#/' | cut -f 1-18,21- >"$dir/b.tsv"
     cmp -s "$dir/a.tsv" "$dir/b.tsv" && [ -s "$dir/a.tsv" ] && same=$((same + 1))
     cmp -s <(grep -v '^#' "$dir/a_requests.tsv") <(grep -v '^#' "$dir/b_requests.tsv" | cut -f 1-10) &&
         others=$((others + 1))
@@ -487,10 +487,10 @@ fleet=("${sim[@]}" --replicas 1,5 --router round_robin,least_tokens,deterministi
 check "52 rows of a fleet: batch_invariant has two ratios where replicas are set apart" \
     [ "$(column "$dir/fleet.tsv" mode | sort | uniq -c | xargs)" = "16 batch_invariant 24 dvr 12 nondeterministic" ]
 check "a fleet on 2 threads" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --threads 2 2>"$dir/stderr")
-check "another seed is another fleet" [ "$(cut -f 21- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
-    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43 --quiet) | cut -f 21- | sort -u | wc -l)" ]
+check "another seed is another fleet" [ "$(cut -f 20- "$dir/fleet.tsv" | sort -u | wc -l)" -lt \
+    "$(cat "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --seed 43 --quiet) | cut -f 20- | sort -u | wc -l)" ]
 check "every fleet returns the same tokens" [ "$(column "$dir/fleet.tsv" returned_tokens | sort -u | wc -l)" = 1 ]
-check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 19-22 | xargs)" = \
+check "columns of a fleet" [ "$(grep -m1 ^backend "$dir/fleet.tsv" | cut -f 18-21 | xargs)" = \
     "seed replicas router duration_s" ]
 for share in 1/2 2/2; do "$sweep" "${fleet[@]}" --cells "$dir/fleets" --cell $share --quiet; done
 check "a fleet's shares, merged" diff "$dir/fleet.tsv" <("$sweep" "${fleet[@]}" --merge "$dir/fleets" --quiet)
@@ -540,7 +540,7 @@ cpu=(--backend cpu --workload fixed:24x12 --requests 6 --qps offline --window 8 
 "$sweep" "${cpu[@]}" --mode dvr,nondeterministic,batch_invariant --slowdown 0 >"$dir/cpu.tsv"
 check "measured, and says so" grep -qE '^# measured on this machine: cpu .+, 1 threads, model examples/tiny42$' \
     "$dir/cpu.tsv"
-check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,38 | sort -u | xargs)" \
+check "measured rows" [ "$(awk -F '\t' '!/^#/' "$dir/cpu.tsv" | cut -f 1,2,37 | sort -u | xargs)" \
     = "backend calibration returned_tokens cpu - 72" ]
 check "a share that --seconds ends counts what it ran" [ "$("$sweep" "${cpu[@]}" --window 8,16,32 --seconds 1e-9 \
     --cells "$dir/ended" --cell 1/1 2>&1 | sort | xargs)" = \
@@ -724,7 +724,7 @@ refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x"
 refuses 1 'none.tsv: cannot write into this folder' "${sim[@]}" --cells "$dir/none.tsv"
 refuses 2 '--per-request, --trace: for a grid of one cell' "${sim[@]}" --qps 1,2 --per-request "$dir/x"
 refuses 2 "--backend: 'gpu' is not one of" --backend gpu
-refuses 2 "--fill: 'newest' is not one of: largest, oldest" --fill newest
+refuses 2 "--fill: gone since version 0.3.0: the oldest requests' windows" --fill oldest
 refuses 2 'only with --backend sim' --backend cpu --calibration "$dir/none.tsv"
 refuses 2 '--overlap: gone since version 0.3.0: one pass runs at a time' "${sim[@]}" --overlap off,on
 refuses 2 "unknown option '--overlaps'" "${sim[@]}" --overlaps off

@@ -495,6 +495,7 @@ static void args_unknown(const char *typed) {
     static const struct {
         const char *name, *since, *instead;
     } gone[] = {{"overlap", "0.3.0", "one pass runs at a time"},
+                {"fill", "0.3.0", "the oldest requests' windows fill up an eager pass; see --verify wait"},
                 {"look-ahead", "0.3.0", "--deadline bounds it"},
                 {"match", "0.3.0", "use --verifier invariant"}};
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Figure 11 and Table 5: time to the first token and end-to-end latency of ShareGPT at 12 queries a second, by mode and
 # share of deterministic requests (W = 64, G = 8; 4,096 requests). The published latencies are those of passes filled
-# with partial windows in order of admission (--fill oldest, the default); figB.sh has the other rule. The curves are
-# distributions over the requests of all seeds. The paper states four percentiles of each, and no times between tokens.
+# with partial windows in order of admission, as EAGER fills them. The curves are distributions over the requests of all
+# seeds. The paper states four percentiles of each, and no times between tokens.
 source "$(dirname "$0")/common.sh"
 load=(--workload sharegpt-served --requests 4096 --qps 12 --window 64 --group 8)
 names=(nondeterministic batch_invariant "dvr 0.02" "dvr 0.05" "dvr 0.1" "dvr 0.2" "dvr 0.5" "dvr 1")

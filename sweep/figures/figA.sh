@@ -4,7 +4,7 @@
 # requests. The two axes are independent: DVR never runs a batch-invariant pass, and a batch-invariant engine treats all
 # requests alike.
 #
-# DVR is served by two policies: the paper's, and the best one. Of 128 combinations (verify, fill, prefill isolated or
+# DVR is served by two policies: the paper's, and the best one. Of 64 combinations (verify, prefill isolated or
 # packed, chunked, bonus, W = 32 or 64, G = 8 or 16), the best one loses least against the best of each share (10, 50
 # and 100%). Chunked prompts are faster without DVR too: both mechanisms have them, or neither does.
 #

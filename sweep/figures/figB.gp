@@ -3,10 +3,10 @@ height = above + 760 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
-array policy[3] = ["eager oldest", "eager largest", "wait"]
-array shown[3] = ["EAGER, oldest (fits the paper)", "EAGER, largest (ours)", "WAIT for G windows"]
-array colour[3] = [blue, red, green]
-array mark[3] = [7, 5, 9]
+array policy[2] = ["eager", "wait"]
+array shown[2] = ["EAGER (the paper)", "WAIT for G windows"]
+array colour[2] = [blue, green]
+array mark[2] = [7, 9]
 none(m) = sprintf("< awk -F '\\t' '$2 == \"%s\" && $3 ~ /^non/ { print 0.5 FS $5; print 6.5 FS $5 }' '%s'", m, points)
 set xrange [0.5:6.5]
 set xtics ("2" 1, "5" 2, "10" 3, "20" 4, "50" 5, "100" 6)
@@ -20,12 +20,12 @@ do for [panel = 1:2] {
     set ylabel panel == 1 ? "thousand tokens/s, prompts included" : "seconds"
     set yrange [0:*]
     plot none(m) using 1:(panel == 1 ? $2 / 1000 : $2) with lines lw 3 dt 3 lc rgb grey, \
-        for [i = 1:3] match(m, policy[i]) using (place($4)):(panel == 1 ? $5 / 1000 : $5) \
+        for [i = 1:2] match(m, policy[i]) using (place($4)):(panel == 1 ? $5 / 1000 : $5) \
         with linespoints lw 3.5 pt mark[i] lc rgb colour[i]
     unset label
 }
 eval legend(above + 630)
 set key vertical maxrows 2 width -3
-plot for [i = 1:3] NaN with linespoints lw 3.5 pt mark[i] lc rgb colour[i] title shown[i], \
+plot for [i = 1:2] NaN with linespoints lw 3.5 pt mark[i] lc rgb colour[i] title shown[i], \
     NaN with lines lw 3 dt 3 lc rgb grey title "none deterministic"
 unset multiplot

@@ -18,7 +18,7 @@ algorithms=$OUT/algorithms
 mkdir -p "$OUT"
 
 # The FIXED verifier with every other policy of ours, but for the window, which the grids set.
-policy=(--preset paper --prefill packed --chunked on --fill largest --bonus on)
+policy=(--preset paper --prefill packed --chunked on --bonus on)
 # What both the GPU and the simulator are given. The KV pool holds 64 GiB of the 8B model's.
 # shellcheck disable=SC2034
 common_8b=("${policy[@]}" --workload sharegpt --max-running 256 --kv-tokens 524288 --token-budget 2048)
@@ -33,6 +33,10 @@ ratios=(--mode "dvr,nondeterministic,batch_invariant" --ratio "0.02,0.05,0.1,0.2
 # Ten runs: three modes, all at once and over time.
 # shellcheck disable=SC2034
 predicted=(--mode "dvr,nondeterministic,batch_invariant" --ratio "0.1,0.5,1" --window 32 --group 8 --qps "offline,8")
+
+# by_todays_rules FILE: whether the simulator still fills replay passes as they were filled when FILE was measured. Before
+# version 0.3.0 the windows of most candidates filled up a pass of EAGER, and since then those of the oldest requests do.
+by_todays_rules() { ! grep -q '^# grid:.*; fill largest' "$1" 2>/dev/null; }
 
 # calibration_beside NAME FILE: the one that was measured with FILE, in its folder, where an older one has the revision
 # of its kernels in its name; else the newest, in sweep/calibration.

@@ -12,6 +12,10 @@ for file in "$OUT/predict.tsv" "$CALIBRATION"; do
     echo "predict.sh: $file is missing: run sweep/h200/run.sh calibrate, then predict" >&2
     exit 1
 done
+by_todays_rules "$OUT/predict.tsv" || {
+    echo "predict.sh: $OUT/predict.tsv was measured before version 0.3.0, when other windows filled up a pass" >&2
+    exit 1
+}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 requests=$(awk -F '\t' '!/^#/ && $1 != "backend" { print $4; exit }' "$OUT/predict.tsv")

@@ -37,7 +37,6 @@ enum {
     X(PREFILL, "prefill", "preset", "of deterministic prompts", .policy = true, .needs = VERIFIED)                     \
     X(CHUNKED, "chunked", "preset", "chunked prefill", .policy = true)                                                 \
     X(BONUS, "bonus", "preset", "the verifier's own token", .policy = true, .needs = VERIFIED)                         \
-    X(FILL, "fill", "preset", "partial windows that fill an eager pass", .policy = true, .needs = VERIFIED)            \
     X(WINDOW, "window", "preset", "W, rows of a verification window", WHOLE(1, 4096), FIELD(policy.window),            \
       .needs = VERIFIED)                                                                                               \
     X(GROUP, "group", "preset", "G, windows of a replay pass", WHOLE(1, 4096), FIELD(policy.group), .needs = VERIFIED) \
