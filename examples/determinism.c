@@ -19,7 +19,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/lib/args.h"
+#include "examples/lib/engine.h"
 #include "planners.h"
 #define LLM42_METRICS_IMPLEMENTATION
 #include "util/llm42_metrics.h"
@@ -35,11 +35,10 @@ typedef struct tally {
 } tally;  // difference: the earliest
 
 typedef struct study {
-    const char *model_path, *suite, *preset, *tsv_path, *dtype, *arithmetic, *backend_name, *planner;
-    int64_t requests, tokens, seed, window, group, tensor_parallel, leaves, devices, threads;
+    engine_options how;
+    const char *suite, *preset, *tsv_path;
+    int64_t requests, tokens, seed;
     float temperature;
-    const llm42_backend *backend;
-    args_manifest manifest;
     llm42_model *model;
     int32_t **text;  // [KINDS + requests], of the model's own making
     FILE *tsv;       // collects what follows the header in tsv_text, until every engine has told its manifest
@@ -68,19 +67,10 @@ static const way ways[WAYS] = {
 static const char *const way_names[] = {"nondeterministic", "dvr", "best", "paper", "invariant", "all", NULL};
 
 static llm42_engine *open_engine(study *s, const way *w, bool prefix_cache) {
-    llm42_engine_desc desc = {.model = s->model, .backend = s->backend, .kv.prefix_cache = prefix_cache};
+    llm42_engine_desc desc = engine_desc(&s->how, s->model);
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    desc.backend_desc = args_backend_desc(s->backend, s->threads, s->tensor_parallel, s->devices);
-    desc.log = args_manifest_log;
-    desc.log_user = &s->manifest;
-    desc.numerics.compute = args_dtype("--dtype", s->dtype);
-    desc.numerics.arithmetic = args_arithmetic(s->arithmetic);
-    desc.policy.window = (int)s->window;
-    desc.policy.group = (int)s->group;
-    desc.tensor_parallel = (int)s->tensor_parallel;
-    desc.numerics.leaves = (int)s->leaves;
-    desc.planner = planner_find(s->planner);
+    desc.kv.prefix_cache = prefix_cache;
     desc.preset = w->preset;
     if (!w->preset) desc.policy.mode = LLM42_MODE_NONDETERMINISTIC;
     desc.max_running = (int)s->requests + KINDS;
@@ -307,22 +297,9 @@ static void run_spans(study *s, const way *w) {
 }
 
 // Opens the backend again, as an engine had it, for scoring.
-static scoring open_scoring(study *s, const llm42_engine_desc *d, llm42_schedule schedule) {
-    const int M = d->policy.window * d->policy.group;
-    scoring scorer = {.backend = d->backend, .schedule = schedule, .rows = M};
-    scorer.desc = (llm42_backend_desc){.model = d->model,
-                                       .backend_desc = d->backend_desc,
-                                       .numerics = d->numerics,
-                                       .tensor_parallel = d->tensor_parallel,
-                                       .max_rows = M > d->token_budget ? M : d->token_budget,
-                                       .max_context = d->max_context,
-                                       .pages = d->kv.pages,
-                                       .page_size = d->kv.page_size,
-                                       .max_running = d->max_running,
-                                       .fixed_rows = M,
-                                       .schedules = 1u << schedule,
-                                       .log = args_manifest_log,
-                                       .log_user = &s->manifest};
+static scoring open_scoring(const llm42_engine_desc *d, llm42_schedule schedule) {
+    scoring scorer = scoring_of(d, schedule, d->policy.window * d->policy.group);
+    if (scorer.desc.max_rows < d->token_budget) scorer.desc.max_rows = d->token_budget;
     scoring_open(&scorer);
     return scorer;
 }
@@ -353,8 +330,8 @@ static void run_score(study *s, const bool chosen[WAYS]) {
         llm42_engine *engine = open_engine(s, w, false);
         const llm42_engine_desc *config = llm42_engine_config(engine);
         const bool by_fixed = w->preset == LLM42_PRESET_PAPER;
-        if (!invariant.state) invariant = open_scoring(s, config, LLM42_SCHEDULE_INVARIANT);
-        if (by_fixed) fixed = open_scoring(s, config, LLM42_SCHEDULE_FIXED);
+        if (!invariant.state) invariant = open_scoring(config, LLM42_SCHEDULE_INVARIANT);
+        if (by_fixed) fixed = open_scoring(config, LLM42_SCHEDULE_FIXED);
         for (int k = 0; k < s->requests; k++) submit(s, engine, w, s->text[k], (int)arrlen(s->text[k]));
         args_run(engine);
         for (int k = 0; k < s->requests; k++) {
@@ -378,8 +355,8 @@ typedef struct windows_words {
 
 static windows_words windows_text(const study *s) {
     windows_words words = {"of the preset"};
-    if (s->window || s->group)
-        snprintf(words.text, sizeof words.text, "%d, %d (0: the preset's)", (int)s->window, (int)s->group);
+    if (s->how.window || s->how.group)
+        snprintf(words.text, sizeof words.text, "%d, %d (0: the preset's)", (int)s->how.window, (int)s->how.group);
     return words;
 }
 
@@ -387,9 +364,9 @@ static void write_tsv(study *s, FILE *file) {
     fprintf(file,
             "# llm42 %s determinism, model %s, %s, backend %s, seed %d, temperature %g, tokens %d, requests %d, "
             "W and G %s\n",
-            LLM42_VERSION, s->model_path, s->dtype, s->backend->name, (int)s->seed, (double)s->temperature,
+            LLM42_VERSION, s->how.model, s->how.dtype, s->how.table->name, (int)s->seed, (double)s->temperature,
             (int)s->tokens, (int)s->requests, windows_text(s).text);
-    args_manifest_print(&s->manifest, file);
+    args_manifest_print(&s->how.manifest, file);
     if (fclose(s->tsv)) args_fail(1, "out of memory");
     fprintf(file, "suite\tpreset\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
     free(s->tsv_text);
@@ -416,35 +393,24 @@ static void run_suite(study *s, const bool chosen[WAYS]) {
 
 int main(int argc, char **argv) {
     // At this seed the unverified requests of every suite lose a token, not only bits, on tiny42.
-    study s = {.model_path = "examples/tiny42",
-               .suite = "all",
-               .preset = "all",
-               .dtype = "bf16",
-               .backend_name = "cpu",
-               .planner = "default",
-               .requests = 16,
-               .tokens = 128,
-               .tensor_parallel = 1,
-               .leaves = 1,
-               .seed = 3};
+    study s = {.how = {ENGINE_DEFAULTS}, .suite = "all", .preset = "all", .requests = 16, .tokens = 128, .seed = 3};
     char names[256], planners[256];
     const args_option options[] = {
-        ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
+        ENGINE_BACKEND(&s.how),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans, score or all"),
-        ARGS_IN("model,m DIR", &s.model_path, "model folder or file"),
+        ARGS_IN("model,m DIR", &s.how.model, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
         ARGS_TEXT("preset NAME", &s.preset, args_words(names, way_names)),
-        ARGS_TEXT("planner NAME", &s.planner, args_words(planners, planner_names)),
+        ARGS_TEXT("planner NAME", &s.how.planner, args_words(planners, planner_names)),
         ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
-        ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
-        ARGS_INT("threads,t N", &s.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
+        ENGINE_RANKS(&s.how),
+        ARGS_INT("threads,t N", &s.how.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_OUT("tsv FILE", &s.tsv_path, "write the numbers there too"),
-        ARGS_INT("window W", &s.window, 0, 4096, "tokens of a request in a verification; 0: the preset's"),
-        ARGS_INT("group G", &s.group, 0, 4096, "requests verified together; 0: the preset's"),
-        ARGS_TEXT("dtype TYPE", &s.dtype, "bf16 or fp32"),
-        ARGS_ARITHMETIC(&s.arithmetic),
+        ENGINE_WINDOWS(&s.how),
+        ARGS_TEXT("dtype TYPE", &s.how.dtype, "bf16 or fp32"),
+        ARGS_ARITHMETIC(&s.how.arithmetic),
         ARGS_END,
     };
     args_status_1 = "a promise is broken, or something went wrong";
@@ -453,23 +419,17 @@ int main(int argc, char **argv) {
     int suite = args_choice("--suite", s.suite, suites), one = args_choice("--preset", s.preset, way_names);
     bool chosen[WAYS];
     for (int i = 0; i < WAYS; i++) chosen[i] = one == WAYS || one == i;
-    args_dtype("--dtype", s.dtype);
-    args_arithmetic(s.arithmetic);
-    args_choice("--planner", s.planner, planner_names);
-    s.backend = args_backend(s.backend_name);
-    llm42_error error = {0};
-    char found[4096];
-    llm42_model_desc desc = {.path = args_find(s.model_path, found),
-                             .on_device = args_on_device(s.model_path, s.backend)};
-    args_check(llm42_model_load(&s.model, &desc, &error), &error);
+    engine_look_up(&s.how);
+    s.model = engine_model(&s.how);
     FILE *file = s.tsv_path ? llm42_file_create(s.tsv_path) : NULL;  // tried before the long part
     if (s.tsv_path && !file) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
     if (file && !(s.tsv = open_memstream(&s.tsv_text, &s.tsv_size))) args_fail(1, "out of memory");
-    if (!s.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20) s.threads = 1;  // too little to share
+    if (!s.how.threads && s.model->mapped_bytes + s.model->copied_bytes < 16 << 20)
+        s.how.threads = 1;  // too little to share
     make_texts(&s);
-    printf("%s, %s, temperature %g\n%d tokens, batches to %d, W and G %s, planner %s\n", s.model_path, s.dtype,
-           (double)s.temperature, (int)s.tokens, (int)s.requests, windows_text(&s).text, s.planner);
-    args_manifest_print(&s.manifest, stdout);
+    printf("%s, %s, temperature %g\n%d tokens, batches to %d, W and G %s, planner %s\n", s.how.model, s.how.dtype,
+           (double)s.temperature, (int)s.tokens, (int)s.requests, windows_text(&s).text, s.how.planner);
+    args_manifest_print(&s.how.manifest, stdout);
     enum { ALL = sizeof suites / sizeof *suites - 2 };
     for (int i = 0; i < ALL; i++) {
         if (suite != ALL && suite != i) continue;

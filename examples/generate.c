@@ -5,10 +5,9 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/lib/args.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/lib/drafting.h"
-#include "planners.h"
+#include "examples/lib/engine.h"
 #include "examples/lib/texts.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "util/llm42_trace.h"
@@ -18,18 +17,16 @@
 #include "generate/batch.h"
 #include "examples/lib/chat.h"
 
-static const char *model_path = "examples/tiny42", *tokenizer, *prompt, *prompt_file, *ids_text, *backend = "cpu",
-                  *dtype = "bf16", *arithmetic;
-static const char *trace_path, *record_path, *planner = "default", *preset = "dvr", *verifier;
+static engine_options how = {ENGINE_DEFAULTS, .preset = "dvr"};
+static const char *tokenizer, *prompt, *prompt_file, *ids_text, *trace_path, *record_path;
 static const char *batch_in, *batch_out, *system_text, *stop_text[ANSWER_STOPS + 1];
-static int64_t max_running, n, top_k, seed, samples = 1, window, group, threads, tensor_parallel = 1, leaves = 1,
-                                            devices, kv_tokens;
+static int64_t max_running, n, top_k, seed, samples = 1;
 static float temperature, top_p, min_p;
-static bool deterministic, ignore_eos, ids_out, logprobs, json, stream, chatting, no_mmap, stats;
+static bool deterministic, ignore_eos, ids_out, logprobs, json, stream, chatting, stats;
 static drafting drafts;
 
 static const args_option options[] = {
-    ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
+    ENGINE_MODEL(&how),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
     ARGS_ONCE("prompt,p TEXT", &prompt, "prompt (default: It was); empty: the begin-of-text token alone"),
     ARGS_IN("prompt-file,f FILE", &prompt_file,
@@ -55,17 +52,18 @@ static const args_option options[] = {
     ARGS_FLAG("stream", &stream, "print a line of any sample as soon as it has one, behind [NUMBER]"),
     ARGS_FLAG("ids-out", &ids_out, "print the new tokens' ids, one line a sample"),
     ARGS_FLAG("logprobs", &logprobs, "print a table: sample position token logprob text; with --ids-out no text"),
-    ARGS_SERVING(&backend, &dtype, &arithmetic, &preset, &verifier, &window, &group),
+    ENGINE_COMPUTE(&how),
+    ENGINE_POLICIES(&how),
     ARGS_INT("max-running N", &max_running, 0, 4096, "requests that run at once; 0: 32, or as many as there are"),
-    ARGS_KV_TOKENS(&kv_tokens),
-    ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
+    ENGINE_KV(&how),
+    ENGINE_PLANNER(&how),
     DRAFTING_OPTIONS(&drafts),
-    ARGS_RANKS(&tensor_parallel, &leaves, &devices),
-    ARGS_OUT("algorithm-file FILE", &args_algorithm_file, "cuda: chosen matrix algorithms are kept here"),
-    ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+    ENGINE_RANKS(&how),
+    ENGINE_ALGORITHMS(&how),
+    ENGINE_THREADS(&how),
     ARGS_OUT("trace FILE", &trace_path, "write events: *.json for Perfetto, else TSV"),
     ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
-    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
+    ENGINE_NO_MMAP(&how),
     ARGS_FLAG("stats", &stats, "print counts and times on stderr at the end"),
     ARGS_END,
 };
@@ -89,7 +87,6 @@ static double last_end;   // when a sample was finished last
 static batch requests;    // of --batch
 static llm42_trace *trace;
 static llm42_recorder *recorder;
-static args_manifest manifest;
 
 static void put(sample *s, tok_text text) {
     if (text.size) memcpy(arraddnptr(s->out, text.size), text.data, text.size);
@@ -282,7 +279,7 @@ static void submit_samples(const int32_t *ids) {
     if (samples > 1 && temperature == 0)
         fprintf(stderr, "%s: greedy: all %" PRId64 " samples are alike%s: for others give --temperature\n",
                 args_program, samples,
-                deterministic || !strcmp(preset, "invariant") ? "" : ", but for what batches change");
+                deterministic || !strcmp(how.preset, "invariant") ? "" : ", but for what batches change");
 }
 
 static void run_samples(const int32_t *ids) {
@@ -309,9 +306,10 @@ static void free_samples(void) {
 static void read_batch(void) {
     static char settings[16384];
     snprintf(settings, sizeof settings,
-             "%s %s %s %s %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %.8000s", model->name, backend,
-             dtype, arithmetic ? arithmetic : "", preset, verifier ? verifier : "", planner, window, group,
-             tensor_parallel, leaves, (int)turns.family, system_text ? system_text : "");
+             "%s %s %s %s %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %.8000s", model->name,
+             how.backend, how.dtype, how.arithmetic ? how.arithmetic : "", how.preset, how.verifier ? how.verifier : "",
+             how.planner, how.window, how.group, how.tensor_parallel, how.leaves, (int)turns.family,
+             system_text ? system_text : "");
     requests = (batch){.in = batch_in,
                        .out = batch_out,
                        .settings = settings,
@@ -347,22 +345,21 @@ static void check_options(void) {
 static void open_chat(void) {
     llm42_error error = {0};
     const char *advice = "";
-    const llm42_result result = chat_open(&turns, t, model_path, system_text, &error);
+    const llm42_result result = chat_open(&turns, t, how.path, system_text, &error);
     if (result == LLM42_UNSUPPORTED)
         advice = ": leave out --chat and write the turns out in the prompt, special tokens included";
     if (result) args_fail(1, "--chat: %s%s", error.text, advice);
-    if (system_text && turns.no_system)
-        args_fail(1, "--system: %s: the chat template has no system's turn", model_path);
+    if (system_text && turns.no_system) args_fail(1, "--system: %s: the chat template has no system's turn", how.path);
 }
 
 // Opens the tokenizer, unless the model has none and nothing needs it, and the chat template.
 static void open_texts(void) {
     llm42_error error = {0};
-    const bool synthetic = !tokenizer && !strncmp(model_path, "synthetic:", 10);
+    const bool synthetic = !tokenizer && !strncmp(how.path, "synthetic:", 10);
     const bool ids_alone = (ids_text || batch_in) && !stop_text[0] && !chatting;
     if (ids_text && synthetic && !json) ids_out = true;  // it has no text
     if (ids_alone && (synthetic || ids_out)) return;
-    if (!tok_open(&t, model, model_path, tokenizer, &error)) {
+    if (!tok_open(&t, model, how.path, tokenizer, &error)) {
         if (chatting) open_chat();
         return;
     }
@@ -396,46 +393,25 @@ static void read_prompt(int32_t **ids) {
 
 int main(int argc, char **argv) {
     args_parse(argc, argv, "Prints text (or ids) from a model as it is committed.", options);
-    const llm42_backend *table = args_backend(backend);
-    llm42_dtype compute = args_dtype("--dtype", dtype);
-    args_choice("--planner", planner, planner_names);
-    char found[4096];
-    model_path = args_find(model_path, found);
+    engine_look_up(&how);
     check_options();
 
     llm42_error error = {0};
     int32_t *ids = NULL;
-    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, table), .no_mmap = no_mmap};
-    args_check(llm42_model_load(&model, &load, &error), &error);
+    model = engine_model(&how);
     open_texts();
     if (batch_in) read_batch();
     else read_prompt(&ids);
     if (trace_path) args_check(llm42_trace_open(&trace, trace_path, &error), &error);
 
     const int64_t together = batch_in ? arrlen(requests.line) : samples;
-    llm42_engine_desc desc = {.model = model,
-                              .backend = table,
-                              .backend_desc = args_backend_desc(table, threads, tensor_parallel, devices),
-                              .planner = planner_find(planner),
-                              .numerics.compute = compute,
-                              .numerics.arithmetic = args_arithmetic(arithmetic),
-                              .tensor_parallel = (int)tensor_parallel,
-                              .numerics.leaves = (int)leaves,
-                              .max_running = (int)(max_running     ? max_running
-                                                   : together < 32 ? together
-                                                                   : 32),
-                              .kv.pages = args_kv_pages(kv_tokens),
-                              .policy.window = (int)window,
-                              .policy.group = (int)group,
-                              .auto_release = batch_in != NULL,
-                              .on_event = on_event,
-                              .log = args_manifest_log,
-                              .log_user = &manifest};
-    args_policy(&desc, "preset", preset);
-    args_policy(&desc, "verifier", verifier);
+    llm42_engine_desc desc = engine_desc(&how, model);
+    desc.max_running = (int)(max_running ? max_running : together < 32 ? together : 32);
+    desc.auto_release = batch_in != NULL;
+    desc.on_event = on_event;
     drafting_open(&drafts, &desc);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
-    if (record_path) args_check(llm42_recorder_open(&recorder, record_path, engine, manifest.text, &error), &error);
+    if (record_path) args_check(llm42_recorder_open(&recorder, record_path, engine, how.manifest.text, &error), &error);
     double begin = llm42_engine_now(engine);
     if (batch_in) {
         batch_begin(&requests, engine);

@@ -32,38 +32,35 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/lib/args.h"
+#include "examples/lib/engine.h"
 #include "examples/lib/scoring.h"
 #include "examples/lib/texts.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
-enum { PAGE = 16, CONTEXT = 8192 };  // tokens in a KV page; the longest sequence of an engine, by default
+enum { CONTEXT = 8192 };  // the longest sequence of an engine, by default
 
-static const char *model_path = "examples/tiny42", *tokenizer, *text, *text_file, *ids_text, *dtype = "bf16",
-                  *name = "cpu";
-static const char *how = "invariant", *arithmetic;
-static int64_t threads, rows = 32, prompt, stride, tensor_parallel = 1, leaves = 1, devices;
-static bool all_logits, summary, no_mmap;
+static engine_options how = {ENGINE_DEFAULTS};
+static const char *tokenizer, *text, *text_file, *ids_text, *order = "invariant";
+static int64_t rows = 32, prompt, stride;
+static bool all_logits, summary;
 static size_t text_size;
 
 static const args_option options[] = {
-    ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
+    ENGINE_MODEL(&how),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
     ARGS_ONCE("ids LIST", &ids_text, "the tokens, as in 0,5,7"),
     ARGS_ONCE("text TEXT", &text, "the tokens as text; BOS goes before it"),
     ARGS_IN("file,f FILE", &text_file, "the text is what this file says; -: standard input"),
-    ARGS_TEXT("backend NAME", &name, "cpu or cuda"),
-    ARGS_TEXT("dtype TYPE", &dtype, "compute type: bf16 or fp32"),
-    ARGS_ARITHMETIC(&arithmetic),
-    ARGS_TEXT("schedule NAME", &how, "order of sums: fast, fixed or invariant"),
+    ENGINE_COMPUTE(&how),
+    ARGS_TEXT("schedule NAME", &order, "order of sums: fast, fixed or invariant"),
     ARGS_INT("rows N", &rows, 1, 4096, "tokens that run in one pass; M of fixed passes"),
     ARGS_INT("prompt N", &prompt, 0, INT32_MAX,
              "the first N are a prompt: it is not scored, and by fixed passes it runs alone"),
-    ARGS_RANKS(&tensor_parallel, &leaves, &devices),
-    ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
-    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
+    ENGINE_RANKS(&how),
+    ENGINE_THREADS(&how),
+    ENGINE_NO_MMAP(&how),
     ARGS_INT("stride N", &stride, 0, INT32_MAX,
              "of a text longer than the context: a window begins every N tokens; 0: half the context"),
     ARGS_FLAG("summary", &summary,
@@ -158,22 +155,17 @@ static void check_ids(const llm42_config *c, const int32_t *ids, int count) {
 int main(int argc, char **argv) {
     args_parse(argc, argv, "Prints `position token logprob` of each token but the first, or of each behind a prompt.",
                options);
-    llm42_dtype compute = args_dtype("--dtype", dtype);
-    const llm42_backend *backend = args_backend(name);
+    engine_look_up(&how);
     static const char *const schedules[] = {"fast", "fixed", "invariant", NULL};
-    llm42_schedule schedule = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice("--schedule", how, schedules));
-    char found[4096];
-    model_path = args_find(model_path, found);
+    llm42_schedule schedule = (llm42_schedule)(LLM42_SCHEDULE_FAST + args_choice("--schedule", order, schedules));
     char *read = NULL;
     int32_t *ids = read_input(&read);
 
     llm42_error error = {0};
-    llm42_model *model = NULL;
+    llm42_model *model = engine_model(&how);
     tok *t = NULL;
-    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, backend), .no_mmap = no_mmap};
-    args_check(llm42_model_load(&model, &load, &error), &error);
     if (text) {
-        if (tok_open(&t, model, model_path, tokenizer, &error))
+        if (tok_open(&t, model, how.path, tokenizer, &error))
             args_fail(1, "%s (--ids does without a tokenizer)", error.text);
         text_encode(t, text, text_size, &ids);
         free(read);
@@ -181,21 +173,10 @@ int main(int argc, char **argv) {
     const int count = (int)arrlen(ids), context = count < model->config.context ? count : model->config.context;
     check_ids(&model->config, ids, count);
 
-    scoring s = {.backend = backend, .schedule = schedule, .rows = (int)rows};
-    s.desc = (llm42_backend_desc){.model = model,
-                                  .backend_desc = args_backend_desc(backend, threads, tensor_parallel, devices),
-                                  .numerics.compute = compute,
-                                  .numerics.arithmetic = args_arithmetic(arithmetic),
-                                  .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
-                                  .tensor_parallel = (int)tensor_parallel,
-                                  .numerics.leaves = (int)leaves,
-                                  .max_rows = (int)rows,
-                                  .max_context = context,
-                                  .pages = context / PAGE + 1,
-                                  .page_size = PAGE,
-                                  .max_running = 1,
-                                  .fixed_rows = (int)rows,
-                                  .schedules = 1u << schedule};
+    llm42_engine_desc desc = engine_desc(&how, model);
+    desc.max_context = context, desc.max_running = 1;
+    desc.numerics.logits_fp32 = desc.numerics.compute == LLM42_DTYPE_FP32;
+    scoring s = scoring_of(&desc, schedule, (int)rows);
     // A prompt that runs alone is one pass. The most rows are those that an engine of preset paper has: on a GPU the
     // order of sums of a large pass may depend on them.
     int longest = model->config.context < CONTEXT ? model->config.context : CONTEXT;

@@ -9,24 +9,22 @@
 #define _GNU_SOURCE  // POLLRDHUP
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/lib/args.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/lib/drafting.h"
-#include "planners.h"
+#include "examples/lib/engine.h"
 #include "serve/serve.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
 #include <poll.h>
 
-static const char *model_path = "examples/tiny42", *tokenizer, *host = "127.0.0.1", *backend = "cpu", *dtype = "bf16";
-static const char *arithmetic, *preset = "dvr", *verifier, *planner = "default", *record_path;
-static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context, window, group, threads;
-static int64_t tensor_parallel = 1, leaves = 1, devices, kv_tokens;
-static bool no_mmap, offered, prefix_cache;
+static engine_options how = {ENGINE_DEFAULTS, .preset = "dvr"};
+static const char *tokenizer, *host = "127.0.0.1", *record_path;
+static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context;
+static bool prefix_cache;
 static drafting drafts;
 
 static const args_option options[] = {
-    ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
+    ENGINE_MODEL(&how),
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
     ARGS_ONCE("name NAME", &serve.name, "what clients call the model (default: the last part of its path)"),
     ARGS_TEXT("host NAME", &host, "address to listen on; 0.0.0.0 or :: for all of this computer's"),
@@ -39,27 +37,27 @@ static const args_option options[] = {
     ARGS_INT("read-timeout S", &serve.read_timeout, 1, 86400,
              "seconds in which a request must have come, or bytes be taken"),
     ARGS_INT("request-timeout S", &serve.request_timeout, 1, 86400, "seconds in which an answer must be finished"),
-    ARGS_SERVING(&backend, &dtype, &arithmetic, &preset, &verifier, &window, &group),
+    ENGINE_COMPUTE(&how),
+    ENGINE_POLICIES(&how),
     ARGS_INT("max-running N", &max_running, 1, 4096, "answers that run at once"),
     ARGS_INT("max-context N", &max_context, 0, INT32_MAX, "tokens of prompt and answer; 0: the model's, at most 8192"),
-    ARGS_KV_TOKENS(&kv_tokens),
+    ENGINE_KV(&how),
     ARGS_FLAG("prefix-cache", &prefix_cache,
               "what prompts have in common is computed once; not for prompts of strangers"),
-    ARGS_TEXT("planner NAME", &planner, "who shares a pass: default, or one of planners.h"),
+    ENGINE_PLANNER(&how),
     DRAFTING_OPTIONS(&drafts),
-    ARGS_FLAG("offered", &offered,
+    ARGS_FLAG("offered", &how.offered,
               "cuda: FAST passes keep orders of their own, as other engines' do, so that there is drift to verify"),
-    ARGS_RANKS(&tensor_parallel, &leaves, &devices),
-    ARGS_OUT("algorithm-file FILE", &args_algorithm_file, "cuda: chosen matrix algorithms are kept here"),
-    ARGS_INT("threads,t N", &threads, 0, 1024, "0: as many as OpenMP offers"),
+    ENGINE_RANKS(&how),
+    ENGINE_ALGORITHMS(&how),
+    ENGINE_THREADS(&how),
     ARGS_OUT("record FILE", &record_path, "write a transcript: build/audit computes it again"),
-    ARGS_FLAG("no-mmap", &no_mmap, "read the weights into memory; without it files are mapped, and must not shrink"),
+    ENGINE_NO_MMAP(&how),
     ARGS_END,
 };
 
 static llm42_recorder *recorder;
 static double last_event;  // its time, which is that of serve_now
-static args_manifest manifest;
 
 // >>events: on the engine's thread, inside a step --------------------------------------------------------------------
 // Behind a stop string what the event brings depends on the load and belongs to nobody. Returns whether it has come.
@@ -295,55 +293,33 @@ static void run_waking(void) {
 static void open_texts(void) {
     llm42_error error = {0};
     serve.chat_error = (llm42_error){LLM42_UNSUPPORTED, "the model has no tokenizer"};
-    if (tok_open(&serve.t, serve.model, model_path, tokenizer, &error)) {
-        if (tokenizer || (error.result != LLM42_IO && strncmp(model_path, "synthetic:", 10)))
+    if (tok_open(&serve.t, serve.model, how.path, tokenizer, &error)) {
+        if (tokenizer || (error.result != LLM42_IO && strncmp(how.path, "synthetic:", 10)))
             args_fail(1, "%s", error.text);
         return;
     }
-    chat_open(&serve.chat, serve.t, model_path, NULL, &serve.chat_error);
+    chat_open(&serve.chat, serve.t, how.path, NULL, &serve.chat_error);
     serve.stop_count = chat_stop(&serve.chat, &serve.model->config, serve.stop);
 }
 
-static const void *backend_desc(const llm42_backend *table) {
-    static llm42_cuda_desc own;
-    const void *desc = args_backend_desc(table, threads, tensor_parallel, devices);
-    if (!offered) return desc;
-    if (strcmp(table->name, "cuda")) args_fail(2, "--offered: only with --backend cuda");
-    own = *(const llm42_cuda_desc *)desc, own.fast = LLM42_CUDA_FAST_OFFERED;
-    return &own;
-}
-
-static void open_engine(const llm42_backend *table) {
+static void open_engine(void) {
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = serve.model,
-                              .backend = tap_open(table),
-                              .backend_desc = backend_desc(table),
-                              .planner = planner_find(planner),
-                              .numerics.compute = args_dtype("--dtype", dtype),
-                              .numerics.arithmetic = args_arithmetic(arithmetic),
-                              .tensor_parallel = (int)tensor_parallel,
-                              .numerics.leaves = (int)leaves,
-                              .max_running = (int)max_running,
-                              .max_context = (int)max_context,
-                              .kv.pages = args_kv_pages(kv_tokens),
-                              .kv.prefix_cache = prefix_cache,
-                              .policy.window = (int)window,
-                              .policy.group = (int)group,
-                              .auto_release = true,
-                              .on_event = on_event,
-                              .log = args_manifest_log,
-                              .log_user = &manifest};
-    args_policy(&desc, "preset", preset);
-    args_policy(&desc, "verifier", verifier);
+    llm42_engine_desc desc = engine_desc(&how, serve.model);
+    desc.backend = tap_open(how.table);
+    desc.max_running = (int)max_running;
+    desc.max_context = (int)max_context;
+    desc.kv.prefix_cache = prefix_cache;
+    desc.auto_release = true;
+    desc.on_event = on_event;
     drafting_open(&drafts, &desc);
     args_check(llm42_engine_open(&serve.engine, &desc, &error), &error);
     if (record_path)
-        args_check(llm42_recorder_open(&recorder, record_path, serve.engine, manifest.text, &error), &error);
+        args_check(llm42_recorder_open(&recorder, record_path, serve.engine, how.manifest.text, &error), &error);
     serve.config = llm42_engine_config(serve.engine);
     serve.counts.stats = llm42_engine_stats(serve.engine);
     const char *rounding = llm42_engine_arithmetic(serve.engine);
-    snprintf(serve.fingerprint, sizeof serve.fingerprint, "llm42-%s-%s-%s-%s", LLM42_VERSION, dtype,
-             rounding ? rounding : "unknown", preset);
+    snprintf(serve.fingerprint, sizeof serve.fingerprint, "llm42-%s-%s-%s-%s", LLM42_VERSION, how.dtype,
+             rounding ? rounding : "unknown", how.preset);
 }
 
 // The model's name for clients: the last part of its path, unless --name says another.
@@ -362,19 +338,14 @@ int main(int argc, char **argv) {
     args_status_signal = "130 or 143: ended by a second Ctrl-C or SIGTERM, before all was answered";
     args_parse(argc, argv, "Answers requests over HTTP, in the form of OpenAI's completions and chat completions.",
                options);
-    const llm42_backend *table = args_backend(backend);
-    args_dtype("--dtype", dtype);
-    args_choice("--planner", planner, planner_names);
+    engine_look_up(&how);
     drafting_check(&drafts);
     if (serve.key && !serve.key[0]) args_fail(2, "--api-key: the key is empty");
-    char found[4096];
-    model_path = args_find(model_path, found);
     llm42_error error = {0};
-    llm42_model_desc load = {.path = model_path, .on_device = args_on_device(model_path, table), .no_mmap = no_mmap};
-    args_check(llm42_model_load(&serve.model, &load, &error), &error);
+    serve.model = engine_model(&how);
     open_texts();
     set_name();
-    open_engine(table);
+    open_engine();
     serve.max_samples = max_running + max_queue;
     serve.started = time(NULL);
     signal(SIGPIPE, SIG_IGN);

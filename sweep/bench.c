@@ -40,18 +40,18 @@ void describe(const bench *b, FILE *file, const char *mark) {
     if (b->cuda) {
         fprintf(file, "%sllm42 %s bench, CUDA backend; host: %s; compiler: %s\n", mark, LLM42_VERSION, cpu,
                 compiler_name());
-        args_manifest_print(&b->manifest, file);
+        args_manifest_print(&b->set.how.manifest, file);
     } else {
         fprintf(file, "%sllm42 %s bench, CPU backend (%s)\n", mark, LLM42_VERSION, llm42_cpu_isa());
-        fprintf(file, "%sdevice: %s, %d threads; compiler: %s\n", mark, cpu, (int)s->threads, compiler_name());
+        fprintf(file, "%sdevice: %s, %d threads; compiler: %s\n", mark, cpu, (int)s->how.threads, compiler_name());
     }
     fprintf(file, "%smodel: %s: %d layers, width %d, %d/%d heads of %d, feed-forward %d, vocabulary %d; ", mark,
             b->model->name, c->layers, c->dim, c->heads, c->kv_heads, c->head_dim, c->ffn, c->vocab);
     if (c->experts) fprintf(file, "%d of %d experts; ", c->experts_used, c->experts);
     fprintf(file, "%.1f MB of weights in a decode step\n", b->weight_bytes * 1e-6);
     int repeats = b->cuda && s->repeats < CUDA_REPEATS ? CUDA_REPEATS : (int)s->repeats;
-    if (s->arithmetic) fprintf(file, "%sarithmetic: %s\n", mark, s->arithmetic);
-    fprintf(file, "%scompute type: %s; medians of at least %d repeats%s\n", mark, s->dtype, repeats,
+    if (s->how.arithmetic) fprintf(file, "%sarithmetic: %s\n", mark, s->how.arithmetic);
+    fprintf(file, "%scompute type: %s; medians of at least %d repeats%s\n", mark, s->how.dtype, repeats,
             s->quick ? "; quick" : "");
 }
 
@@ -60,7 +60,7 @@ static void tsv_begin(bench *b) {
     if (!b->set.out) return;
     b->tsv = out_begin(b->set.out);
     describe(b, b->tsv, "# ");
-    fprintf(b->tsv, "# path: %s; suite: %s\n", b->set.model, b->set.suite);
+    fprintf(b->tsv, "# path: %s; suite: %s\n", b->set.how.model, b->set.suite);
     fprintf(b->tsv, "# workloads: %d requests at once, input %d tokens, output %d tokens; tokens_per_s counts output\n",
             (int)b->set.requests, (int)b->set.input_tokens, (int)b->set.output_tokens);
     fprintf(b->tsv, "# decode: %d tokens of one greedy stream\n", (int)b->set.decode_tokens);
@@ -81,15 +81,11 @@ static void check_workload(const settings *s) {
 }
 
 // What a command line says nothing of; 0 and NULL: it depends on the backend.
-static const settings DEFAULTS = {.dtype = "bf16",
+static const settings DEFAULTS = {.how = {ENGINE_DEFAULTS},
                                   .suite = "all",
-                                  .tensor_parallel = 1,
-                                  .leaves = 1,
-                                  .threads = 1,
                                   .repeats = 5,
                                   .input_tokens = 64,
                                   .decode_tokens = 256,
-                                  .backend = "cpu",
                                   .workload = "sharegpt",
                                   .max_running = 256,
                                   .token_budget = 2048,
@@ -102,7 +98,7 @@ static const settings DEFAULTS = {.dtype = "bf16",
 static void resolve(settings *s) {
     static const char *const suites[] = {"all", "ceilings", "passes", "workloads", "decode", NULL};
     static const char *const cuda_suites[] = {"all", "passes", "stages", "workloads", "one-of-eleven", "online", NULL};
-    bool cuda = !strcmp(s->backend, "cuda");
+    bool cuda = !strcmp(s->how.backend, "cuda");
     args_choice("--suite", s->suite, cuda ? cuda_suites : suites);
     llm42_engine_desc policies = {0};
     args_policy(&policies, "preset", s->preset);
@@ -116,7 +112,7 @@ static void resolve(settings *s) {
     if (!s->window) s->window = passes ? CALIBRATION_W : policies.policy.window;
     if (!s->group) s->group = passes ? CALIBRATION_G : policies.policy.group;
     if (cuda) check_workload(s);
-    if (!cuda && (s->offered || s->in_norm || s->algorithm_file))
+    if (!cuda && (s->how.offered || s->in_norm || s->how.algorithm_file))
         args_fail(2, "--offered, --in-norm, --algorithm-file: only with --backend cuda");
     const settings *d = &DEFAULTS;
     bool served = strcmp(s->workload, d->workload) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
@@ -130,10 +126,8 @@ static void resolve(settings *s) {
     if (s->prompts && !s->margins && !s->calibrate) args_fail(2, "--prompts: only with --calibrate or --margins");
     if (!s->prompts) s->prompts = "own";
     args_choice("--prompts", s->prompts, (const char *const[]){"own", "random", NULL});
-    s->compute = args_dtype("--dtype", s->dtype);
-    s->sums = args_arithmetic(s->arithmetic);
-    if (!s->model) s->model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
-    if (cuda) s->threads = 1;
+    if (!s->how.model) s->how.model = cuda ? "synthetic:llama-3.1-8b" : "examples/tiny42";
+    if (cuda) s->how.threads = 1;
     if (!s->requests) s->requests = cuda ? 1024 : 32;
     if (!s->flip_requests) s->flip_requests = cuda ? 256 : 500;
     if (!s->output_tokens) s->output_tokens = 64;
@@ -150,16 +144,16 @@ static void resolve(settings *s) {
 
 static settings parse(int argc, char **argv) {
     settings s = DEFAULTS;
-    s.threads = all_threads();
+    s.how.threads = all_threads(), s.how.model = NULL;
     char preset[160], verifier[160], verify[160], prefill[160], chunked[160];
     const args_option options[] = {
-        ARGS_TEXT("backend NAME", &s.backend, "cpu or cuda"),
-        ARGS_IN("model,m DIR", &s.model,
+        ENGINE_BACKEND(&s.how),
+        ARGS_IN("model,m DIR", &s.how.model,
                 "model folder, file or synthetic:NAME; examples/tiny42 (cpu), synthetic:llama-3.1-8b (cuda)"),
-        ARGS_RANKS(&s.tensor_parallel, &s.leaves, &s.devices),
-        ARGS_INT("threads,t N", &s.threads, 1, 1024, "threads of the engine and of the ceilings"),
-        ARGS_TEXT("dtype TYPE", &s.dtype, "compute type, bf16 or fp32"),
-        ARGS_ARITHMETIC(&s.arithmetic),
+        ENGINE_RANKS(&s.how),
+        ARGS_INT("threads,t N", &s.how.threads, 1, 1024, "threads of the engine and of the ceilings"),
+        ARGS_TEXT("dtype TYPE", &s.how.dtype, "compute type, bf16 or fp32"),
+        ARGS_ARITHMETIC(&s.how.arithmetic),
         ARGS_TEXT("suite NAME", &s.suite,
                   "all, ceilings, passes, workloads or decode;\n"
                   "                         cuda: all, passes, stages, workloads, one-of-eleven or online"),
@@ -196,9 +190,9 @@ static settings parse(int argc, char **argv) {
                 "cuda: what --suite workloads, online and --calibrate serve, as in build/sweep"),
         ARGS_REAL("temperature T", &s.temperature, 0, 1000,
                   "of the requests of suites workloads and online; request i draws with seed i, from 1; 0: greedy"),
-        ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
+        ARGS_FLAG("offered", &s.how.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_FLAG("in-norm", &s.in_norm, "cuda, several GPUs: norms themselves exchange the ranks' parts"),
-        ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
+        ENGINE_ALGORITHMS(&s.how),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
         ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),
         ARGS_INT("token-budget N", &s.token_budget, 1, 1 << 20, "cuda: rows of a pass, at most"),
@@ -233,21 +227,11 @@ static void run_cpu(bench *b) {
 int main(int argc, char **argv) {
     static bench b;
     b = (bench){.set = parse(argc, argv), .got_share = 1, .begun = wall_seconds()};
-    llm42_model *model = NULL;
-    llm42_error error = {0};
-    b.backend = args_backend(b.set.backend);
-    b.cuda = !strcmp(b.backend->name, "cuda");
-    b.cuda_desc = (llm42_cuda_desc){.algorithm_file = b.set.algorithm_file,
-                                    .devices = args_devices(b.set.tensor_parallel, b.set.devices),
-                                    .fast = b.set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
-                                    .exchange = b.set.in_norm ? LLM42__CUDA_EXCHANGE_IN_NORM
-                                                              : LLM42_CUDA_EXCHANGE_PEER};
-    b.cpu_desc.threads = (int)b.set.threads;
-    b.backend_desc = b.cuda ? (const void *)&b.cuda_desc : &b.cpu_desc;
-    char found[4096];
-    llm42_model_desc desc = {.path = args_find(b.set.model, found),
-                             .on_device = args_on_device(b.set.model, b.backend)};
-    args_check(llm42_model_load(&model, &desc, &error), &error);
+    engine_look_up(&b.set.how);
+    llm42_model *model = engine_model(&b.set.how);
+    b.engine = engine_desc(&b.set.how, model);
+    b.cuda = !strcmp(b.engine.backend->name, "cuda");
+    if (b.set.in_norm) b.set.how.cuda.exchange = LLM42__CUDA_EXCHANGE_IN_NORM;
     if (!model->layer)
         args_fail(1, "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME", model->name);
     b.model = model;

@@ -19,6 +19,7 @@
 #include "llm42.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/util/llm42_draft.h"
+#include "examples/lib/engine.h"
 #include "sweep/lib/common.h"
 
 #include "stb_ds.h"
@@ -52,15 +53,13 @@ typedef struct run_figures {
 } run_figures;
 
 typedef struct study {
-    const char *model_path, *backend_name, *draft_list, *batch_list, *way_list, *out, *algorithm_file;
-    int64_t tokens, prompt_tokens, limit, seed, threads, repeats, rounds;
+    engine_options how;
+    const char *draft_list, *batch_list, *way_list, *out;
+    int64_t tokens, prompt_tokens, limit, seed, repeats, rounds;
     float temperature;
     double kv_share;
     bool always, other_noise, chosen[WAYS];
-    const llm42_backend *backend;
-    const void *backend_desc;
     llm42_model *model;
-    args_manifest manifest;
     int batch[MOST], batch_count, draft_count;
     const char *draft[MOST];   // "none" is the first
     llm42_model *small[MOST];  // the models of drafters, for all runs
@@ -132,8 +131,8 @@ static void drafter_open(study *s, turn *t, const char *name) {
             args_check(llm42_model_load(small, &(llm42_model_desc){.path = args_find(name + 6, found)}, &error),
                        &error);
         const llm42_draft_model_desc model = {.model = *small,
-                                              .backend = s->backend,
-                                              .backend_desc = s->backend_desc,
+                                              .backend = s->how.table,
+                                              .backend_desc = engine_desc(&s->how, s->model).backend_desc,
                                               .vocab = vocab,
                                               .max_running = BATCH_MOST,
                                               .max_context = (int)(s->prompt_tokens + s->tokens),
@@ -151,22 +150,18 @@ static llm42_engine *engine_open(study *s, const way *w, turn *t, const llm42_dr
     s->requests = most * (int)s->rounds;
     const int each = (int)((s->prompt_tokens + s->tokens) / 16 + 2);
     const int pages = w == &ways[0] ? most * each : each + (int)(s->kv_share * (most - 1) * each);
-    const llm42_engine_desc desc = {.model = s->model,
-                                    .backend = s->backend,
-                                    .backend_desc = s->backend_desc,
-                                    .preset = w->preset,
-                                    .policy.mode = w->mode,
-                                    .max_running = most,
-                                    .max_context = (int)(s->prompt_tokens + s->tokens),
-                                    .token_budget = most * (int)(1 + s->limit) > 256 ? most * (int)(1 + s->limit) : 256,
-                                    .kv.pages = pages,
-                                    .drafter = drafter,
-                                    .draft_limit = (int)s->limit,
-                                    .draft_ordinary = true,
-                                    .on_event = on_event,
-                                    .event_user = t,
-                                    .log = args_manifest_log,
-                                    .log_user = &s->manifest};
+    llm42_engine_desc desc = engine_desc(&s->how, s->model);
+    desc.preset = w->preset;
+    desc.policy.mode = w->mode;
+    desc.max_running = most;
+    desc.max_context = (int)(s->prompt_tokens + s->tokens);
+    desc.token_budget = most * (int)(1 + s->limit) > 256 ? most * (int)(1 + s->limit) : 256;
+    desc.kv.pages = pages;
+    desc.drafter = drafter;
+    desc.draft_limit = (int)s->limit;
+    desc.draft_ordinary = true;
+    desc.on_event = on_event;
+    desc.event_user = t;
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     return engine;
 }
@@ -280,7 +275,7 @@ static void put(study *s, int w, int batch, const char *drafter, run_figures *f,
     fflush(stdout);
     if (!s->tsv) return;
     fprintf(s->tsv, "%s\t%s\t%g\t%d\t%s\t%s\t%d\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g\t%.0f\t%.0f\t%.0f\t%.3g\t%d\n",
-            s->backend->name, s->model->name, (double)s->temperature, batch, ways[w].name, drafter, (int)s->limit,
+            s->how.table->name, s->model->name, (double)s->temperature, batch, ways[w].name, drafter, (int)s->limit,
             speed, low, high, 1e3 * m->seconds / m->passes, a_pass, m->drafted, m->accepted, preemptions, own, other);
     out_flush(s->tsv, s->out);
 }
@@ -393,8 +388,8 @@ static void parse_lists(study *s) {
 static void header(study *s) {
     char name[256];
     fprintf(s->tsv, "# llm42 %s drafts, model %s, bf16, backend %s, host %s, %d threads\n", LLM42_VERSION,
-            s->model->name, s->backend->name, processor_name(name, sizeof name), (int)s->threads);
-    args_manifest_print(&s->manifest, s->tsv);
+            s->model->name, s->how.table->name, processor_name(name, sizeof name), (int)s->how.threads);
+    args_manifest_print(&s->how.manifest, s->tsv);
     fprintf(s->tsv,
             "# prompt_tokens %d, new tokens %d, requests %d times the batch, seed %d, repeats %d%s%s%s\n"
             "# draft: a number is the probability that an oracle's draft is right if those before it are\n"
@@ -409,8 +404,7 @@ static void header(study *s) {
 }
 
 int main(int argc, char **argv) {
-    study s = {.model_path = "examples/tiny42",
-               .backend_name = "cpu",
+    study s = {.how = {ENGINE_DEFAULTS},
                .draft_list = "lookup,0.7",
                .batch_list = "1,4,16",
                .way_list = "invariant,ordinary,dvr,best",
@@ -422,8 +416,8 @@ int main(int argc, char **argv) {
                .rounds = 4,
                .kv_share = 1};
     const args_option options[] = {
-        ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
-        ARGS_IN("model DIR", &s.model_path, "model folder, file or synthetic:NAME"),
+        ENGINE_BACKEND(&s.how),
+        ARGS_IN("model DIR", &s.how.model, "model folder, file or synthetic:NAME"),
         ARGS_TEXT("draft LIST", &s.draft_list,
                   "drafters: lookup, model:DIR, or a number, the probability that an oracle's draft is right"),
         ARGS_INT("draft-limit N", &s.limit, 1, 63, "drafts of a request in a pass, at most"),
@@ -439,8 +433,8 @@ int main(int argc, char **argv) {
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "of prompts and requests"),
         ARGS_INT("repeats N", &s.repeats, 1, REPEATS_MOST, "runs that a median is taken of"),
         ARGS_INT("rounds N", &s.rounds, 2, 64, "requests of a run, as a multiple of the batch, which is kept full"),
-        ARGS_INT("threads N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
-        ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "cuda: chosen matrix algorithms are kept here"),
+        ARGS_INT("threads N", &s.how.threads, 0, 1024, "0: as many as OpenMP offers"),
+        ENGINE_ALGORITHMS(&s.how),
         ARGS_OUT("out FILE", &s.out, "write the table there too"),
         ARGS_END,
     };
@@ -448,24 +442,14 @@ int main(int argc, char **argv) {
                options);
     parse_lists(&s);
     out_try(s.out);
-#ifdef _OPENMP
-    if (!s.threads) s.threads = omp_get_max_threads();
-#endif
-    if (!s.threads) s.threads = 1;
-    s.backend = args_backend(s.backend_name);
-    const llm42_cpu_desc cpu = {.threads = (int)s.threads};
-    const llm42_cuda_desc cuda = {.algorithm_file = s.algorithm_file};
-    s.backend_desc = !strcmp(s.backend->name, "cuda") ? (const void *)&cuda : &cpu;
-    llm42_error error = {0};
-    char found[4096];
-    const llm42_model_desc desc = {.path = args_find(s.model_path, found),
-                                   .on_device = args_on_device(s.model_path, s.backend)};
-    args_check(llm42_model_load(&s.model, &desc, &error), &error);
+    if (!s.how.threads) s.how.threads = all_threads();
+    engine_look_up(&s.how);
+    s.model = engine_model(&s.how);
     if (s.prompt_tokens + s.tokens > s.model->config.context)
         args_fail(2, "--tokens, --prompt-tokens: more than the model's context of %d", s.model->config.context);
     make_prompts(&s);
     printf("%s, %s, temperature %g, at most %d drafts\n\n%6s  %-10s %-22s %9s %6s %6s %6s %7s %8s %8s %7s\n",
-           s.model->name, s.backend->name, (double)s.temperature, (int)s.limit, "batch", "way", "drafts", "tok/s",
+           s.model->name, s.how.table->name, (double)s.temperature, (int)s.limit, "batch", "way", "drafts", "tok/s",
            "ratio", "least", "most", "a pass", "drafted", "right", "own us");
     if (s.out) header((s.tsv = out_begin(s.out), &s));
     for (int w = 0; w < WAYS; w++)

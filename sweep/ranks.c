@@ -7,14 +7,11 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
-#include "examples/lib/args.h"
+#include "examples/lib/engine.h"
 #include "examples/lib/scoring.h"
 #include "stb_ds.h"
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
-enum { MOST = 16, CONFIGURATIONS = 4 * MOST, PAGE = 16 };
+enum { MOST = 16, CONFIGURATIONS = 4 * MOST };
 
 typedef struct way {
     const char *name;
@@ -40,11 +37,10 @@ typedef struct answer {
 } answer;
 
 typedef struct study {
-    const char *model_path, *backend_name, *ranks_list, *batch_list, *tsv_path;
-    int64_t requests, tokens, leaves, devices, seed, threads, prompt_tokens;
+    engine_options how;
+    const char *ranks_list, *batch_list, *tsv_path;
+    int64_t requests, tokens, seed, prompt_tokens;
     float temperature;
-    const llm42_backend *backend;
-    args_manifest manifest;
     llm42_model *model;
     int ranks[MOST], ranks_count, batch[MOST], batch_count;
     char ranks_run[2 * MOST];  // the ranks that are run, as text
@@ -54,25 +50,22 @@ typedef struct study {
 } study;
 
 // >>serve --------------------------------------------------------------------------------------------------------
-static llm42_engine_desc engine_desc(study *s, const way *w, int ranks, int batch) {
-    return (llm42_engine_desc){.model = s->model,
-                               .backend = s->backend,
-                               .backend_desc = args_backend_desc(s->backend, s->threads, ranks, s->devices),
-                               .preset = w->preset,
-                               .policy.mode = w->mode,
-                               .tensor_parallel = ranks,
-                               .numerics.leaves = w->leaves ? (int)s->leaves : 1,
-                               .max_running = batch,
-                               .max_context = (int)(s->prompt_tokens + s->tokens),
-                               .kv.page_size = PAGE,
-                               .log = args_manifest_log,
-                               .log_user = &s->manifest};
+static llm42_engine_desc way_desc(study *s, const way *w, int ranks, int batch) {
+    engine_options *how = &s->how;
+    how->tensor_parallel = ranks;
+    llm42_engine_desc desc = engine_desc(how, s->model);
+    desc.preset = w->preset;
+    desc.policy.mode = w->mode;
+    if (!w->leaves) desc.numerics.leaves = 1;
+    desc.max_running = batch;
+    desc.max_context = (int)(s->prompt_tokens + s->tokens);
+    return desc;
 }
 
 static llm42_engine *engine_open(study *s, const way *w, int ranks, int batch) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    const llm42_engine_desc desc = engine_desc(s, w, ranks, batch);
+    const llm42_engine_desc desc = way_desc(s, w, ranks, batch);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     return engine;
 }
@@ -130,7 +123,7 @@ static bool same_bits(const study *s, const answer *a, const answer *b) {
 }
 
 static void put(study *s, const way *w, const char *metric, double value) {
-    if (s->tsv) fprintf(s->tsv, "%s\t%d\t%s\t%.6g\n", w->name, w->leaves ? (int)s->leaves : 1, metric, value);
+    if (s->tsv) fprintf(s->tsv, "%s\t%d\t%s\t%.6g\n", w->name, w->leaves ? (int)s->how.leaves : 1, metric, value);
 }
 
 typedef struct spread {
@@ -163,22 +156,9 @@ static spread spread_of(const study *s, answer *const *answers, int configuratio
 
 // Scores the outputs of some ranks by one rank, with as many leaves.
 static scored score(study *s, const way *w, const answer *answers) {
-    const llm42_engine_desc desc = engine_desc(s, w, 1, 1);
+    const llm42_engine_desc desc = way_desc(s, w, 1, 1);
     scored d = {0};
-    scoring scorer = {.backend = s->backend, .schedule = LLM42_SCHEDULE_INVARIANT, .rows = 64};
-    scorer.desc = (llm42_backend_desc){.model = s->model,
-                                       .backend_desc = desc.backend_desc,
-                                       .numerics.compute = LLM42_DTYPE_BF16,
-                                       .tensor_parallel = 1,
-                                       .numerics.leaves = desc.numerics.leaves,
-                                       .max_rows = 64,
-                                       .max_context = desc.max_context,
-                                       .pages = desc.max_context / PAGE + 1,
-                                       .page_size = PAGE,
-                                       .max_running = 1,
-                                       .schedules = 1u << LLM42_SCHEDULE_INVARIANT,
-                                       .log = args_manifest_log,
-                                       .log_user = &s->manifest};
+    scoring scorer = scoring_of(&desc, LLM42_SCHEDULE_INVARIANT, 64);
     scoring_open(&scorer);
     for (int i = 0; i < s->requests; i++)
         scoring_compare(&scorer, s->prompt[i], (int)arrlen(s->prompt[i]), answers[i].tokens, answers[i].logprobs,
@@ -252,39 +232,39 @@ static void fit_ranks(study *s) {
     }
     if (!kept) args_fail(2, "--tensor-parallel: the model cannot be cut into any of %s ranks", s->ranks_list);
     s->ranks_count = kept;
-    for (int n = 8; n >= 1 && !s->leaves; n /= 2)
-        if (!llm42_ranks_check("llm42_engine_desc", c, 0, n, &error)) s->leaves = n;
-    args_check(llm42_ranks_check("llm42_engine_desc", c, 0, (int)s->leaves, &error), &error);
+    for (int n = 8; n >= 1 && !s->how.leaves; n /= 2)
+        if (!llm42_ranks_check("llm42_engine_desc", c, 0, n, &error)) s->how.leaves = n;
+    args_check(llm42_ranks_check("llm42_engine_desc", c, 0, (int)s->how.leaves, &error), &error);
     size_t used = 0;
     for (int i = 0; i < kept; i++) {
-        if (s->ranks[i] > s->leaves)
-            args_fail(2, "--leaves: %d: fewer than %d ranks: results would differ", (int)s->leaves, s->ranks[i]);
+        if (s->ranks[i] > s->how.leaves)
+            args_fail(2, "--leaves: %d: fewer than %d ranks: results would differ", (int)s->how.leaves, s->ranks[i]);
         used += (size_t)snprintf(s->ranks_run + used, sizeof s->ranks_run - used, "%s%d", i ? "," : "", s->ranks[i]);
     }
 }
 
 int main(int argc, char **argv) {
-    study s = {.model_path = "examples/tiny42",
-               .backend_name = "cpu",
+    study s = {.how = {ENGINE_DEFAULTS},
                .ranks_list = "1,2,4,8",
                .batch_list = "8,16,32",
                .requests = 32,
                .tokens = 96,
                .prompt_tokens = 128,
                .seed = 3};
+    s.how.leaves = 0;
     const args_option options[] = {
-        ARGS_TEXT("backend NAME", &s.backend_name, "cpu or cuda"),
-        ARGS_IN("model,m DIR", &s.model_path, "model folder, file or synthetic:NAME"),
+        ENGINE_BACKEND(&s.how),
+        ENGINE_MODEL(&s.how),
         ARGS_TEXT("tensor-parallel LIST", &s.ranks_list, "numbers of ranks: 1, 2, 4, 8"),
         ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once"),
-        ARGS_INT("leaves C", &s.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
-        ARGS_DEVICES(&s.devices),
+        ARGS_INT("leaves C", &s.how.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
+        ARGS_DEVICES(&s.how.devices),
         ARGS_INT("requests N", &s.requests, 1, 4096, "prompts"),
         ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each"),
         ARGS_INT("prompt-tokens N", &s.prompt_tokens, 8, 100000, "of the longest prompt"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "of the prompts"),
-        ARGS_INT("threads,t N", &s.threads, 0, 1024, "0: as many as OpenMP offers"),
+        ENGINE_THREADS(&s.how),
         ARGS_OUT("out FILE", &s.tsv_path, "write the numbers there too"),
         ARGS_END,
     };
@@ -295,16 +275,8 @@ int main(int argc, char **argv) {
     s.batch_count = list_of("--batch", s.batch_list, 4096, s.batch);
     if (s.ranks_count * s.batch_count > CONFIGURATIONS)
         args_fail(2, "--tensor-parallel, --batch: at most %d configurations", (int)CONFIGURATIONS);
-#ifdef _OPENMP
-    if (!s.threads) s.threads = omp_get_max_threads();
-#endif
-    if (!s.threads) s.threads = 1;
-    s.backend = args_backend(s.backend_name);
-    llm42_error error = {0};
-    char found[4096];
-    const llm42_model_desc desc = {.path = args_find(s.model_path, found),
-                                   .on_device = args_on_device(s.model_path, s.backend)};
-    args_check(llm42_model_load(&s.model, &desc, &error), &error);
+    engine_look_up(&s.how);
+    s.model = engine_model(&s.how);
     if (s.prompt_tokens + s.tokens > s.model->config.context)
         args_fail(2, "--tokens, --prompt-tokens: more than the model's context of %d", s.model->config.context);
     fit_ranks(&s);
@@ -316,20 +288,20 @@ int main(int argc, char **argv) {
     make_prompts(&s);
     printf("%s, bf16, %s, temperature %g: %d prompts, %d new tokens, ranks %s, batches %s, %d leaves\n\n%42s%40s\n"
            "%-20s%8s%14s%14s%12s%14s%14s\n",
-           s.model->name, s.backend->name, (double)s.temperature, (int)s.requests, (int)s.tokens, s.ranks_run,
-           s.batch_list, (int)s.leaves, "different outputs", "two ranks, scored by one", "", "tokens", "with bits",
+           s.model->name, s.how.table->name, (double)s.temperature, (int)s.requests, (int)s.tokens, s.ranks_run,
+           s.batch_list, (int)s.how.leaves, "different outputs", "two ranks, scored by one", "", "tokens", "with bits",
            "largest dp", "other, %", "mean dp", "largest dp");
     for (int i = 0; i < WAYS; i++) run_way(&s, &ways[i]);
     printf("\ndifferent outputs of a prompt over all ranks and batches, mean; dp: difference of probability\n%s\n",
            s.broken ? "a promised result differs" : "every promise held");
     if (file) {
-        const char *base = strrchr(s.model_path, '/');
+        const char *base = strrchr(s.how.model, '/');
         fprintf(file,
                 "# llm42 %s ranks, model %s, bf16, backend %s, temperature %g, requests %d, tokens %d, "
                 "prompt_tokens %d, seed %d, tensor_parallel %s, batch %s\n",
-                LLM42_VERSION, base ? base + 1 : s.model_path, s.backend->name, (double)s.temperature, (int)s.requests,
+                LLM42_VERSION, base ? base + 1 : s.how.model, s.how.table->name, (double)s.temperature, (int)s.requests,
                 (int)s.tokens, (int)s.prompt_tokens, (int)s.seed, s.ranks_run, s.batch_list);
-        args_manifest_print(&s.manifest, file);
+        args_manifest_print(&s.how.manifest, file);
         fclose(s.tsv);
         fprintf(file, "way\tleaves\tmetric\tvalue\n%s", text);
         if (!llm42_file_finish(file)) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));

@@ -10,8 +10,6 @@
 
 enum { ARGS_MOST = 128 };  // options of a program
 
-int args_kv_pages(int64_t tokens) { return (int)((tokens + 15) / 16); }
-
 const char *args_program = "llm42";
 int args_went_wrong = 1;
 const char *args_status_1 = "something went wrong";
@@ -263,17 +261,12 @@ const llm42_backend *args_backend(const char *name) {
 
 int args_devices(int64_t ranks, int64_t devices) { return (int)(devices < ranks ? devices : ranks); }
 
-const char *args_algorithm_file;
-
 const void *args_backend_desc(const llm42_backend *backend, int64_t threads, int64_t ranks, int64_t devices) {
     static llm42_cpu_desc cpu;
     static llm42_cuda_desc cuda;
     cpu.threads = (int)threads;
     cuda.devices = args_devices(ranks, devices);
-    cuda.algorithm_file = args_algorithm_file;
-    if (!strcmp(backend->name, "cuda")) return &cuda;
-    if (args_algorithm_file) args_fail(2, "--algorithm-file: only with --backend cuda");
-    return &cpu;
+    return !strcmp(backend->name, "cuda") ? (const void *)&cuda : &cpu;
 }
 
 bool args_on_device(const char *path, const llm42_backend *backend) {

@@ -68,31 +68,7 @@ typedef struct args_option {
 #define ARGS_FLAG(name, pointer, help) \
     { name, ARGS_TYPE_FLAG, pointer, NULL, NULL, NULL, NULL, 0, 0, 0, 0, help }
 
-// How an engine computes and verifies: words for args_backend, args_dtype, args_arithmetic and args_policy, and
-// numbers.
-#define ARGS_SERVING(backend, dtype, arithmetic, preset, verifier, window, group)                                    \
-    ARGS_TEXT("backend NAME", backend, "cpu or cuda"), ARGS_TEXT("dtype TYPE", dtype, "compute type: bf16 or fp32"), \
-        ARGS_ARITHMETIC(arithmetic),                                                                                 \
-        ARGS_TEXT("preset NAME", preset, "policies of the engine: dvr, best, invariant or paper"),                   \
-        ARGS_TEXT("verifier NAME", verifier,                                                                         \
-                  "order of sums of replay passes: fixed or invariant (default: the preset's)"),                     \
-        ARGS_INT("window W", window, 0, 4096, "tokens of one request in a verification; 0: the preset's"),           \
-        ARGS_INT("group G", group, 0, 4096, "requests verified together; 0: the preset's")
-
-// The size of the KV cache, for .kv.pages of llm42_engine_desc, whose default suits small models. Pages have 16 tokens.
-#define ARGS_KV_TOKENS(tokens)                           \
-    ARGS_INT("kv-tokens N", tokens, 0, (int64_t)1 << 31, \
-             "tokens for which the KV cache has room; 0: as all running requests may need, but at most 1 GiB")
-
-int args_kv_pages(int64_t tokens);
-// How the model is cut, of llm42_engine_desc, and llm42_cuda_desc.devices. Ranks and leaves are 1 by default.
-#define ARGS_RANKS(ranks, leaves, devices)                                                                \
-    ARGS_INT("tensor-parallel N", ranks, 1, 8, "ranks (devices) that share the model: 1, 2, 4 or 8"),     \
-        ARGS_INT("leaves C", leaves, 1, 8,                                                                \
-                 "parts into which INVARIANT passes cut sums that ranks share: 1, 2, 4 or 8; with N or\n" \
-                 "                         more of them the canonical result does not depend on N"),      \
-        ARGS_DEVICES(devices)
-
+// llm42_cuda_desc.devices.
 #define ARGS_DEVICES(devices)            \
     ARGS_INT("devices D", devices, 0, 8, \
              "cuda: GPUs that ranks are on, at most; ranks may share one, to try them; 0: one each")
@@ -198,8 +174,6 @@ llm42_arithmetic args_arithmetic(const char *value);
 const llm42_backend *args_backend(const char *name);
 // llm42_cuda_desc.devices for so many ranks where --devices says at most so many. 0: one for each.
 int args_devices(int64_t ranks, int64_t devices);
-// llm42_cuda_desc.algorithm_file, for args_backend_desc.
-extern const char *args_algorithm_file;
 // A backend's own desc: the CPU's threads (0: as many as OpenMP offers), or the GPUs of CUDA.
 const void *args_backend_desc(const llm42_backend *backend, int64_t threads, int64_t ranks, int64_t devices);
 // For llm42_model_desc.on_device: synthetic weights for a GPU are made there.

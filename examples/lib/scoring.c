@@ -8,6 +8,25 @@ void *scoring_get(size_t count, size_t size) {
     return memory;
 }
 
+scoring scoring_of(const llm42_engine_desc *engine, llm42_schedule schedule, int rows) {
+    scoring s = {.backend = engine->backend, .schedule = schedule, .rows = rows};
+    s.desc = (llm42_backend_desc){.model = engine->model,
+                                  .backend_desc = engine->backend_desc,
+                                  .numerics = engine->numerics,
+                                  .tensor_parallel = engine->tensor_parallel,
+                                  .max_rows = rows,
+                                  .max_context = engine->max_context,
+                                  .pages = engine->kv.pages,
+                                  .page_size = engine->kv.page_size,
+                                  .max_running = engine->max_running,
+                                  .fixed_rows = rows,
+                                  .schedules = 1u << schedule,
+                                  .log = engine->log,
+                                  .log_user = engine->log_user};
+    if (!s.desc.pages) s.desc.pages = s.desc.max_context / s.desc.page_size + 1;
+    return s;
+}
+
 void scoring_open(scoring *s) {
     llm42_error error = {0};
     const size_t rows = (size_t)s->desc.max_rows, vocab = (size_t)s->desc.model->config.vocab;

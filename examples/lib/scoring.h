@@ -23,6 +23,8 @@ typedef struct scoring {
 } scoring;
 
 void *scoring_get(size_t count, size_t size);
+// How an engine of this desc would run passes of at most `rows` rows, which under FIXED are M.
+scoring scoring_of(const llm42_engine_desc *engine, llm42_schedule schedule, int rows);
 void scoring_open(scoring *s);
 void scoring_close(scoring *s);
 // The log-probability of ids[i] in logprob[i], for each token behind the first and behind the prompt, whose length may

@@ -17,6 +17,7 @@
 #define _POSIX_C_SOURCE 200809L
 #endif
 
+#include "examples/lib/engine.h"
 #include "sweep/bench/flips.h"
 #include "sweep/bench/steady.h"
 #include "sweep/lib/common.h"
@@ -31,31 +32,25 @@ enum {
 };
 
 typedef struct settings {
-    const char *model, *dtype, *arithmetic, *suite, *out, *calibrate, *backend;
+    engine_options how;
+    const char *suite, *out, *calibrate;
     const char *prompts, *margins;                               // of --calibrate
     const char *preset, *verifier, *verify, *prefill, *chunked;  // NULL: every case; the case's own
-    const char *workload, *algorithm_file;                       // these and the next two lines: cuda
+    const char *workload;                                        // this and the next two lines: cuda
     int64_t max_running, max_context, token_budget, online_requests, seeds;
     double kv_gb, qps, seconds;
-    int64_t threads, repeats, requests, input_tokens, output_tokens, decode_tokens, flip_requests;
+    int64_t repeats, requests, input_tokens, output_tokens, decode_tokens, flip_requests;
     int64_t served_window, served_group;  // as given; 0: the case's own
-    int64_t tensor_parallel, leaves, devices;
-    int64_t window, group;  // of passes that are timed one by one, and of calibrations
-    bool quick, offered, in_norm, force;
+    int64_t window, group;                // of passes that are timed one by one, and of calibrations
+    bool quick, in_norm, force;
     double temperature;
-    llm42_dtype compute;
-    llm42_arithmetic sums;  // of --arithmetic
 } settings;
 
 typedef struct bench {
     settings set;
     const llm42_model *model;
-    const llm42_backend *backend;
+    llm42_engine_desc engine;  // what all engines have in common
     bool cuda;
-    llm42_cuda_desc cuda_desc;
-    llm42_cpu_desc cpu_desc;
-    const void *backend_desc;  // one of the two
-    args_manifest manifest;
     size_t manifest_written;                                  // cuda: bytes of the manifest that the result has
     bool described;                                           // cuda: the result is open
     double begun;                                             // wall clock, seconds
@@ -71,7 +66,7 @@ typedef struct bench {
 
 // GPUs that the ranks are on (llm42_cuda_desc.devices). On the CPU ranks share the one machine.
 static inline int used_devices(const bench *b) {
-    return !b->cuda ? 1 : b->cuda_desc.devices ? b->cuda_desc.devices : (int)b->set.tensor_parallel;
+    return !b->cuda ? 1 : b->set.how.cuda.devices ? b->set.how.cuda.devices : b->engine.tensor_parallel;
 }
 
 // The configuration, each line behind a mark: "# " in files, nothing on the terminal.

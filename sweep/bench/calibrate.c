@@ -127,7 +127,7 @@ static void check_steady(const bench *b, const steadiness *steady) {
     char why[256];
     if (steady_enough(steady, why, sizeof why) || b->set.force) return;
     args_fail(1, "--calibrate: %s: end other programs%s, or add --force to have a file that says so", why,
-              steady->share < STEADY_SHARE && !b->cuda && b->set.threads != 1 ? " or take fewer --threads" : "");
+              steady->share < STEADY_SHARE && !b->cuda && b->set.how.threads != 1 ? " or take fewer --threads" : "");
 }
 
 double wait_for_processor(const bench *b) {
@@ -189,7 +189,7 @@ static void grid_make_monotone(cost_grid *g) {
 static const char *manifest_value(const bench *b, const char *key, char *text, size_t size) {
     char start[64];
     snprintf(start, sizeof start, "cuda %s: ", key);
-    const char *line = strstr(b->manifest.text, start);
+    const char *line = strstr(b->set.how.manifest.text, start);
     snprintf(text, size, "unknown");
     if (line) snprintf(text, size, "%.*s", (int)strcspn(line + strlen(start), "\n"), line + strlen(start));
     return text;
@@ -199,20 +199,20 @@ static const char *manifest_value(const bench *b, const char *key, char *text, s
 static void calibration_keys(const bench *b, const steadiness *steady, const flips *f, FILE *file) {
     const settings *s = &b->set;
     char name[1024];
-    bool synthetic = !strncmp(s->model, "synthetic:", 10);  // the simulator needs its shape only
-    const char *model = synthetic ? s->model + 10 : s->model;
+    bool synthetic = !strncmp(s->how.model, "synthetic:", 10);  // the simulator needs its shape only
+    const char *model = synthetic ? s->how.model + 10 : s->how.model;
     // Results of the simulator repeat the source, and files of one name can be of several revisions.
     fputs("# source: measured by build/bench --calibrate", file);
     if (b->cuda) fprintf(file, ", revision %s of the kernels", manifest_value(b, "kernels", name, sizeof name));
     fputc('\n', file);
     if (b->cuda) fprintf(file, "# device: %s\n", manifest_value(b, "device", name, sizeof name));
     else
-        fprintf(file, "# device: %s, %d thread%s\n", processor_name(name, sizeof name), (int)s->threads,
-                s->threads > 1 ? "s" : "");
-    const int64_t leaves = s->leaves > s->tensor_parallel ? s->leaves : s->tensor_parallel;
+        fprintf(file, "# device: %s, %d thread%s\n", processor_name(name, sizeof name), (int)s->how.threads,
+                s->how.threads > 1 ? "s" : "");
+    const int64_t leaves = s->how.leaves > s->how.tensor_parallel ? s->how.leaves : s->how.tensor_parallel;
     fprintf(file, "# devices: %d\n# leaves: %d\n", used_devices(b), (int)leaves);
     fprintf(file, "# model: %.*s\n", (int)strcspn(model, synthetic ? "," : ""), model);
-    double token = (double)llm42_kv_token_bytes(&b->model->config, s->compute);
+    double token = (double)llm42_kv_token_bytes(&b->model->config, b->engine.numerics.compute);
     fprintf(file, "# time_unit: ms\n# kv_tokens: %.0f\n# padding: %s\n",
             b->cuda ? floor(s->kv_gb * 1073741824.0 / token) : 0, b->cuda ? "computed" : "free");
     if (b->cuda) fprintf(file, "# pass_rows: %s\n", manifest_value(b, "pass rows", name, sizeof name));
@@ -262,12 +262,13 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
     const settings *s = &b->set;
     int M = (int)(s->window * s->group);
     calibration_keys(b, &g->steady, f, file);
-    args_manifest_print(&b->manifest, file);
-    if (b->cuda) fprintf(file, "# measured with: llm42 %s, %s, model %s, ", LLM42_VERSION, compiler_name(), s->model);
+    args_manifest_print(&b->set.how.manifest, file);
+    if (b->cuda)
+        fprintf(file, "# measured with: llm42 %s, %s, model %s, ", LLM42_VERSION, compiler_name(), s->how.model);
     else
         fprintf(file, "# measured with: llm42 %s (%s), %s, compute type %s, ", LLM42_VERSION, llm42_cpu_isa(),
-                compiler_name(), s->dtype);
-    if (s->arithmetic) fprintf(file, "arithmetic %s, ", s->arithmetic);
+                compiler_name(), s->how.dtype);
+    if (s->how.arithmetic) fprintf(file, "arithmetic %s, ", s->how.arithmetic);
     fprintf(file, "%s of %d rounds or more%s\n", b->cuda ? "median" : "lower quartile", g->rounds,
             s->seconds > 0 ? ", or what the time allowed" : "");
     if (b->cuda)
@@ -333,7 +334,7 @@ static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
     context += context < most / 2 ? context : most / 2 + 16;  // the end of the longest piece, see rig_piece_rows
     if (context > c->context) context = c->context;
     double bytes = b->cuda ? (fixed_rows ? 8.0 : 32.0) * 1073741824.0 : 256 << 20;
-    double tables = bytes / ((double)llm42_kv_token_bytes(c, b->set.compute) * context);
+    double tables = bytes / ((double)llm42_kv_token_bytes(c, b->engine.numerics.compute) * context);
     int most_tables = b->set.quick ? (b->cuda ? 2 : 64) : b->cuda ? 64 : RIG_ROWS, least = b->cuda ? 2 : 8;
     rig_open(r, b,
              (rig_desc){.max_rows = most,
@@ -357,7 +358,7 @@ static void grid_part(bench *b, cost_grid *g, rig *r, int fixed_rows) {
 
 static void grid_fill(bench *b, cost_grid *g) {
     rig *r = allocate(sizeof *r);
-    b->cuda_desc.no_check = true;  // the engine below checks
+    b->set.how.cuda.no_check = true;  // the engine below checks
     grid_size(b, g);
     grid_part(b, g, r, 0);
     if (b->cuda) grid_part(b, g, r, INVARIANT_REPLAY);
@@ -409,7 +410,7 @@ void run_calibrate(const bench *caller) {
     out_flush(file, b->set.calibrate);  // a full disk is found out before the measurement
     check_steady(b, &(steadiness){.share = wait_for_processor(b), .spread = 1});
     grid_fill(b, g);
-    b->cuda_desc.no_check = false;
+    b->set.how.cuda.no_check = false;
     grid_make_monotone(g);
     llm42_calibration *cost = cost_of(b, g);
     flips *f = allocate(sizeof *f);

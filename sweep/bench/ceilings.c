@@ -106,7 +106,7 @@ static double fma_ceiling(int threads, int repeats) {
 
 double processor_share(const bench *b) {
 #ifdef _OPENMP
-    int threads = (int)b->set.threads;
+    int threads = (int)b->set.how.threads;
 #else
     int threads = 1;
     (void)b;
@@ -119,7 +119,7 @@ double processor_share(const bench *b) {
 }
 
 void run_ceilings(bench *b) {
-    int all = (int)b->set.threads, repeats = b->set.quick ? 3 : 5;
+    int all = (int)b->set.how.threads, repeats = b->set.quick ? 3 : 5;
     size_t far = (size_t)1 << 30, near = (size_t)b->weight_bytes;
     if (near > far) near = far;
     wide *data = allocate(far);

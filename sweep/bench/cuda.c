@@ -16,7 +16,7 @@ static void cuda_ceilings(bench *b) {
     llm42_cuda_ceilings c;
     llm42_error error = {0};
     progress("ceilings");
-    args_check(llm42_cuda_measure_ceilings(&c, b->cuda_desc.device, &error), &error);
+    args_check(llm42_cuda_measure_ceilings(&c, b->set.how.cuda.device, &error), &error);
     b->copy_gb_per_s = 1e-9 * c.copy_bytes_per_s, b->read_gb_per_s = 1e-9 * c.read_bytes_per_s;
     b->matmul_gflop_per_s = 1e-9 * c.matmul_flop_per_s;
     progress(NULL);
@@ -37,20 +37,20 @@ static const char *given(const char *word) { return word ? word : "as the preset
 // a run that is ended at a time limit leaves what it has.
 static void cuda_begin(bench *b) {
     if (b->described) {  // a later engine's plans, where they are not those of one before
-        for (const char *line = b->manifest.text + b->manifest_written; b->tsv && *line;
+        for (const char *line = b->set.how.manifest.text + b->manifest_written; b->tsv && *line;
              line += strcspn(line, "\n") + 1)
             fprintf(b->tsv, "# %.*s\n", (int)strcspn(line, "\n"), line);
-        b->manifest_written = b->manifest.size;
+        b->manifest_written = b->set.how.manifest.size;
         return;
     }
     b->described = true;
-    b->manifest_written = b->manifest.size;
+    b->manifest_written = b->set.how.manifest.size;
     describe(b, stdout, "");
     if (b->set.out) {
         b->tsv = out_begin(b->set.out);
         describe(b, b->tsv, "# ");
-        fprintf(b->tsv, "# path: %s; suite: %s; fast: %s\n", b->set.model, b->set.suite,
-                b->set.offered ? "offered" : "fastest");
+        fprintf(b->tsv, "# path: %s; suite: %s; fast: %s\n", b->set.how.model, b->set.suite,
+                b->set.how.offered ? "offered" : "fastest");
         fprintf(b->tsv,
                 "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
                 "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling. On several\n"
@@ -207,7 +207,7 @@ static void cuda_stages_of(const bench *b, rig *r, llm42_schedule schedule, cons
 // With leaves the stages are those of INVARIANT passes, because others have none.
 static void cuda_stages(bench *b) {
     rig *r = allocate(sizeof *r);
-    const bool leaves = b->set.leaves > 1;
+    const bool leaves = b->set.how.leaves > 1;
     const llm42_schedule fast = leaves ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST,
                          fixed = leaves ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
     int limit = b->model->config.context, context = limit < 512 ? limit : 512;
@@ -247,20 +247,12 @@ static const serving_case online_cases[] = {{.preset = 0}, {LLM42_PRESET_BEST, 0
 
 static llm42_engine_desc cuda_engine(bench *b, const serve_plan *plan, const serving_case *c) {
     const settings *s = &b->set;
-    llm42_engine_desc desc = {.model = b->model,
-                              .backend = b->backend,
-                              .backend_desc = b->backend_desc,
-                              .numerics.arithmetic = s->sums,
-                              .tensor_parallel = (int)s->tensor_parallel,
-                              .numerics.leaves = (int)s->leaves,
-                              .max_context = plan->max_context,
-                              .max_running = plan->max_running,
-                              .token_budget = (int)s->token_budget,
-                              .kv.page_size = PAGE_SIZE,
-                              .kv.pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb),
-                              .kv.admission_reserve = 0.7,
-                              .log = args_manifest_log,
-                              .log_user = &b->manifest};
+    llm42_engine_desc desc = b->engine;
+    desc.max_context = plan->max_context;
+    desc.max_running = plan->max_running;
+    desc.token_budget = (int)s->token_budget;
+    desc.kv.pages = (int)serve_pages(plan, PAGE_SIZE, s->kv_gb);
+    desc.kv.admission_reserve = 0.7;
     case_policies(b, c, &desc);
     bool whole = desc.policy.chunked_prefill == LLM42_CHUNKED_OFF;
     if (whole && desc.token_budget < plan->max_context) desc.token_budget = plan->max_context;

@@ -7,7 +7,7 @@ figures figures_of(const bench *b, const char *suite, const char *name) {
 #define X(column) f.column = NAN;
     COLUMNS(X)
 #undef X
-    f.threads = (double)b->set.threads;
+    f.threads = (double)b->set.how.threads;
     return f;
 }
 

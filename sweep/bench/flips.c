@@ -98,9 +98,9 @@ static llm42_result watch_run(void *state, const llm42_pass *pass, llm42_error *
 
 static const llm42_backend *watch_backend(const bench *b) {
     static llm42_backend backend;
-    backend = *b->backend;
+    backend = *b->engine.backend;
     backend.run = watch_run;
-    watch.inner = b->backend;
+    watch.inner = b->engine.backend;
     return &backend;
 }
 
@@ -154,27 +154,19 @@ static void on_event(void *user, const llm42_event *e) {
 static llm42_engine_desc flips_engine(bench *b, const serve_plan *plan, int M) {
     const settings *s = &b->set;
     int window = M && s->window > M ? M : (int)s->window;
-    llm42_engine_desc desc = {.model = b->model,
-                              .backend = watch_backend(b),
-                              .numerics.compute = s->compute,
-                              .numerics.arithmetic = s->sums,
-                              .backend_desc = b->backend_desc,
-                              .tensor_parallel = (int)s->tensor_parallel,
-                              .numerics.leaves = (int)s->leaves,
-                              .max_context = plan->max_context,
-                              .max_running = plan->max_running,
-                              .token_budget = (int)s->token_budget,
-                              .kv.page_size = PAGE_SIZE,
-                              .kv.pages = b->cuda ? (int)serve_pages(plan, PAGE_SIZE, s->kv_gb) : 0,
-                              .policy.window = window,
-                              .policy.group = M ? M / window : (int)s->group,
-                              .policy.verifier = M ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
-                              .policy.verify = LLM42_VERIFY_EAGER,
-                              .policy.prefill = LLM42_PREFILL_PACKED,
-                              .auto_release = true,
-                              .on_event = on_event,
-                              .log = b->cuda ? args_manifest_log : NULL,
-                              .log_user = &b->manifest};
+    llm42_engine_desc desc = b->engine;
+    desc.backend = watch_backend(b);
+    desc.max_context = plan->max_context;
+    desc.max_running = plan->max_running;
+    desc.token_budget = (int)s->token_budget;
+    desc.kv.pages = b->cuda ? (int)serve_pages(plan, PAGE_SIZE, s->kv_gb) : 0;
+    desc.policy.window = window;
+    desc.policy.group = M ? M / window : (int)s->group;
+    desc.policy.verifier = M ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT;
+    desc.policy.verify = LLM42_VERIFY_EAGER;
+    desc.policy.prefill = LLM42_PREFILL_PACKED;
+    desc.auto_release = true;
+    desc.on_event = on_event;
     args_policy(&desc, "verify", s->verify);
     args_policy(&desc, "prefill", s->prefill);
     args_policy(&desc, "chunked", s->chunked);
@@ -389,14 +381,14 @@ void flips_measure(bench *b, llm42_calibration *cost, steadiness *steady, flips 
 // >>margins ------------------------------------------------------------------------------------------------------
 // A line for each number of rows and each margin that was seen.
 static void margins_print(const bench *b, const flip_plan *p, const margins *m, const flip_counter *c, FILE *file) {
-    if (b->cuda) args_manifest_print(&b->manifest, file);
+    if (b->cuda) args_manifest_print(&b->set.how.manifest, file);
     fprintf(file,
             "# measured with: llm42 %s, model %s, %s backend\n"
             "# %d requests, %s, up to %d at a time, all deterministic, M = %d; prompts: %s\n"
             "# margin: the largest logit less the next one, in the replay pass; each line goes up to the next margin\n"
             "# fast_rows: rows of the FAST pass that made the candidate, up to the next number in the file\n"
             "fast_rows\tmargin\tcandidates\tflips\n",
-            LLM42_VERSION, b->set.model, b->backend->name, (int)m->requests, p->serve.workload,
+            LLM42_VERSION, b->set.how.model, b->engine.backend->name, (int)m->requests, p->serve.workload,
             p->load[p->loads - 1].running, p->replay[p->timed], b->set.prompts);
     for (int f = 0; f < c->bins; f++)
         for (int k = 0; k < MARGIN_BINS; k++)

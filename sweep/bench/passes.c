@@ -106,7 +106,7 @@ void run_passes(bench *b) {
 
 void print_targets(const bench *b) {
     if (!b->target_context) return;
-    printf("\nAt context %d, %d threads:\n", b->target_context, (int)b->set.threads);
+    printf("\nAt context %d, %d threads:\n", b->target_context, (int)b->set.how.threads);
     printf("target: decode at batch 1 reads weights at %.1f%% of the memory ceiling [A] (wanted: 50%% or more)\n",
            b->decode1_share);
     printf("target: a replay pass of M = 256 reaches %.1f%% of the multiply-add ceiling [B] (wanted: 40%% or more)\n",

@@ -41,15 +41,14 @@ static int rig_running(const bench *b, const rig_desc *wanted) {
 void rig_open(rig *r, bench *b, rig_desc wanted) {
     const llm42_config *c = &b->model->config;
     int context = wanted.context, fill = wanted.fill_rows ? wanted.fill_rows : CPU_ROWS;
-    *r = (rig){.backend = b->backend, .context = context, .vocab = c->vocab, .sliding_window = c->sliding_window};
+    *r = (rig){
+        .backend = b->engine.backend, .context = context, .vocab = c->vocab, .sliding_window = c->sliding_window};
     for (int l = 0; l < c->layers; l++) r->sliding_share += b->model->layer[l].sliding ? 1.0 / c->layers : 0.0;
     r->pool = (int64_t)((context + PAGE_SIZE - 1) / PAGE_SIZE) * wanted.page_tables;
     llm42_error error = {0};
     llm42_backend_desc desc = {.model = b->model,
-                               .numerics.compute = b->set.compute,
-                               .numerics.arithmetic = b->set.sums,
-                               .tensor_parallel = (int)b->set.tensor_parallel,
-                               .numerics.leaves = (int)b->set.leaves,
+                               .numerics = b->engine.numerics,
+                               .tensor_parallel = b->engine.tensor_parallel,
                                .max_rows = wanted.max_rows,
                                .max_context = context,
                                .pages = (int)r->pool,
@@ -57,9 +56,9 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
                                .max_running = rig_running(b, &wanted),
                                .fixed_rows = wanted.fixed_rows,
                                .schedules = wanted.schedules,
-                               .backend_desc = b->backend_desc,
-                               .log = args_manifest_log,
-                               .log_user = &b->manifest};
+                               .backend_desc = b->engine.backend_desc,
+                               .log = b->engine.log,
+                               .log_user = b->engine.log_user};
     args_check(r->backend->open(&r->state, &desc, &error), &error);
     r->pages = allocate((size_t)r->pool * sizeof *r->pages);
     for (int i = 0; i < r->pool; i++) {  // a shuffle, or none
@@ -116,5 +115,5 @@ double rig_kv_bytes(const bench *b, const rig *r) {
     double tokens = 0;
     for (int i = 0; i < r->rows; i++)
         if (i + 1 == r->rows || r->row[i + 1].seq != r->row[i].seq) tokens += r->row[i].position + 1;
-    return tokens * (double)llm42_kv_token_bytes(&b->model->config, b->set.compute);
+    return tokens * (double)llm42_kv_token_bytes(&b->model->config, b->engine.numerics.compute);
 }

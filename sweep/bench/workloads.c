@@ -39,15 +39,8 @@ void run_decode(bench *b) {
     for (int m = 0; m < (int)(sizeof streams / sizeof *streams); m++) {
         llm42_engine *engine = NULL;
         llm42_error error = {0};
-        llm42_engine_desc desc = {.model = b->model,
-                                  .backend = b->backend,
-                                  .numerics.compute = b->set.compute,
-                                  .numerics.arithmetic = b->set.sums,
-                                  .tensor_parallel = (int)b->set.tensor_parallel,
-                                  .numerics.leaves = (int)b->set.leaves,
-                                  .backend_desc = b->backend_desc,
-                                  .max_context = tokens + 1,
-                                  .max_running = 1};
+        llm42_engine_desc desc = b->engine;
+        desc.max_context = tokens + 1, desc.max_running = 1;
         if (!case_chosen(b, &streams[m])) continue;
         case_policies(b, &streams[m], &desc);
         case_text text = case_name(&streams[m]);
@@ -118,17 +111,11 @@ static void on_event(void *user, const llm42_event *event) { llm42_metrics_event
 
 static llm42_engine *case_open(const bench *b, const serving_case *c, case_run *run) {
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = b->model,
-                              .backend = b->backend,
-                              .numerics.compute = b->set.compute,
-                              .numerics.arithmetic = b->set.sums,
-                              .tensor_parallel = (int)b->set.tensor_parallel,
-                              .numerics.leaves = (int)b->set.leaves,
-                              .backend_desc = b->backend_desc,
-                              .max_context = (int)(b->set.input_tokens + b->set.output_tokens),
-                              .auto_release = run != NULL,
-                              .on_event = run ? on_event : NULL,
-                              .event_user = run};
+    llm42_engine_desc desc = b->engine;
+    desc.max_context = (int)(b->set.input_tokens + b->set.output_tokens);
+    desc.auto_release = run != NULL;
+    desc.on_event = run ? on_event : NULL;
+    desc.event_user = run;
     llm42_engine *engine = NULL;
     case_policies(b, c, &desc);
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
