@@ -299,7 +299,7 @@ help:  ## this list
 	@echo "  variables: CC=$(CC) ARCH=$(ARCH) (native, x86-64, x86-64-v3, ...) OPENMP=$(OPENMP) CFLAGS TEST_CFLAGS LDFLAGS"
 	@echo "             PREFIX=$(PREFIX) DESTDIR STB=$(STB) JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) PLANNER V=1"
 	@echo "             CUDA=$(CUDA) (0: leave it out) NVCC=$(NVCC) CUDA_ARCH=\"$(CUDA_ARCH)\" NVCCFLAGS CUDA_HOME"
-	@echo "             NCCL=$(NCCL) (1: with NCCL too, to compare the exchange of ranks with)"
+	@echo "             NCCL=$(NCCL) (1: build/kernels compares the exchange of ranks with NCCL's)"
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
 	@echo "             TEST_EMULATED=\"$(TEST_EMULATED)\" (options of build/tests/cuda_emulated)"
 	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"

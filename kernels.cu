@@ -182,18 +182,6 @@ __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
     return v;
 }
 
-// As llm42__load_shared_by_ranks, for a loop that waits for another device: there the emulator of the tests lets others
-// run.
-__device__ __forceinline__ uint4 llm42__await_shared_by_ranks(const void *from) {
-    return llm42__load_shared_by_ranks(from);
-}
-
-// Stores four words that other devices may read. In the memory model each word is an access of its own.
-__device__ __forceinline__ void llm42__store_shared_by_ranks(uint4 *to, uint4 v) {
-    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                 : "memory");
-}
-
 // Two words of mail. Each is an access of its own in the memory model, and as such whole.
 __device__ __forceinline__ void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
     const unsigned long long high = (unsigned long long)stamp << 32;
@@ -1596,16 +1584,12 @@ typedef struct llm42__meta {
 // Owns: the sum of the ranks' parts, and the ways in which ranks meet and send them.
 
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
-// INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of these ways:
-// - It reads them from memory, of[r]. Before that all ranks must meet: each waits until all have written their parts.
-//   They meet in llm42__k_meet or in the norm (`meets`).
+// INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of two ways:
+// - It reads them from memory, of[r]. Before that all ranks must meet: each waits until all have written their parts
+//   (llm42__k_meet).
 // - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
 //   of 64 bits in a mailbox holds four bytes of a part and a stamp. It is written and read at once, so no meeting is
 //   needed. A stamp is one pass's and one exchange's, so nobody takes old mail for new.
-// - By letter, which is mail in half as many bytes. A word of 32 bits in a mailbox is blank until its sender writes it.
-//   The rank that takes the word makes it blank again. The products o and down have a mailbox each. So before a rank
-//   sends a word again, it has had a letter of the other product from the word's taker. The taker had made the word
-//   blank before it sent that letter. This needs each kernel of a pass to wait until the one before has ended.
 // Of many rows with fp32 parts each rank norms only some (`own_rows`). The others' products have written the parts of
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
@@ -1614,34 +1598,18 @@ typedef struct llm42__rank_parts {
     int self;               // this rank
     int own_rows;           // rank r norms the rows from r x own_rows on; 0: each rank norms all rows
     llm42__bf16 *h[8];      // of each rank
-    unsigned exchange;      // number of this exchange in the pass, for mail and for meetings in norms
-    bool meets;             // the norm's blocks meet those of the other ranks (llm42__meet_before)
+    unsigned exchange;      // number of this exchange in the pass, for mail
     const unsigned *ended;  // see llm42__meeting
-    ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]; for letters: [from rank][row][quads]
-    unsigned *met[8];       // of each rank: [1 + blocks][from rank, 8], numbers of exchanges (llm42__await_ranks)
+    ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]
 } llm42__rank_parts;
-// What kernels call PARTS: one of the first three. ROUNDED and LEAVES are read from memory, unless MAIL or LETTER is
-// added: LEAVES | LETTER are fp32 parts by letter.
-enum {
-    LLM42__WHOLE = 0,
-    LLM42__ROUNDED = 1,
-    LLM42__LEAVES = 2,
-    LLM42__MAIL = 4,
-    LLM42__LETTER = 8,
-    LLM42__SENT = LLM42__MAIL | LLM42__LETTER
-};
-// The most rows of a pass by mail and by letter, and the most exchanges of a pass.
-enum { LLM42__MAIL_ROWS = 64, LLM42__LETTER_ROWS = 128, LLM42__MAIL_EXCHANGES = 1024 };
-enum { LLM42__MEETING_BLOCKS = 1024 };  // the most blocks of a norm that meets
+// What kernels call PARTS: one of the first three. ROUNDED and LEAVES are read from memory, unless MAIL is added.
+enum { LLM42__WHOLE = 0, LLM42__ROUNDED = 1, LLM42__LEAVES = 2, LLM42__MAIL = 4 };
+// The most rows and exchanges of a pass by mail.
+enum { LLM42__MAIL_ROWS = 64, LLM42__MAIL_EXCHANGES = 1024 };
 
 // A quad is four words of a part: eight elements if they are bf16, four if fp32. The sum of quads is bf16.
 template <int PARTS> struct llm42__quad {
-    enum {
-        FP32 = (PARTS & LLM42__LEAVES) != 0,
-        SENT = (PARTS & LLM42__SENT) != 0,
-        LETTER = (PARTS & LLM42__LETTER) != 0,
-        ELEMENTS = FP32 ? 4 : 8
-    };
+    enum { FP32 = (PARTS & LLM42__LEAVES) != 0, MAIL = (PARTS & LLM42__MAIL) != 0, ELEMENTS = FP32 ? 4 : 8 };
     typedef std::conditional_t<FP32, uint2, uint4> sum;
 };
 
@@ -1655,32 +1623,6 @@ template <int PARTS>
 __device__ __forceinline__ ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
     const size_t quads = (size_t)llm42__mail_quads(stride, llm42__quad<PARTS>::ELEMENTS);
     return box + 2 * (((size_t)from * LLM42__MAIL_ROWS + row) * quads + quad / 32 * 32) + quad % 32;
-}
-
-// The value of a blank word. In fp32 it is a NaN, in bf16 two. It is never sent: if a word of a part has this value,
-// another NaN (in bf16 two) is sent instead. Either way the sum is the same NaN.
-enum : uint32_t { LLM42__BLANK = 0xffffffffu, LLM42__NOT_BLANK = 0x7fff7fffu };
-__device__ __forceinline__ uint32_t llm42__written(uint32_t word) {
-    return word == LLM42__BLANK ? (uint32_t)LLM42__NOT_BLANK : word;
-}
-template <int PARTS>
-__device__ __forceinline__ uint4 *llm42__letter_at(ulonglong2 *box, int from, int row, int quad, int stride) {
-    const size_t quads = (size_t)(stride / llm42__quad<PARTS>::ELEMENTS);
-    return (uint4 *)box + ((size_t)from * LLM42__LETTER_ROWS + row) * quads + quad;
-}
-
-// Waits for a quad of a letter, takes it and makes its words blank again.
-__device__ __forceinline__ uint4 llm42__take_letter(const llm42__rank_parts &parts, uint4 *from) {
-    const uint32_t blank = LLM42__BLANK;
-    uint4 v = make_uint4(blank, blank, blank, blank);
-    unsigned ended = 0;
-    for (unsigned turn = 1; !ended; turn++) {
-        v = llm42__await_shared_by_ranks(from);
-        if (v.x != blank && v.y != blank && v.z != blank && v.w != blank) break;
-        if (turn % 4096 == 0) ended = llm42__seen(parts.ended);
-    }
-    llm42__store_shared_by_ranks(from, make_uint4(blank, blank, blank, blank));
-    return v;
 }
 
 // Waits for a quad, whose first half is to come to `from`.
@@ -1757,33 +1699,26 @@ __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts
     }
 }
 
-// The number of an exchange. No other exchange has it, in this pass or another one. Later exchanges have larger
-// numbers. This holds until the numbers of passes begin anew.
-__device__ __forceinline__ unsigned llm42__exchange_number(const llm42__rank_parts &parts,
-                                                           const llm42__header *header) {
+// The stamp of an exchange. No other exchange has it, in this pass or another one, until the numbers of passes begin
+// anew.
+__device__ __forceinline__ unsigned llm42__stamp(const llm42__rank_parts &parts, const llm42__header *header) {
     return header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
 }
 
-// Sends a row to the other ranks by mail or letter. Work: each thread of the block takes a quad at a time.
+// Sends a row to the other ranks by mail. Work: each thread of the block takes a quad at a time.
 template <int PARTS>
 __device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, int row, int stride,
                                                 const llm42__header *header) {
-    const unsigned stamp = llm42__exchange_number(parts, header);
+    const unsigned stamp = llm42__stamp(parts, header);
     const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
         const uint4 v = own[q];
         for (int r = 0; r < parts.ranks; r++) {
             if (r == parts.self) continue;
-            if constexpr (llm42__quad<PARTS>::LETTER) {
-                llm42__store_shared_by_ranks(
-                    llm42__letter_at<PARTS>(parts.mail[r], parts.self, row, q, stride),
-                    make_uint4(llm42__written(v.x), llm42__written(v.y), llm42__written(v.z), llm42__written(v.w)));
-            } else {
-                ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, row, q, stride);
-                llm42__put_mail(to, v.x, v.y, stamp);
-                llm42__put_mail(to + 32, v.z, v.w, stamp);
-            }
+            ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, row, q, stride);
+            llm42__put_mail(to, v.x, v.y, stamp);
+            llm42__put_mail(to + 32, v.z, v.w, stamp);
         }
     }
 }
@@ -1792,7 +1727,7 @@ __device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, 
 template <int PARTS>
 __device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, int row, int stride,
                                                 const llm42__header *header, typename llm42__quad<PARTS>::sum *out) {
-    const unsigned stamp = llm42__exchange_number(parts, header);
+    const unsigned stamp = llm42__stamp(parts, header);
     const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
@@ -1802,54 +1737,11 @@ __device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, 
         for (int r = 0; r < 8; r++) {
             if (r >= parts.ranks) continue;
             if (r == parts.self) quad[r] = own[q];
-            else if constexpr (llm42__quad<PARTS>::LETTER)
-                quad[r] = llm42__take_letter(parts, llm42__letter_at<PARTS>(box, r, row, q, stride));
             else quad[r] = llm42__receive(parts, llm42__mail_at<PARTS>(box, r, row, q, stride), stamp);
         }
         out[q] = llm42__sum_quads<PARTS>(quad, parts.ranks);
     }
     __syncthreads();
-}
-
-// Sends all rows of a block by letter. Of draws these are the rows that are drawn from. Work: a block takes one row at
-// a time, the same rows as in llm42__k_norm.
-template <int PARTS>
-__device__ __forceinline__ void llm42__send_rows(const llm42__rank_parts &parts, int rows, int stride, bool draws,
-                                                 const llm42__meta &meta) {
-    const int end = draws ? min(rows, meta.header->draws) : rows;
-    for (int place = blockIdx.x; place < end; place += gridDim.x)
-        llm42__send_row<PARTS>(parts, draws ? meta.draw[place].row : place, stride, meta.header);
-}
-
-// Waits until all other ranks have come to exchange `number`, or to a later one. flags [8], of this rank: the number of
-// the last exchange that each rank has come to. All threads of a block call this together.
-__device__ __forceinline__ void llm42__await_ranks(const llm42__rank_parts &parts, const unsigned *flags,
-                                                   unsigned number) {
-    const int other = (int)threadIdx.x;
-    if (other < parts.ranks && other != parts.self)
-        for (unsigned turn = 1; llm42__seen(flags + other) < number; turn++)
-            if (turn % 4096 == 0 && llm42__seen(parts.ended)) break;
-    __syncthreads();
-}
-
-// A norm meets the other ranks before it reads their parts. What their products have written is then in memory. Block 0
-// tells the other ranks that this rank has come. One block is enough, because all kernels before this one have ended.
-// All blocks wait for the other ranks. They are so few that all of them run at once, block 0 included.
-__device__ __forceinline__ void llm42__meet_before(const llm42__rank_parts &parts, const llm42__header *header) {
-    const int other = (int)threadIdx.x;
-    const unsigned number = llm42__exchange_number(parts, header);
-    if (blockIdx.x == 0 && other < parts.ranks && other != parts.self)
-        llm42__tell(parts.met[other] + parts.self, number);
-    llm42__await_ranks(parts, parts.met[parts.self], number);
-}
-
-// A norm meets the other ranks again when it has written h. Each block meets the same block of each other rank.
-__device__ __forceinline__ void llm42__meet_behind(const llm42__rank_parts &parts, const llm42__header *header) {
-    const int other = (int)threadIdx.x, flags = 8 * (1 + (int)blockIdx.x);
-    const unsigned number = llm42__exchange_number(parts, header);
-    __syncthreads();
-    if (other < parts.ranks && other != parts.self) llm42__tell(parts.met[other] + flags + parts.self, number);
-    llm42__await_ranks(parts, parts.met[parts.self] + flags, number);
 }
 
 // Shapes: delta -> out [values], bf16; values is a multiple of 8. Norms do this themselves. The kernel is for those who
@@ -1938,27 +1830,27 @@ typedef struct llm42__held_pieces {
 } llm42__held_pieces;
 
 // Loads the pieces of a row: x, of the embedding or the residual stream, and (but for EMBED) other, of delta. If parts
-// of delta are sent, all threads of the block first take them together, and `sums` holds the row's sum. Otherwise it
-// stays where it is, and each thread adds up its own pieces.
+// of delta come by mail, all threads of the block first take them together, and `sums` holds the row's sum. Otherwise
+// it stays where it is, and each thread adds up its own pieces.
 template <int KIND, int PARTS>
 __device__ __forceinline__ void
 llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x, const llm42__rank_parts &delta,
                   size_t row, const llm42__held_pieces &held, const llm42__meta &meta, uint4 *sums) {
     using quad = llm42__quad<PARTS>;
     const int stride = held.stride;
-    if constexpr (quad::SENT) {
-        if (!quad::LETTER) llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
+    if constexpr (quad::MAIL) {
+        llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
         llm42__take_row<PARTS>(delta, (int)row, stride, meta.header, (typename quad::sum *)sums);
     }
     const llm42__bf16 *from = KIND == LLM42__EMBED ? (const llm42__bf16 *)delta.of[0] + (size_t)meta.token[row] * stride
                                                    : x + row * stride;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if constexpr (!quad::SENT && KIND != LLM42__EMBED)
+        if constexpr (!quad::MAIL && KIND != LLM42__EMBED)
             other[i] = llm42__add_parts<PARTS>(delta, row * stride + held.at(i), held.at(i) < stride);
         if (held.ended(i)) continue;  // all threads of a warp come to llm42__add_parts
         piece[i] = *(const uint4 *)(from + held.at(i));
-        if constexpr (quad::SENT) other[i] = sums[held.at(i) / 8];
+        if constexpr (quad::MAIL) other[i] = sums[held.at(i) / 8];
     }
 }
 
@@ -2019,11 +1911,10 @@ template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
                   llm42__meta meta, int rows, int width, int stride, int threads, float eps) {
-    constexpr bool sent = llm42__quad<PARTS>::SENT, letter = llm42__quad<PARTS>::LETTER,
-                   draws = KIND == LLM42__ADD_DRAWS;
+    constexpr bool mail = llm42__quad<PARTS>::MAIL, draws = KIND == LLM42__ADD_DRAWS;
     __shared__ float shared[2][32];
-    __shared__ uint4 sums[sent ? LLM42__MOST_WIDTH / 8 : 1];
-    const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, sent && (int)threadIdx.x >= threads};
+    __shared__ uint4 sums[mail ? LLM42__MOST_WIDTH / 8 : 1];
+    const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, mail && (int)threadIdx.x >= threads};
     float4 w[4][2];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -2033,21 +1924,13 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     }
     llm42__launch_next();
     llm42__wait_for_previous();
-    const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows,
-               meets = !sent && PARTS != LLM42__WHOLE && delta.meets;
+    const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows;
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
-    if (meets) llm42__meet_before(delta, meta.header);
-    if constexpr (letter) llm42__send_rows<PARTS>(delta, rows, stride, draws, meta);
     for (int place = own + blockIdx.x, turn = 0; place < end; place += gridDim.x) {
-        // A place without a draw stands for row 0. But the letter of a row cannot be taken twice.
+        // A place without a draw stands for row 0.
         const size_t row = !draws ? place : place < meta.header->draws ? (size_t)meta.draw[place].row : 0;
         if (draws && some_rows && (int)row / delta.own_rows != delta.self) continue;
-        if (draws && letter && place >= meta.header->draws) {
-            for (int at = held.thread * 8; at < stride; at += (int)blockDim.x * 8)
-                *(uint4 *)(h + (size_t)place * stride + at) = make_uint4(0, 0, 0, 0);
-            continue;
-        }
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         llm42__gather_row<KIND, PARTS>(piece, other, x, delta, row, held, meta, sums);
         const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, held);
@@ -2058,7 +1941,6 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         });
         turn ^= 1;
     }
-    if (meets && some_rows) llm42__meet_behind(delta, meta.header);
 }
 
 typedef struct llm42__heads {

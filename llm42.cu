@@ -22,9 +22,6 @@
 #include "kernels.cu"
 
 #include <cublasLt.h>
-#ifdef LLM42_NCCL
-#include <nccl.h>
-#endif
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -170,13 +167,11 @@ struct llm42__execution {
     bool shared;  // the stream is that of a rank before this one
     llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *expert_out;
     void *logits, *router, *workspace;  // logits, router: bf16 or fp32
-    // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits; what
-    // NCCL has brought of all ranks.
-    void *part[2], *own_logits, *gathered;
+    // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits.
+    void *part[2], *own_logits;
     ulonglong2 *mail[2];  // mailboxes for o and down (llm42__rank_parts)
     uint32_t number;      // of the last pass
     unsigned *flag;       // see llm42__meeting; of the first rank on a device
-    unsigned *met;        // see llm42__rank_parts; NULL: norms do not meet
     float *partial, *route_weight;
     float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
@@ -218,10 +213,8 @@ struct llm42__cuda {
     llm42__cuda *first = this;  // rank 0
     llm42_config config;
     std::deque<std::vector<float>> shown[8];  // of rank 0: each rank's parts of what is to be given to the probe
-    void *nccl;                               // ncclComm_t; NULL: peer memory
     unsigned *ended;                          // of rank 0, pinned: nobody is to wait for another device any more
     int own_rows_from = 128;                  // of rank 0: see llm42__own_rows; up to 64 rows are exchanged by mail
-    bool in_norm = false;                     // of rank 0: see llm42__in_norm
     cudaDeviceProp device;
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t product;
@@ -250,7 +243,6 @@ struct llm42__cuda {
 static const size_t llm42__workspace_bytes = (size_t)32 << 20;
 enum { LLM42__MOST_NUMBER = (1 << 22) - 1 };        // of a pass: with an exchange's it is a stamp
 enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };  // of llm42__meeting.flag
-enum { LLM42__MET_BYTES = (1 + LLM42__MEETING_BLOCKS) * 8 * sizeof(unsigned) };  // of llm42__rank_parts.met
 
 static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
 
@@ -609,35 +601,21 @@ static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, i
     return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, schedule, rows)->leaves;
 }
 
-// True if norms can exchange the ranks' parts themselves. Not for NCCL, and not for a pass that is probed: its probe
-// has to find the parts where they were put. Each exchange needs a number.
-static bool llm42__norms_exchange(const llm42__cuda *cu) {
-    return !cu->execution.gathered && !cu->first->probed && 2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
-}
-
-// True if they do it whatever the number of rows (LLM42__CUDA_EXCHANGE_IN_NORM), in passes where they can.
-static bool llm42__in_norm(const llm42__cuda *cu) {
-    return cu->first->in_norm && cu->execution.met && llm42__norms_exchange(cu);
-}
-
-// The most blocks of a norm by mail or letter. Such blocks wait for other devices, so there are few of them. If two
-// passes run at once, a device always has room for what another device waits for.
-static int llm42__waiting_blocks(const llm42__cuda *cu) { return cu->device.multiProcessorCount / 2 - 2; }
-
-// True if ranks send each other their parts by mail or letter.
+// True if ranks send each other their parts by mail. Not in a pass that is probed: its probe has to find the parts
+// where they were put. Each exchange needs a number. The blocks of such a norm wait for other devices, and all of them
+// must have room at once.
 static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
-    const int blocks = llm42__waiting_blocks(cu), most = llm42__in_norm(cu) && blocks > 0
-                                                             ? (int)LLM42__LETTER_ROWS
-                                                             : std::min((int)LLM42__MAIL_ROWS, blocks);
-    return cu->execution.mail[0] && rows <= most && llm42__norms_exchange(cu);
+    const int most = std::min((int)LLM42__MAIL_ROWS, cu->device.multiProcessorCount / 2 - 2);
+    return cu->execution.mail[0] && rows <= most && !cu->first->probed &&
+           2 * cu->config.layers <= LLM42__MAIL_EXCHANGES;
 }
 
 // The rows that each rank norms of a pass (llm42__rank_parts.own_rows); 0: all. All exchanges of a pass are alike in
 // this, since x lies only where it is normed. Parts in bf16 are half as large. For them a second meeting does not pay.
 static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    const bool some = cu->ranks > 1 && !cu->execution.gathered && !cu->first->probed &&
-                      rows >= cu->first->own_rows_from && !llm42__by_mail(cu, rows) &&
-                      llm42__sums_leaves(cu, schedule, rows, 0) && llm42__sums_leaves(cu, schedule, rows, 1);
+    const bool some = cu->ranks > 1 && !cu->first->probed && rows >= cu->first->own_rows_from &&
+                      !llm42__by_mail(cu, rows) && llm42__sums_leaves(cu, schedule, rows, 0) &&
+                      llm42__sums_leaves(cu, schedule, rows, 1);
     return some ? (rows + cu->ranks - 1) / cu->ranks : 0;
 }
 
@@ -775,23 +753,17 @@ template <int KIND>
 static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
                                         const float *weight, llm42__meta meta, llm42_error *error) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32;
-    int most = 8 * cu->device.multiProcessorCount;
+    const int most = 8 * cu->device.multiProcessorCount;
     auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
     if constexpr (KIND != LLM42__EMBED) switch (sum->kind) {
         case LLM42__ROUNDED: kernel = llm42__k_norm<KIND, LLM42__ROUNDED>; break;
         case LLM42__LEAVES: kernel = llm42__k_norm<KIND, LLM42__LEAVES>; break;
         case LLM42__ROUNDED | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__MAIL>; break;
         case LLM42__LEAVES | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__MAIL>; break;
-        case LLM42__ROUNDED | LLM42__LETTER: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__LETTER>; break;
-        case LLM42__LEAVES | LLM42__LETTER: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__LETTER>; break;
         }
-    const int block = sum->kind & LLM42__SENT ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32)
+    const int block = sum->kind & LLM42__MAIL ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32)
                                               : threads;
     const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
-    // Blocks that wait for other devices must all run at once.
-    if (sum->kind & LLM42__LETTER) most = llm42__waiting_blocks(cu);
-    else if (sum->parts.meets)
-        most = std::min(cu->device.multiProcessorCount * (LLM42__NORM_THREADS / threads), (int)LLM42__MEETING_BLOCKS);
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
                                                  ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
                                                  cu->Dp, threads, cu->config.norm_eps)));
@@ -803,34 +775,21 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
     return cu->ranks == 1 ? ex->delta : ex->part[stage];
 }
 
-// True if the devices meet in norms and not between kernels. If two passes ran at once, the blocks of each could hold
-// what the blocks of the other one need. So no other pass runs on these devices meanwhile (llm42__turn).
-static bool llm42__meets_in_norm(const llm42__cuda *cu, const llm42__shape_key *key) {
-    return llm42__in_norm(cu) && !llm42__by_mail(cu, key->rows);
-}
-
 // What the ranks have put there in layer l. cu: the rank that is to read it.
 static llm42__sum llm42__sum_of(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage) {
     const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
     llm42__sum sum = llm42__whole(cu->execution.delta);
     if (cu->ranks == 1) return sum;
     sum.kind = leaves ? LLM42__LEAVES : LLM42__ROUNDED;
-    if (llm42__by_mail(cu, key->rows)) sum.kind |= llm42__in_norm(cu) ? LLM42__LETTER : LLM42__MAIL;
+    if (llm42__by_mail(cu, key->rows)) sum.kind |= LLM42__MAIL;
     sum.parts.ranks = cu->ranks, sum.parts.self = cu->rank;
     sum.parts.own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     sum.parts.exchange = (unsigned)(2 * l + stage);
-    sum.parts.meets = llm42__meets_in_norm(cu, key);
     sum.parts.ended = cu->first->ended;
     for (int r = 0; r < cu->ranks; r++) {
         const llm42__execution *ex = &llm42__rank(cu->first, r)->execution;
-        sum.parts.mail[r] = ex->mail[stage], sum.parts.h[r] = ex->h, sum.parts.met[r] = ex->met;
-    }
-    const size_t bytes = (size_t)key->rows * (size_t)cu->Dp * (leaves ? 4 : 2);
-    const char *gathered = (const char *)cu->execution.gathered;
-    for (int r = 0; r < cu->ranks; r++) {
-        const void *part = llm42__rank(cu->first, r)->execution.part[stage];
-        if (sum.parts.own_rows) part = llm42__parts_for(cu, r, stage, sum.parts.own_rows);
-        sum.parts.of[r] = gathered ? gathered + (size_t)r * bytes : part;
+        sum.parts.mail[r] = ex->mail[stage], sum.parts.h[r] = ex->h;
+        sum.parts.of[r] = sum.parts.own_rows ? llm42__parts_for(cu, r, stage, sum.parts.own_rows) : ex->part[stage];
     }
     return sum;
 }
@@ -1004,53 +963,6 @@ static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) 
     });
 }
 
-// NCCL instead: it copies the sums of all ranks to each.
-#ifdef LLM42_NCCL
-static llm42_result llm42__cuda_status(llm42_error *error, const char *call, ncclResult_t status) {
-    if (status == ncclSuccess) return LLM42_OK;
-    return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", (int)strcspn(call, "("), call,
-                      ncclGetErrorString(status));
-}
-
-static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
-    int device[8];
-    ncclComm_t comm[8];
-    if (cu->ranks == 1 || cu->options.exchange != LLM42_CUDA_EXCHANGE_NCCL) return LLM42_OK;
-    if (cu->devices < cu->ranks)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_cuda_desc.exchange: NCCL needs a device for each rank: %d ranks are on %d devices",
-                          cu->ranks, cu->devices);
-    for (int r = 0; r < cu->ranks; r++) device[r] = llm42__rank(cu, r)->options.device;
-    LLM42__CU(ncclCommInitAll(comm, cu->ranks, device));
-    for (int r = 0; r < cu->ranks; r++) llm42__rank(cu, r)->nccl = comm[r];
-    return LLM42_OK;
-}
-
-static void llm42__close_nccl(llm42__cuda *cu) {
-    if (cu->nccl) ncclCommAbort((ncclComm_t)cu->nccl);
-    cu->nccl = nullptr;
-}
-
-static llm42_result llm42__enqueue_nccl(llm42__cuda *cu, int stage, size_t bytes, llm42_error *error) {
-    LLM42__CU(ncclGroupStart());
-    for (int r = 0; r < cu->ranks; r++) {
-        llm42__cuda *rank = llm42__rank(cu, r);
-        const llm42__execution *ex = &rank->execution;
-        LLM42__CU(ncclAllGather(ex->part[stage], ex->gathered, bytes, ncclUint8, (ncclComm_t)rank->nccl, ex->stream));
-    }
-    LLM42__CU(ncclGroupEnd());
-    return LLM42_OK;
-}
-#else
-static llm42_result llm42__open_nccl(llm42__cuda *cu, llm42_error *error) {
-    if (cu->options.exchange != LLM42_CUDA_EXCHANGE_NCCL) return LLM42_OK;
-    return llm42_fail(error, LLM42_UNSUPPORTED,
-                      "llm42_cuda_desc.exchange: built without NCCL: run make cuda NCCL=1, or leave it PEER");
-}
-static void llm42__close_nccl(llm42__cuda *) {}
-static llm42_result llm42__enqueue_nccl(llm42__cuda *, int, size_t, llm42_error *) { return LLM42_OK; }
-#endif
-
 // Makes the ranks' sums of o (stage 0) or down (1) readable for all ranks. cu: rank 0. The ranks put the two into
 // memory of their own, so one meeting is enough: who writes one of them again has met the others behind their reading
 // it, or has had their mail about the other one since.
@@ -1058,11 +970,8 @@ static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, const llm42__shape_
                                             llm42_error *error) {
     llm42__execution *ex = &cu->execution;
     const int kind = llm42__sum_of(cu, key, l, stage).kind;
-    if (kind == LLM42__WHOLE || kind & LLM42__SENT || llm42__meets_in_norm(cu, key)) return LLM42_OK;
-    const size_t value = kind == LLM42__LEAVES ? 4 : 2;
-    LLM42__STAGE("exchange", LLM42__TRY(ex->gathered ? llm42__enqueue_nccl(
-                                                           cu, stage, (size_t)key->rows * (size_t)cu->Dp * value, error)
-                                                     : llm42__enqueue_meeting(cu, error)));
+    if (kind == LLM42__WHOLE || kind & LLM42__MAIL) return LLM42_OK;
+    LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
     return LLM42_OK;
 }
 
@@ -1120,12 +1029,12 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   rope       k_rope: rotated q, and KV into the cache           llm42__enqueue_attend
 //   attention  k_attend_prefill, k_attend_decode, or both         llm42__enqueue_attend
 //   o          a product                                          llm42__enqueue_attend
-//   exchange   k_meet or NCCL, where the norm does not exchange   llm42__enqueue_exchange
+//   exchange   k_meet, where the norm does not exchange   llm42__enqueue_exchange
 //   norm       k_norm: x += o's sum, and h                        llm42__enqueue_layer_norm
 //   exchange   k_meet, where each rank norms some rows            llm42__enqueue
 //   gate_up    a product; its end, or k_gate, is silu(gate) x up  llm42__enqueue_feed_forward
 //   down       a product                                          llm42__enqueue_feed_forward
-//   exchange   k_meet or NCCL, where the norm does not exchange   llm42__enqueue_exchange
+//   exchange   k_meet, where the norm does not exchange   llm42__enqueue_exchange
 //
 // Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
 //   router     a product
@@ -1144,7 +1053,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key,
     auto meta_of = [&](llm42__cuda *rank) { return llm42__meta_at(rank, rank->execution.meta, &at, LLM42__FULL); };
     llm42__execution *ex = &cu->execution;  // for LLM42__STAGE
     // Ranks that have normed only some rows wait for the h of the others.
-    const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows) && !llm42__meets_in_norm(cu, key);
+    const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     auto norms = [&](int l, int stage) -> llm42_result {
         LLM42__TRY(llm42__each_rank(
             cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_layer_norm(rank, key, l, stage, &at, error); }));
@@ -1573,14 +1482,13 @@ static llm42_result llm42__wait(llm42__cuda *cu, llm42_error *error) {
 }
 
 // Empties the mailboxes, before the numbers of passes begin anew. It waits as passes do: so an error is that of the
-// rank that has it. Stamps become 0, which no exchange has as its stamp. The words of letters become blank.
+// rank that has it. Stamps become 0, which no exchange has as its stamp.
 static llm42_result llm42__empty_mail(llm42__cuda *cu, llm42_error *error) {
     if (!cu->execution.mail[0]) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         const llm42__execution *ex = &rank->execution;
         for (ulonglong2 *box : ex->mail)
-            if (box) LLM42__CU(cudaMemsetAsync(box, cu->in_norm ? 0xff : 0, llm42__mail_bytes(cu), ex->stream));
-        if (ex->met) LLM42__CU(cudaMemsetAsync(ex->met, 0, LLM42__MET_BYTES, ex->stream));
+            if (box) LLM42__CU(cudaMemsetAsync(box, 0, llm42__mail_bytes(cu), ex->stream));
         return LLM42_OK;
     }));
     return llm42__wait(cu, error);
@@ -1646,13 +1554,11 @@ static void llm42__end_pass(llm42__cuda *cu) {
     volatile unsigned *ended = cu->ended;
     if (ended) *ended = 1;
     const bool lost = llm42__wait(cu, nullptr) != LLM42_OK;
-    for (int r = 0; r < cu->ranks && lost; r++) llm42__close_nccl(llm42__rank(cu, r));  // its kernels wait too
     for (int r = 0; r < cu->ranks; r++) {
         const llm42__cuda *rank = llm42__rank(cu, r);
         const llm42__execution *ex = &rank->execution;
         cudaSetDevice(rank->options.device);
         if (ex->flag) cudaMemsetAsync(ex->flag, 0, LLM42__FLAG_BYTES, ex->stream);
-        if (cu->in_norm) llm42__rank(cu, r)->execution.number = 0;  // the next pass empties the mailboxes
         cudaStreamSynchronize(ex->stream);
     }
     cudaSetDevice(cu->options.device);
@@ -1882,9 +1788,6 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
         want((char **)&ex->flag, LLM42__FLAG_BYTES);
         for (ulonglong2 *&box : ex->mail)
             if (cu->devices == cu->ranks) want((char **)&box, llm42__mail_bytes(cu));
-        if (cu->first->in_norm && cu->devices == cu->ranks) want((char **)&ex->met, LLM42__MET_BYTES);
-        if (cu->options.exchange == LLM42_CUDA_EXCHANGE_NCCL)
-            want((char **)&ex->gathered, (size_t)cu->ranks * R * Dp * 4);
     }
     want((char **)&ex->workspace, llm42__workspace_bytes);
     want(&ex->partial, (size_t)cu->max_records * (size_t)c->heads * (size_t)llm42__record(cu->dp));
@@ -3010,7 +2913,6 @@ static void llm42__cuda_close(void *state) {
     for (llm42__graph &g : cu->graphs)
         for (cudaGraphExec_t exec : g.exec)
             if (exec) cudaGraphExecDestroy(exec);
-    llm42__close_nccl(cu);
     if (cu->execution.stream) cudaStreamSynchronize(cu->execution.stream);
     if (cu->execution.stream && !cu->execution.shared) cudaStreamDestroy(cu->execution.stream);
     for (void *block : cu->blocks) cudaFree(block);
@@ -3084,9 +2986,6 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
         return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
-    if (own && (own->exchange < LLM42_CUDA_EXCHANGE_PEER || own->exchange > LLM42__CUDA_EXCHANGE_IN_NORM))
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.exchange: %d: must be PEER or NCCL",
-                          (int)own->exchange);
     if (own && own->devices && (own->devices < 0 || std::max(1, d->tensor_parallel) % own->devices))
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
@@ -3262,11 +3161,8 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     const char *arithmetic = llm42__cuda_arithmetic((void *)cu);
     llm42__log(cu->desc.log, cu->desc.log_user, "cuda arithmetic: %s", arithmetic ? arithmetic : "not known");
     if (cu->ranks > 1)
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s, exchange: %s", cu->ranks,
-                   cu->devices, cu->devices > 1 ? "s" : "",
-                   cu->options.exchange == LLM42_CUDA_EXCHANGE_NCCL ? "NCCL"
-                   : cu->execution.met                              ? "peer memory, in norms"
-                                                                    : "peer memory");
+        llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s", cu->ranks, cu->devices,
+                   cu->devices > 1 ? "s" : "");
     if (cu->leaves * cu->ranks > 1)
         llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves * cu->ranks);
     if (!cu->options.no_cublas)
@@ -3360,7 +3256,6 @@ static void llm42__share_algorithms(llm42__cuda *cu) {
 static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return llm42__open_rank(rank, error); }));
     LLM42__TRY(llm42__open_peers(cu, error));
-    LLM42__TRY(llm42__open_nccl(cu, error));
     llm42__prepared &p = cu->execution.prepared;
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         p.tasks[reach].prefill.reserve(cu->has[reach] ? (size_t)cu->max_rows : 0);
@@ -3371,7 +3266,7 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     llm42__share_algorithms(cu);
     assert(std::is_sorted(cu->buckets.begin(), cu->buckets.end()) && cu->buckets.back() == cu->max_rows);
     LLM42__CU(cudaDeviceSynchronize());
-    if (!cu->options.no_graphs && !cu->execution.gathered) LLM42__TRY(llm42__make_graphs(cu, error));
+    if (!cu->options.no_graphs) LLM42__TRY(llm42__make_graphs(cu, error));
     const unsigned wanted = cu->desc.schedules;
     if (!cu->options.no_check && wanted >> LLM42_SCHEDULE_FIXED & 1 && cu->desc.fixed_rows)
         LLM42__TRY(llm42__check_passes(cu, LLM42_SCHEDULE_FIXED, error));
@@ -3455,7 +3350,6 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     const llm42__turn turn = llm42__turn::to_change(cu);
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
         cu->ranks = std::max(1, desc->tensor_parallel);
-        cu->in_norm = options.exchange == LLM42__CUDA_EXCHANGE_IN_NORM;
         cu->others.reserve((size_t)cu->ranks);
         for (int r = 1; r < cu->ranks; r++) {
             llm42__cuda *rank = llm42__new_rank(desc, &options, r, &device);

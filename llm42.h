@@ -618,15 +618,6 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 
-// How ranks (llm42_engine_desc.tensor_parallel) get each other's sums.
-typedef enum llm42_cuda_exchange {
-    LLM42_CUDA_EXCHANGE_PEER,  // ranks read the sums from each other's memory, over NVLink or PCIe
-    LLM42_CUDA_EXCHANGE_NCCL,  // NCCL's all-gather, without CUDA graphs, to compare with. It needs `make cuda NCCL=1`
-    // Being tried, not for use yet: as PEER, but the kernel of RMSNorm itself waits for the other ranks, and few rows
-    // are sent in half as many bytes. It needs a device for each rank; with fewer devices it is the same as PEER.
-    LLM42__CUDA_EXCHANGE_IN_NORM,
-} llm42_cuda_exchange;
-
 typedef struct llm42_cuda_desc {
     int device;            // ordinal, of rank 0; default: 0
     llm42_cuda_fast fast;  // default: FASTEST
@@ -635,7 +626,6 @@ typedef struct llm42_cuda_desc {
     // rank. If engines of a process share one of several devices, their passes run one after the other, and wait while
     // another thread opens or closes an engine on one of these devices. Engines on one device are free of this.
     int devices;
-    llm42_cuda_exchange exchange;  // default: PEER; all ways give the same bits
     // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
     // this device, driver and libraries, these matrix shapes, options and row counts. Otherwise it chooses again and
     // writes the choice to the file. Default: none; every open chooses again.

@@ -112,8 +112,8 @@ static void resolve(settings *s) {
     if (!s->window) s->window = passes ? CALIBRATION_W : policies.policy.window;
     if (!s->group) s->group = passes ? CALIBRATION_G : policies.policy.group;
     if (cuda) check_workload(s);
-    if (!cuda && (s->how.offered || s->in_norm || s->how.algorithm_file))
-        args_fail(2, "--offered, --in-norm, --algorithm-file: only with --backend cuda");
+    if (!cuda && (s->how.offered || s->how.algorithm_file))
+        args_fail(2, "--offered, --algorithm-file: only with --backend cuda");
     const settings *d = &DEFAULTS;
     bool served = strcmp(s->workload, d->workload) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
                   s->qps != d->qps || s->online_requests != d->online_requests || s->seeds != d->seeds ||
@@ -191,7 +191,6 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("temperature T", &s.temperature, 0, 1000,
                   "of the requests of suites workloads and online; request i draws with seed i, from 1; 0: greedy"),
         ARGS_FLAG("offered", &s.how.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
-        ARGS_FLAG("in-norm", &s.in_norm, "cuda, several GPUs: norms themselves exchange the ranks' parts"),
         ENGINE_ALGORITHMS(&s.how),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
         ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),
@@ -231,7 +230,6 @@ int main(int argc, char **argv) {
     llm42_model *model = engine_model(&b.set.how);
     b.engine = engine_desc(&b.set.how, model);
     b.cuda = !strcmp(b.engine.backend->name, "cuda");
-    if (b.set.in_norm) b.set.how.cuda.exchange = LLM42__CUDA_EXCHANGE_IN_NORM;
     if (!model->layer)
         args_fail(1, "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME", model->name);
     b.model = model;

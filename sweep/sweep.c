@@ -39,7 +39,7 @@ typedef struct settings {
     int64_t requests, threads, kv_tokens, page_size, token_budget, deadline;
     int64_t max_context, pages, warm_up;
     double admission_reserve, flip_scale, flip_spread, draft_spread, kv_gb, seconds, trace_speed;
-    bool prefix_cache, draft_ordinary, draft_always, no_flips, offered, in_norm, list_only, quiet, timing;
+    bool prefix_cache, draft_ordinary, draft_always, no_flips, offered, list_only, quiet, timing;
     bool fleet;             // --replicas was given
     int64_t share, shares;  // of --cell
 } settings;
@@ -203,8 +203,7 @@ static llm42_result per_request_write(const sweep *s, const cell *c, const servi
 static llm42_cuda_desc cuda_desc(const sweep *s, int ranks) {
     return (llm42_cuda_desc){.algorithm_file = s->set.algorithm_file,
                              .devices = args_devices(ranks, s->set.devices),
-                             .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST,
-                             .exchange = s->set.in_norm ? LLM42__CUDA_EXCHANGE_IN_NORM : LLM42_CUDA_EXCHANGE_PEER};
+                             .fast = s->set.offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST};
 }
 
 // Serves the cell on a fleet. Where deterministic requests have replicas of their own and passes are batch-invariant,
@@ -788,8 +787,8 @@ static void check_backend(const sweep *s) {
         args_fail(2, "--calibration, --no-flips, --flip-scale, --flip-spread: only with --backend sim");
     for (int i = 0; i < s->grid.count[SLOWDOWN]; i++)
         if (!s->sim && s->grid.values[SLOWDOWN][i].number != 0) args_fail(2, "--slowdown: only with --backend sim");
-    if (!s->cuda && (o->offered || o->in_norm || o->algorithm_file || o->devices))
-        args_fail(2, "--offered, --in-norm, --algorithm-file, --devices: only with --backend cuda");
+    if (!s->cuda && (o->offered || o->algorithm_file || o->devices))
+        args_fail(2, "--offered, --algorithm-file, --devices: only with --backend cuda");
     bool trace = false;
     for (int i = 0; i < s->grid.count[QPS]; i++) trace |= !strcmp(s->grid.values[QPS][i].text, "trace");
     if (o->trace_speed != 1 && !trace) args_fail(2, "--trace-speed: needs --qps trace: other arrivals have a rate");
@@ -914,7 +913,6 @@ static settings parse(int argc, char **argv) {
                   "share of tokens to come that admission leaves room for"),
         ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
-        ARGS_FLAG("in-norm", &s.in_norm, "cuda, several GPUs: norms themselves exchange the ranks' parts"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
         ARGS_REAL("draft-spread X", &s.draft_spread, 0, 10,

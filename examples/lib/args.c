@@ -490,7 +490,8 @@ static void args_unknown(const char *typed) {
     } gone[] = {{"overlap", "0.3.0", "one pass runs at a time"},
                 {"fill", "0.3.0", "the oldest requests' windows fill up an eager pass; see --verify wait"},
                 {"look-ahead", "0.3.0", "--deadline bounds it"},
-                {"match", "0.3.0", "use --verifier invariant"}};
+                {"match", "0.3.0", "use --verifier invariant"},
+                {"in-norm", "0.3.0", "ranks exchange sums in one way"}};
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
         const size_t length = strlen(gone[i].name);
         if (!strncmp(typed, "--", 2) && !strncmp(typed + 2, gone[i].name, length) && strcspn(typed, "=") == length + 2)

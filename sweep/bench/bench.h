@@ -42,7 +42,7 @@ typedef struct settings {
     int64_t repeats, requests, input_tokens, output_tokens, decode_tokens, flip_requests;
     int64_t served_window, served_group;  // as given; 0: the case's own
     int64_t window, group;                // of passes that are timed one by one, and of calibrations
-    bool quick, in_norm, force;
+    bool quick, force;
     double temperature;
 } settings;
 

@@ -12,18 +12,15 @@
 #     bash sweep/h200x2/run.sh long          transcripts of long texts: 8B, and a text as long as the context of a model
 #     bash sweep/h200x2/run.sh large         the shape of Llama-3.1-70B: pass times, and requests under three loads
 #
-# Four ranks and eight share the two GPUs. Environment: sweep/h200/common.sh. IN_NORM=1: passes, workloads and
-# lengths are measured with --in-norm.
+# Four ranks and eight share the two GPUs. Environment: sweep/h200/common.sh.
 OUT=${OUT:-sweep/results/h200x2}
 source "$(dirname "$0")/../h200/common.sh"
 need_base42() { [ -n "$BASE42" ] || { echo "run.sh: set BASE42 to the folder of the model base42" >&2; exit 2; }; }
-in_norm=()
-[ -z "${IN_NORM:-}" ] || in_norm=(--in-norm)
 passes() {  # passes NAME MODEL FLAG...
     local name=$1 model=$2
     shift 2
     "$B/bench" --backend "$BACKEND" --model "$model" --suite passes --algorithm-file "$algorithms" \
-        --out "$OUT/$name.tsv" "${in_norm[@]}" "$@"
+        --out "$OUT/$name.tsv" "$@"
 }
 
 case ${1:-} in
@@ -36,7 +33,7 @@ passes)
 workloads)
     served() {  # served NAME MODES RANKS
         measure "$1" --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
-            --qps offline --preset best --mode "$2" --leaves 8 --tensor-parallel "$3" "${in_norm[@]}"
+            --qps offline --preset best --mode "$2" --leaves 8 --tensor-parallel "$3"
     }
     served workloads_1 nondeterministic,batch_invariant 1
     served workloads_1_dvr hybrid,dvr 1
@@ -46,7 +43,7 @@ lengths)
     for lengths in 256x128 256x512 1024x128 1024x512 4096x128 4096x512; do
         measure "lengths_$lengths" --model "$MODEL_8B" --requests "${REQUESTS:-64}" --workload "fixed:$lengths" \
             --max-running 64 --max-context 8192 --qps offline --preset best --tensor-parallel 2 --leaves 8 \
-            --mode nondeterministic,batch_invariant "${in_norm[@]}"
+            --mode nondeterministic,batch_invariant
     done
     ;;
 beside)

@@ -9,9 +9,6 @@
 //     meeting          ours for more rows: the devices meet, then the norm reads the parts from each other's memory
 //     own_rows         ours for many rows of fp32: each device adds and norms half of the rows. The other one writes
 //                      its part of them into this one's memory. They meet, norm, send each other h, and meet again
-//     letter           as mail, in half as many bytes          (this and the next two: LLM42__CUDA_EXCHANGE_IN_NORM)
-//     meeting_in_norm  as meeting, but the norm meets by itself, without a kernel between
-//     own_rows_in_norm as own_rows, but the norm meets by itself, before and behind
 //     nccl_all_gather  NCCL copies all parts to all devices, then the norm adds them in the order of ours
 //     nccl_all_reduce  NCCL adds the parts, in bf16, then comes the norm of one device, as in serving engines
 //     none             no exchange: the norm of one device
@@ -20,27 +17,8 @@
 // is compared: on both ranks, and each way with the first of ours. The control is a chain in which a rank does not
 // write its part of one step, so that an old part is exchanged: the comparison has to find it.
 enum { EXCHANGE_RANKS = 2, STEPS = 64, MOST_EXCHANGED = 2048, STALE_STEP = 37 };
-enum exchange_way {
-    MAIL,
-    MEETING,
-    OWN_ROWS,
-    LETTER,
-    MEETING_IN_NORM,
-    OWN_ROWS_IN_NORM,
-    ALL_GATHER,
-    ALL_REDUCE,
-    NO_EXCHANGE,
-    EXCHANGE_WAYS
-};
-static const char *const way_names[] = {"mail",
-                                        "meeting",
-                                        "own_rows",
-                                        "letter",
-                                        "meeting_in_norm",
-                                        "own_rows_in_norm",
-                                        "nccl_all_gather",
-                                        "nccl_all_reduce",
-                                        "none"};
+enum exchange_way { MAIL, MEETING, OWN_ROWS, ALL_GATHER, ALL_REDUCE, NO_EXCHANGE, EXCHANGE_WAYS };
+static const char *const way_names[] = {"mail", "meeting", "own_rows", "nccl_all_gather", "nccl_all_reduce", "none"};
 
 // to = from, for a part and for what is compared. Work: a thread copies 16 bytes at a time.
 __global__ void __launch_bounds__(256) copy_pieces(const uint4 *from, uint4 *to, size_t pieces) {
@@ -64,13 +42,12 @@ __global__ void spin(long long cycles) {
 
 // What a rank has beside its execution.
 struct exchange_rank {
-    void *base[2];          // [most rows + STEPS, D], bf16 and fp32: the part of step i begins at row i
-    llm42__bf16 *start;     // x before the first step, the same for all ranks
-    llm42__bf16 *seen[2];   // of two chains: [STEPS][rows, D], h of each step
-    ulonglong2 *mail[2];    // of its execution
-    ulonglong2 *letter[2];  // the same for letters, which are blank
+    void *base[2];         // [most rows + STEPS, D], bf16 and fp32: the part of step i begins at row i
+    llm42__bf16 *start;    // x before the first step, the same for all ranks
+    llm42__bf16 *seen[2];  // of two chains: [STEPS][rows, D], h of each step
+    ulonglong2 *mail[2];   // of its execution
     float *weight;
-    void *gathered;  // of its execution, which has it only where NCCL exchanges
+    void *gathered;  // [ranks][most rows, D], fp32 or bf16: what NCCL has brought of all ranks, or their sum
     cudaEvent_t begin, end;
 };
 
@@ -99,20 +76,14 @@ struct chain {
 
 static bool by_nccl(exchange_way way) { return way == ALL_GATHER || way == ALL_REDUCE; }
 
-static bool ours(exchange_way way) { return way <= OWN_ROWS_IN_NORM; }
+static bool ours(exchange_way way) { return way <= OWN_ROWS; }
 
-static bool with_own_rows(exchange_way way) { return way == OWN_ROWS || way == OWN_ROWS_IN_NORM; }
-
-// The backend's functions ask whether an execution has memory for what NCCL gathers, and whether it has mailboxes.
+// The backend's functions ask whether an execution has mailboxes.
 static void take_way(exchange_bench *e, exchange_way way) {
-    for (int r = 0; r < EXCHANGE_RANKS; r++) {
-        llm42__execution *ex = &llm42__rank(e->b.cu, r)->execution;
-        ex->gathered = by_nccl(way) ? e->rank[r].gathered : nullptr;
+    for (int r = 0; r < EXCHANGE_RANKS; r++)
         for (int stage = 0; stage < 2; stage++)
-            ex->mail[stage] = way == MAIL ? e->rank[r].mail[stage] : way == LETTER ? e->rank[r].letter[stage] : nullptr;
-    }
-    e->b.cu->own_rows_from = with_own_rows(way) ? 1 : INT_MAX;
-    e->b.cu->in_norm = way == LETTER || way == MEETING_IN_NORM || way == OWN_ROWS_IN_NORM;
+            llm42__rank(e->b.cu, r)->execution.mail[stage] = way == MAIL ? e->rank[r].mail[stage] : nullptr;
+    e->b.cu->own_rows_from = way == OWN_ROWS ? 1 : INT_MAX;
 }
 
 // >>steps --------------------------------------------------------------------------------------------------------
@@ -125,13 +96,28 @@ static llm42_result enqueue_copy(const llm42__cuda *rank, const void *from, void
 }
 
 #ifdef LLM42_NCCL
-static llm42_result enqueue_all_reduce(llm42__cuda *cu, int stage, size_t values, llm42_error *error) {
+static ncclComm_t communicators[EXCHANGE_RANKS];
+static llm42_result open_nccl(llm42_error *error) {
+    int device[EXCHANGE_RANKS];
+    for (int r = 0; r < EXCHANGE_RANKS; r++) device[r] = r;
+    LLM42__CU(ncclCommInitAll(communicators, EXCHANGE_RANKS, device));
+    return LLM42_OK;
+}
+static void close_nccl(void) {
+    for (ncclComm_t &one : communicators)
+        if (one) ncclCommAbort(one), one = nullptr;
+}
+
+// Fetches the parts of all ranks (`gather`), or their sum.
+static llm42_result enqueue_nccl(exchange_bench *e, bool gather, bool fp32, int stage, size_t values,
+                                 llm42_error *error) {
+    const ncclDataType_t type = fp32 ? ncclFloat32 : ncclBfloat16;
     LLM42__CU(ncclGroupStart());
-    for (int r = 0; r < cu->ranks; r++) {
-        llm42__cuda *rank = llm42__rank(cu, r);
-        const llm42__execution *ex = &rank->execution;
-        LLM42__CU(ncclAllReduce(ex->part[stage], ex->gathered, values, ncclBfloat16, ncclSum, (ncclComm_t)rank->nccl,
-                                ex->stream));
+    for (int r = 0; r < EXCHANGE_RANKS; r++) {
+        const llm42__execution *ex = &llm42__rank(e->b.cu, r)->execution;
+        void *to = e->rank[r].gathered;
+        if (gather) LLM42__CU(ncclAllGather(ex->part[stage], to, values, type, communicators[r], ex->stream));
+        else LLM42__CU(ncclAllReduce(ex->part[stage], to, values, type, ncclSum, communicators[r], ex->stream));
     }
     LLM42__CU(ncclGroupEnd());
     return LLM42_OK;
@@ -144,7 +130,9 @@ static std::string nccl_version() {
            std::to_string(version % 100);
 }
 #else
-static llm42_result enqueue_all_reduce(llm42__cuda *, int, size_t, llm42_error *) { return LLM42_OK; }
+static llm42_result open_nccl(llm42_error *) { return LLM42_OK; }
+static void close_nccl(void) {}
+static llm42_result enqueue_nccl(exchange_bench *, bool, bool, int, size_t, llm42_error *) { return LLM42_OK; }
 static std::string nccl_version() { return ""; }
 #endif
 
@@ -161,16 +149,16 @@ static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, ll
         if (c->stale && step == STALE_STEP && rank->rank) return LLM42_OK;
         const char *from = (const char *)e->rank[rank->rank].base[c->fp32] + (size_t)step * row;
         llm42__execution *ex = &rank->execution;
-        if (with_own_rows(c->way))
+        if (c->way == OWN_ROWS)
             return llm42__cuda_status(error, "llm42__join_parts(",
                                       llm42__join_parts(ex->stream, (const float *)from, 1, c->rows, rank->Dp,
-                                                        llm42__owners_of(rank, ex, key.schedule, c->rows, stage),
+                                                        llm42__owners_of(rank, key.schedule, c->rows, stage),
                                                         (float *)nullptr));
         return enqueue_copy(rank, from, rank->execution.part[stage], (size_t)c->rows * row, error);
     }));
     const bool by_parts = ours(c->way) || c->way == ALL_GATHER;
-    if (by_parts) LLM42__TRY(llm42__enqueue_exchange(cu, &key, layer, stage, error));
-    if (c->way == ALL_REDUCE) LLM42__TRY(enqueue_all_reduce(cu, stage, values, error));
+    if (ours(c->way)) LLM42__TRY(llm42__enqueue_exchange(cu, &key, layer, stage, error));
+    if (by_nccl(c->way)) LLM42__TRY(enqueue_nccl(e, c->way == ALL_GATHER, c->fp32, stage, values, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         const llm42__execution *ex = &rank->execution;
         const exchange_rank *mine = &e->rank[rank->rank];
@@ -178,9 +166,10 @@ static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, ll
         llm42__meta meta = {};
         own.stream = ex->stream, own.x = ex->x, own.h = ex->h;
         meta.header = (const llm42__header *)ex->meta;
-        const void *whole = c->way == ALL_REDUCE ? ex->gathered : c->fp32 ? mine->base[0] : ex->part[stage];
-        llm42__sum sum = by_parts ? llm42__sum_of(rank, 0, &key, layer, stage)
-                                  : llm42__whole((const llm42__bf16 *)whole);
+        const void *whole = c->way == ALL_REDUCE ? mine->gathered : c->fp32 ? mine->base[0] : ex->part[stage];
+        llm42__sum sum = by_parts ? llm42__sum_of(rank, &key, layer, stage) : llm42__whole((const llm42__bf16 *)whole);
+        for (int r = 0; r < EXCHANGE_RANKS && c->way == ALL_GATHER; r++)
+            sum.parts.of[r] = (const char *)mine->gathered + (size_t)r * (size_t)c->rows * row;
         if (c->seen >= 0) {
             own.h = mine->seen[c->seen] + (size_t)step * values;
             for (int r = 0; r < EXCHANGE_RANKS; r++) sum.parts.h[r] = e->rank[r].seen[c->seen] + (size_t)step * values;
@@ -235,7 +224,7 @@ static llm42_result run_chain(exchange_bench *e, const chain *c, const chain_gra
         LLM42__CU(cudaEventRecord(e->rank[rank->rank].end, rank->execution.stream));
         return LLM42_OK;
     }));
-    LLM42__TRY(llm42__wait(cu, 0, error));
+    LLM42__TRY(llm42__wait(cu, error));
     *us = 0;
     return llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         float ms = 0;
@@ -277,7 +266,6 @@ static llm42_result capture_chain(exchange_bench *e, const chain *c, chain_graph
 // Captures a chain. If chains of NCCL's cannot be captured, they run without graphs from then on. They run once before,
 // since NCCL connects the devices when it needs to.
 static llm42_result prepare_chain(exchange_bench *e, const chain *c, chain_graphs *graphs, llm42_error *error) {
-    llm42__cuda *cu = e->b.cu;
     double us;
     if (by_nccl(c->way)) LLM42__TRY(run_chain(e, c, nullptr, &us, error));
     if (by_nccl(c->way) && e->one_by_one) return LLM42_OK;
@@ -290,11 +278,8 @@ static llm42_result prepare_chain(exchange_bench *e, const chain *c, chain_graph
     e->one_by_one = true;
     llm42__log(e->b.settings->log, e->b.settings->log_user, "cuda nccl: cannot be captured: %s", error->text);
     LLM42__TRY(llm42__device_alive(error));
-    for (int r = 0; r < cu->ranks; r++) {
-        llm42__close_nccl(llm42__rank(cu, r));
-        llm42__rank(cu, r)->nccl = nullptr;
-    }
-    return llm42__open_nccl(cu, error);
+    close_nccl();
+    return open_nccl(error);
 }
 
 // >>bits ---------------------------------------------------------------------------------------------------------
@@ -343,8 +328,7 @@ static llm42_result compare_chain(exchange_bench *e, const chain *c, bool *same,
 // >>times --------------------------------------------------------------------------------------------------------
 static bool has_way(const exchange_bench *e, exchange_way way, bool fp32, int rows) {
     if (way == MAIL) return rows <= LLM42__MAIL_ROWS && e->rank[0].mail[0];
-    if (way == LETTER) return rows <= LLM42__LETTER_ROWS && e->rank[0].mail[0];
-    if (with_own_rows(way)) return fp32;
+    if (way == OWN_ROWS) return fp32;
 #ifdef LLM42_NCCL
     return way != ALL_REDUCE || !fp32;
 #else
@@ -359,12 +343,11 @@ struct exchange_times {
 };
 
 static llm42_result check_ways(exchange_bench *e, bool fp32, int rows, exchange_times *t, llm42_error *error) {
-    for (exchange_way way :
-         {MEETING, MAIL, OWN_ROWS, LETTER, MEETING_IN_NORM, OWN_ROWS_IN_NORM, ALL_GATHER, ALL_REDUCE}) {
+    for (exchange_way way : {MEETING, MAIL, OWN_ROWS, ALL_GATHER, ALL_REDUCE}) {
         const chain c = {way, fp32, rows, way == MEETING ? 0 : 1, false};
         if (has_way(e, way, fp32, rows)) LLM42__TRY(compare_chain(e, &c, &t->same[way], error));
     }
-    for (exchange_way way : {MEETING, MAIL, OWN_ROWS, LETTER, MEETING_IN_NORM, OWN_ROWS_IN_NORM}) {
+    for (exchange_way way : {MEETING, MAIL, OWN_ROWS}) {
         bool same = false;
         const chain control = {way, fp32, rows, 1, true};
         if (has_way(e, way, fp32, rows)) LLM42__TRY(compare_chain(e, &control, &same, error));
@@ -435,14 +418,8 @@ static llm42_result open_exchange_rank(exchange_bench *e, llm42__cuda *rank, llm
             algorithm.leaves = schedule == LLM42_SCHEDULE_INVARIANT;
             rank->algorithms[product][schedule].assign(rank->buckets.size(), algorithm);
         }
-    mine->gathered = rank->execution.gathered;
+    LLM42__TRY(e->memory.take((float **)&mine->gathered, EXCHANGE_RANKS * values, error));
     for (int stage = 0; stage < 2; stage++) mine->mail[stage] = rank->execution.mail[stage];
-    for (ulonglong2 *&box : mine->letter) {
-        const size_t bytes = llm42__mail_bytes(rank);
-        LLM42__TRY(e->memory.take((char **)&box, bytes, error));
-        LLM42__CU(cudaMemset(box, 0xff, bytes));  // blank
-    }
-    LLM42__CU(cudaMemset(rank->execution.met, 0, LLM42__MET_BYTES));
     LLM42__TRY(e->memory.take((llm42__bf16 **)&mine->base[0], based, error));
     LLM42__TRY(e->memory.take((float **)&mine->base[1], based, error));
     LLM42__TRY(e->memory.take(&mine->start, values, error));
@@ -480,16 +457,12 @@ static llm42_result open_exchange(exchange_bench *e, const llm42_model *model, l
     desc.max_running = 64;
     desc.schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_FIXED | 1u << LLM42_SCHEDULE_INVARIANT;
     desc.log = s->log, desc.log_user = s->log_user;
-#ifdef LLM42_NCCL
-    options.exchange = LLM42_CUDA_EXCHANGE_NCCL;
-#endif
     LLM42__TRY(llm42__cuda_validate(&desc, error));
     LLM42__TRY(llm42__find_devices(&desc, &options, &device, error));
     llm42__cuda *cu = llm42__new_rank(&desc, &options, 0, &device);
     if (!cu) throw std::bad_alloc();
     e->b.cu = cu;
     cu->ranks = EXCHANGE_RANKS;
-    cu->in_norm = true;  // for memory; see take_way
     for (int r = 1; r < EXCHANGE_RANKS; r++) {
         llm42__cuda *rank = llm42__new_rank(&desc, &options, r, &device);
         if (!rank) throw std::bad_alloc();
@@ -498,7 +471,7 @@ static llm42_result open_exchange(exchange_bench *e, const llm42_model *model, l
     }
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return open_exchange_rank(e, rank, error); }));
     LLM42__TRY(llm42__open_peers(cu, error));
-    LLM42__TRY(llm42__open_nccl(cu, error));
+    LLM42__TRY(open_nccl(error));
     llm42__log_device(cu);
     llm42__log(s->log, s->log_user, "cuda kernels: %d", LLM42__KERNELS);
     llm42__log(s->log, s->log_user, "cuda ranks: %d on %d devices", cu->ranks, cu->devices);
@@ -528,6 +501,7 @@ static llm42_result measure_exchange(const kernels_settings *s, const llm42_mode
         return LLM42_OK;
     }
     const llm42_result result = llm42__guarded(error, [&]() { return exchange_on(&e, model, error); });
+    close_nccl();
     llm42__cuda_close(e.b.cu);
     return result;
 }

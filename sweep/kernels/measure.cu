@@ -5,6 +5,13 @@
 #include "sweep/kernels/kernels.h"
 
 #include <functional>
+#ifdef LLM42_NCCL
+#include <nccl.h>
+static llm42_result llm42__cuda_status(llm42_error *error, const char *call, ncclResult_t status) {
+    if (status == ncclSuccess) return LLM42_OK;
+    return llm42_fail(error, LLM42_BACKEND, "%.*s: %s", (int)strcspn(call, "("), call, ncclGetErrorString(status));
+}
+#endif
 
 #include "sweep/kernels/timing.h"
 

@@ -26,12 +26,11 @@ override NVCC_REQUIRED := -std=c++17 -fmad=false -Xcompiler -Wall$(comma)-Wextra
 ifneq ($(filter -use_fast_math --use_fast_math -ftz=true --ftz=true -fmad=true --fmad=true,$(NVCCFLAGS)),)
 $(error NVCCFLAGS: fast-math and fused multiply-adds of the compiler's choice: results would not be reproducible)
 endif
-# NCCL=1: a second way for ranks to exchange sums, to compare with. For what llm42.cu is in, and to link that.
+# NCCL=1: kernels has NCCL to compare with.
 CUDA_NCCL = $(if $(filter 1,$(NCCL)),-DLLM42_NCCL)
-CUDA_LIBS := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart -lstdc++ \
-    $(if $(filter 1,$(NCCL)),-L$(CUDA_HOME)/lib -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib -lnccl)
-NVCC_LIBS = $(addprefix -Xcompiler ,$(OMP)) -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt \
-    $(if $(filter 1,$(NCCL)),-L$(CUDA_HOME)/lib -Xlinker -rpath$(comma)$(CUDA_HOME)/lib -lnccl)
+CUDA_LIBS := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart -lstdc++
+NVCC_LIBS = $(addprefix -Xcompiler ,$(OMP)) -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt
+NCCL_LIBS = $(if $(filter 1,$(NCCL)),-L$(CUDA_HOME)/lib -Xlinker -rpath$(comma)$(CUDA_HOME)/lib -lnccl)
 NO_NVCC := no nvcc: install the CUDA Toolkit (12 or later, with cuBLAS) and put nvcc on PATH, or set NVCC=/path/bin/nvcc
 HAVE_NVCC = command -v "$(NVCC)" >/dev/null || { echo "$(NO_NVCC)" >&2; exit 1; }
 
@@ -78,7 +77,7 @@ bench-cuda: nvcc need banner  ## measure the GPU's ceilings and the engine's spe
 $(B)/llm42_cuda.o: llm42.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	@$(HAVE_NVCC)
 	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(NVCCFLAGS) \
-	    $(NVCC_REQUIRED) $(CUDA_NCCL) --threads $(words $(CUDA_ARCH)) \
+	    $(NVCC_REQUIRED) --threads $(words $(CUDA_ARCH)) \
 	    $(GENCODE) -c $< -o $@ || { rm -f $@ $(B)/.cuda_arch; exit 1; }
 $(B)/.cuda_arch: NOW := $(CUDA_ARCH)
 $(B)/.cuda_flags: NOW := $(NVCC) | $(NVCCFLAGS) | $(NVCC_REQUIRED) | $(CUDA_NCCL)
@@ -112,7 +111,7 @@ $(B)/kernels_measure.o: sweep/kernels/measure.cu $(wildcard sweep/kernels/*.h) l
 	$(if $(V),,@echo "  building $@ for sm $(CUDA_ARCH): takes a while"; )$(NVCC) $(CUDA_PROGRAM_FLAGS) \
 	    $(NVCC_REQUIRED) $(CUDA_NCCL) -c $< -o $@
 $(B)/kernels: $(B)/kernels_measure.o $(B)/o/sweep/kernels/main.o $(B)/programs.a $(B)/llm42.o
-	$(SAY)$(NVCC) $^ $(NVCC_LIBS) -o $@
+	$(SAY)$(NVCC) $^ $(NVCC_LIBS) $(NCCL_LIBS) -o $@
 
 # The CUDA backend on a CPU (emulator.h), with test_cuda; cuda_steps, cuda_leaves and attention_ladder, too. A launch by
 # <<<>>> becomes a call, and a kernel's shared memory a pointer.
@@ -121,8 +120,8 @@ $(B)/emulated/%: % tests/cuda/cuda.mk
 	sed -e 's/\([a-z0-9_<>]*\)<<<\(.*\)>>>(/emulator::run(emulator::shape(\2), \1, /' \
 	    -e 's/extern __shared__ .* shared\[\];/unsigned char *const shared = emulator::here->shared;/' $< > $@
 EMULATED := tests/cuda/emulated_runtime.h tests/cuda/emulator.h $(B)/emulated/kernels.cu llm42.h $(B)/.flags
-EMULATE = $(SAY)mkdir -p $(@D) && $(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(ARCH) -ffp-contract=off -Wno-psabi \
-    -DLLM42_EMULATED -I$(B)/emulated -Itests/cuda -I. -isystem $(STB) -isystem $(CUDA_HOME)/include
+EMULATE = $(SAY)mkdir -p $(@D) && $(CXX) -std=c++17 $(EMULATED_CFLAGS) -march=$(ARCH) -ffp-contract=off \
+    -fno-strict-aliasing -Wno-psabi -DLLM42_EMULATED -I$(B)/emulated -Itests/cuda -I. -isystem $(STB) -isystem $(CUDA_HOME)/include
 EMULATED_LIBS = $(LDFLAGS) -ldl -lm -lpthread
 $(B)/emulated/backend.o: tests/cuda/emulated.cc $(B)/emulated/llm42.cu $(EMULATED)
 	$(EMULATE) -c $< -o $@

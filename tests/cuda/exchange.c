@@ -1,7 +1,7 @@
-// exchange.c: part `exchange` of test_cuda. Two ranks on two devices each compute a part of a sum and exchange these
-// parts. All ways to exchange them must give the same bits. The ways are peer memory, peer memory in norms, and NCCL
-// (llm42_cuda_exchange). The numbers of rows include those at which the ways change. Every pass runs twice, with
-// another one behind it. If an exchange left something behind, the next one would find it.
+// exchange.c: part `exchange` of test_cuda. Two ranks each compute a part of a sum. On two devices they exchange these
+// parts, by mail or after a meeting, and on one device they find them in its memory: the bits must be the same. The
+// numbers of rows include those at which the ways change. Every pass runs twice, with another one behind it. If an
+// exchange left something behind, the next one would find it.
 #include "rig.h"
 
 enum { MOST = 200, BEHIND = 16, TIMES = 2, PASSES = 8 };
@@ -12,11 +12,6 @@ static const int rows_of[PASSES] = {1, 40, 64, 65, 128, 129, MOST, 0};
 typedef struct answers {
     llm42_output out[PASSES][TIMES][MOST], behind[PASSES][TIMES][BEHIND];
 } answers;
-
-typedef struct way {
-    const char *name;
-    llm42_cuda_exchange exchange;
-} way;
 
 static bool run_passes(rig *g, answers *to) {
     static llm42_row row[MOST], behind[BEHIND];
@@ -38,20 +33,18 @@ static bool run_passes(rig *g, answers *to) {
     return good;
 }
 
-// Why a way cannot be tested here; NULL: it can.
-static const char *absent(llm42_result result, llm42_cuda_exchange exchange) {
+// Why two devices cannot be tested here; NULL: they can.
+static const char *absent(llm42_result result) {
     if (result == LLM42_OK) return NULL;
     if (strstr(rig_error.text, "this machine has devices 0 to 0")) return "it needs two devices";
-    if (strstr(rig_error.text, "cannot read the memory")) return "the devices cannot read each other's memory";
-    return exchange == LLM42_CUDA_EXCHANGE_NCCL && strstr(rig_error.text, "built without NCCL") ? "built without NCCL"
-                                                                                                : NULL;
+    return strstr(rig_error.text, "cannot read the memory") ? "the devices cannot read each other's memory" : NULL;
 }
 
-// false: the way is absent, or a failure that has been counted.
-static bool answer(const llm42_model *model, const way *w, int leaves, int fixed_rows, answers *to) {
+// false: there are no such devices, or a failure that has been counted.
+static bool answer(const llm42_model *model, int devices, int leaves, int fixed_rows, answers *to) {
     rig g = {0};
     llm42_cuda_desc own = cuda_desc;
-    own.devices = 2, own.exchange = w->exchange;
+    own.devices = devices;
     const llm42_backend_desc desc = {.model = model,
                                      .backend_desc = &own,
                                      .max_rows = MOST,
@@ -61,19 +54,17 @@ static bool answer(const llm42_model *model, const way *w, int leaves, int fixed
                                      .tensor_parallel = 2,
                                      .numerics.leaves = leaves};
     const llm42_result result = rig_try(&g, tested, desc);
-    const char *why = absent(result, w->exchange);
-    const bool good = !why && CHECK_MSG(result == LLM42_OK, "%s: %s", w->name, rig_error.text) && run_passes(&g, to);
-    if (why) printf("  %s: skipped: %s\n", w->name, why);
+    const char *why = absent(result);
+    const bool good = !why && CHECK_MSG(result == LLM42_OK, "%d devices: %s", devices, rig_error.text) &&
+                      run_passes(&g, to);
+    if (why) printf("  %d devices: skipped: %s\n", devices, why);
     rig_close(&g);
     return good;
 }
 
 void part_exchange(void) {
-    static const way ways[] = {{"peer memory", LLM42_CUDA_EXCHANGE_PEER},
-                               {"in norms", LLM42__CUDA_EXCHANGE_IN_NORM},
-                               {"NCCL", LLM42_CUDA_EXCHANGE_NCCL}};
     static answers want[2], got;
-    int answered = 0;
+    bool two = false;
     const char *path = options.model ? options.model : "synthetic:base";
     llm42_model *model = load_model(path, false);
     if (!model || !is_cuda()) {
@@ -82,18 +73,18 @@ void part_exchange(void) {
         return;
     }
     for (int l = 0; l < (options.quick ? 1 : 2); l++)
-        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-            answers *to = i ? &got : &want[l];
-            if (!answer(model, &ways[i], l ? 4 : 1, l ? MOST : 64, to)) continue;
-            answered++;
+        for (int devices = 1; devices <= 2; devices++) {
+            answers *to = devices > 1 ? &got : &want[l];
+            if (!answer(model, devices, l ? 4 : 1, l ? MOST : 64, to)) break;
+            two = devices > 1;
             for (int p = 0; p < PASSES; p++)
                 for (int t = 0; t < TIMES; t++)
                     CHECK_MSG(!memcmp(to->out[p][t], want[l].out[p][0], sizeof to->out[p][t]) &&
                                   !memcmp(to->behind[p][t], want[l].behind[p][0], sizeof to->behind[p][t]),
-                              "%s, %d leaves, pass %d, time %d: other bits", ways[i].name, l ? 4 : 1, p, t);
+                              "%d devices, %d leaves, pass %d, time %d: other bits", devices, l ? 4 : 1, p, t);
         }
-    if (!answered) test_skip("no way can be tested here");
-    if (answered && !options.quick) {
+    if (!two) test_skip("it needs two CUDA devices");
+    if (two && !options.quick) {
         const bool same = !memcmp(&want[0], &want[1], sizeof want[0]);
         printf("  control: 1 and 4 leaves have %s bits\n", same ? "the same" : "other");
         CHECK_MSG(options.model || !same, "control: 1 and 4 leaves have the same bits");

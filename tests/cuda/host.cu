@@ -551,7 +551,6 @@ static void fabricate_sizes(llm42__cuda *cu, llm42_model *model, llm42_layer *la
         const int ranks = 1 << random_int(0, 3);
         c->heads *= ranks, c->kv_heads *= random_int(0, 1) ? ranks : 1;
         cu->desc.tensor_parallel = ranks, cu->rank = random_int(0, ranks - 1);
-        cu->options.exchange = random_int(0, 1) ? LLM42_CUDA_EXCHANGE_PEER : LLM42_CUDA_EXCHANGE_NCCL;
         if (c->kv_heads % ranks && ranks % c->kv_heads) c->kv_heads = ranks;
         if (c->heads / c->kv_heads > 16) c->heads = 16 * c->kv_heads;
     }
@@ -581,8 +580,7 @@ static void check_addresses(const llm42__cuda *cu, int64_t at) {
               e->meta && e->partial && e->arrived,
           "passes have memory", at);
     check(!e->logits == (cu->rank > 0) && !e->own_logits == (cu->ranks == 1) && !e->part[0] == (cu->ranks == 1) &&
-              !e->part[1] == (cu->ranks == 1) && !e->flag == (cu->ranks == 1) &&
-              !e->gathered == (cu->ranks == 1 || cu->options.exchange == LLM42_CUDA_EXCHANGE_PEER),
+              !e->part[1] == (cu->ranks == 1) && !e->flag == (cu->ranks == 1),
           "ranks have memory to share", at);
     const bool fast_alone = cu->desc.schedules == 1u << LLM42_SCHEDULE_FAST;
     check(!e->parts == !((cu->leaves > 1 || cu->ranks > 1) && !fast_alone), "parts have memory where leaves are tried",
@@ -1307,27 +1305,24 @@ static void check_stages(bool mixture) {
     check(launched == host_launches.size(), "every launch is a stage's", mixture);
 }
 
-// Between two products the devices meet once, or twice where each norms only some rows. By mail or letter they do not,
-// nor where norms meet.
+// Between two products the devices meet once, or twice where each norms only some rows. By mail they do not.
 static void check_meetings(void) {
     enum { LAYERS = 2, RANKS = 2 };
     static const struct {
         llm42_schedule schedule;
         int rows;
-        bool in_norm;
         int meetings;  // of a layer's two exchanges
     } cases[] = {
-        {LLM42_SCHEDULE_FAST, 64, false, 0},      {LLM42_SCHEDULE_FAST, 72, false, 2},
-        {LLM42_SCHEDULE_INVARIANT, 64, false, 0}, {LLM42_SCHEDULE_INVARIANT, 128, false, 4},
-        {LLM42_SCHEDULE_FAST, 128, true, 0},      {LLM42_SCHEDULE_FAST, 192, true, 0},
-        {LLM42_SCHEDULE_INVARIANT, 128, true, 0}, {LLM42_SCHEDULE_INVARIANT, 192, true, 0},
+        {LLM42_SCHEDULE_FAST, 64, 0},
+        {LLM42_SCHEDULE_FAST, 72, 2},
+        {LLM42_SCHEDULE_INVARIANT, 64, 0},
+        {LLM42_SCHEDULE_INVARIANT, 128, 4},
     };
     llm42_model model;
     llm42_layer layers[LAYERS] = {};
     llm42_error error = {};
     for (const auto &c : cases) {
         some_ranks e(RANKS);
-        unsigned met[RANKS];
         equip(&e, &model, layers, false);
         for (int r = 0; r < RANKS; r++) {
             llm42__cuda *cu = &e.rank[r];
@@ -1340,9 +1335,7 @@ static void check_meetings(void) {
             tile.leaves = true;
             for (int product : {LLM42__O, LLM42__DOWN})
                 cu->algorithms[product][LLM42_SCHEDULE_INVARIANT].assign(cu->buckets.size(), tile);
-            if (c.in_norm) cu->execution.met = &met[r];
         }
-        e.rank[0].in_norm = c.in_norm;
         host_launches.clear();
         const llm42__shape_key key = {c.schedule, c.rows, 0, true, true};
         check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, c.rows);

@@ -221,18 +221,15 @@ static void check_requests(const llm42_model *model, int devices) {
 static void check_errors(const llm42_model *model) {
     static const struct {
         int ranks, devices;
-        llm42_cuda_exchange exchange;
         const char *why;
-    } cases[] = {{8, 0, LLM42_CUDA_EXCHANGE_PEER, "llm42_engine_desc.tensor_parallel: 8 ranks"},
-                 {4, 3, LLM42_CUDA_EXCHANGE_PEER, "llm42_cuda_desc.devices: 3: must divide"},
-                 {1, 2, LLM42_CUDA_EXCHANGE_PEER, "llm42_cuda_desc.devices: 2: must divide"},
-                 {2, -1, LLM42_CUDA_EXCHANGE_PEER, "llm42_cuda_desc.devices: -1: must divide"},
-                 {2, 1, LLM42_CUDA_EXCHANGE_NCCL, "llm42_cuda_desc.exchange: "},
-                 {2, 1, (llm42_cuda_exchange)7, "llm42_cuda_desc.exchange: 7: must be PEER or NCCL"}};
+    } cases[] = {{8, 0, "llm42_engine_desc.tensor_parallel: 8 ranks"},
+                 {4, 3, "llm42_cuda_desc.devices: 3: must divide"},
+                 {1, 2, "llm42_cuda_desc.devices: 2: must divide"},
+                 {2, -1, "llm42_cuda_desc.devices: -1: must divide"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rig g = {0};
         llm42_cuda_desc own = cuda_desc;
-        own.devices = cases[i].devices, own.exchange = cases[i].exchange;
+        own.devices = cases[i].devices;
         const llm42_backend_desc desc = {
             .model = model, .backend_desc = &own, .max_rows = 4, .max_context = 16, .tensor_parallel = cases[i].ranks};
         const llm42_result result = rig_try(&g, tested, desc);

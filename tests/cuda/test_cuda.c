@@ -18,7 +18,6 @@
 
 #include "examples/lib/args.h"
 
-static bool in_norm;
 static const char *part = "all", *backend = "cuda", *tsv_path, *algorithm_path;
 
 static const args_option table[] = {
@@ -53,7 +52,6 @@ static const args_option table[] = {
     ARGS_INT("kv-gib N", &options.kv_gib, 0, 4096, "memory for KV pages, at most; 0: 40, on the CPU 1"),
     ARGS_TEXT("algorithms FILE", &algorithm_path, "chosen matrix algorithms are kept there between engines"),
     ARGS_FLAG("no-check", &cuda_desc.no_check, "without the backend's own bit tests at open, to save time"),
-    ARGS_FLAG("in-norm", &in_norm, "several devices: norms themselves exchange the ranks' parts"),
     ARGS_FLAG("no-cublas", &cuda_desc.no_cublas, "matrix products by our own kernels alone"),
     ARGS_OUT("tsv FILE", &tsv_path, "results: the manifest, then `part case quantity value`"),
     ARGS_FLAG("quick", &options.quick, "fewer sizes, shorter texts"),
@@ -106,7 +104,6 @@ int main(int argc, char **argv) {
 #ifdef LLM42_CUDA
     else tested = llm42_backend_cuda();
 #endif
-    if (in_norm) cuda_desc.exchange = LLM42__CUDA_EXCHANGE_IN_NORM;
     cuda_desc.algorithm_file = algorithm_path, cuda_desc.devices = options.ranks > 1 ? (int)options.devices : 0;
     if (!tested) printf("skipped: built without CUDA: run make cuda\n");
     if (!tested || !device_present()) return test_end("test_cuda");
