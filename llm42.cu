@@ -9,12 +9,12 @@
 //   that costs too much or the option is OFFERED.
 // - INVARIANT takes the fastest algorithm of the sequential order.
 // - FIXED takes the order of cuBLASLt's first choice for M rows.
-// When the backend opens, it compares the products of all algorithms with those of a plain kernel, times the
-// algorithms, and checks bit by bit that they keep their order. Passes of the usual shapes are CUDA graphs.
+// When the backend opens, it times a few algorithms for each, compares the products of the fastest with those of a
+// plain kernel, and checks bit by bit that they keep their order. Passes of the usual shapes are CUDA graphs.
 //
 // Sections: cuda-errors, cuda-state, cuda-products, cuda-launches, cuda-graphs, cuda-tasks, cuda-run, cuda-memory,
-// cuda-algorithms, cuda-algorithm-file, cuda-open, cuda-measure. A pass comes in at cuda-run, which uses the four
-// before it.
+// cuda-trials, cuda-algorithms, cuda-algorithm-file, cuda-open, cuda-measure. A pass comes in at cuda-run, which uses
+// the four before it.
 #define LLM42_BASE
 #include "llm42.h"
 #include "examples/util/llm42_cuda_measure.h"
@@ -32,11 +32,13 @@
 #include <cstring>
 #include <ctime>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <new>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 // >>cuda-errors --------------------------------------------------------------------------------------------------
@@ -63,28 +65,23 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
                           "compute capability");
-    switch (status) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorAssert:
-    case cudaErrorDevicesUnavailable:
-    case cudaErrorContained:
-    case cudaErrorUnknown:
-        return llm42_fail(error, LLM42_BACKEND,
-                          "cuda backend: %.*s: %s: the device is lost to this process: start a new one and open "
-                          "the engine again",
-                          length, call, cudaGetErrorString(status));
-    default:
-        return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s", length, call, cudaGetErrorString(status));
-    }
+    const cudaError_t lost[] = {cudaErrorIllegalAddress,
+                                cudaErrorLaunchFailure,
+                                cudaErrorLaunchTimeout,
+                                cudaErrorECCUncorrectable,
+                                cudaErrorNvlinkUncorrectable,
+                                cudaErrorHardwareStackError,
+                                cudaErrorIllegalInstruction,
+                                cudaErrorMisalignedAddress,
+                                cudaErrorInvalidAddressSpace,
+                                cudaErrorInvalidPc,
+                                cudaErrorAssert,
+                                cudaErrorDevicesUnavailable,
+                                cudaErrorContained,
+                                cudaErrorUnknown};
+    const bool is_lost = std::find(std::begin(lost), std::end(lost), status) != std::end(lost);
+    return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s%s", length, call, cudaGetErrorString(status),
+                      is_lost ? ": the device is lost to this process: start a new one and open the engine again" : "");
 }
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cublasStatus_t status) {
@@ -244,14 +241,18 @@ static const size_t llm42__workspace_bytes = (size_t)32 << 20;
 enum { LLM42__MOST_NUMBER = (1 << 22) - 1 };        // of a pass: with an exchange's it is a stamp
 enum { LLM42__FLAG_BYTES = 9 * sizeof(unsigned) };  // of llm42__meeting.flag
 
+#define LLM42__LOG(cu, ...) llm42__log((cu)->desc.log, (cu)->desc.log_user, __VA_ARGS__)
+
 static int llm42__padded(int n) { return (n + 63) / 64 * 64; }
 
-// n, k, outputs and weights of a product.
-static void llm42__product_shape(const llm42__cuda *cu, int product, int *n, int *k) {
-    const int shape[LLM42__PRODUCTS][2] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
-                                           {cu->Dp, cu->Fp},  {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp}};
-    *n = shape[product][0];
-    *k = shape[product][1];
+// Outputs and terms of a product.
+struct llm42__product_size {
+    int n, k;
+};
+static llm42__product_size llm42__product_shape(const llm42__cuda *cu, int product) {
+    const llm42__product_size sizes[LLM42__PRODUCTS] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
+                                                        {cu->Dp, cu->Fp},  {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp}};
+    return sizes[product];
 }
 
 // A leaf of the feed-forward width. Where there are several, each is padded to whole steps of 16 terms.
@@ -260,14 +261,24 @@ static int llm42__leaf_width(const llm42__cuda *cu) {
     return cu->leaves == 1 ? ffn : (ffn / cu->leaves + 15) / 16 * 16;
 }
 
+// Puts into an error, behind "cuda backend: ", where it happened. Returns `result`.
+static llm42_result llm42__add_place(llm42_result result, llm42_error *error, const char *format, ...) {
+    static const char prefix[] = "cuda backend: ";
+    if (result == LLM42_OK || !error) return result;
+    const llm42_error cause = *error;
+    const size_t skipped = strncmp(cause.text, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
+    char place[256];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(place, sizeof place, format, values);
+    va_end(values);
+    return llm42_fail(error, result, "%s%s: %s", prefix, place, cause.text + skipped);
+}
+
 // Adds to an error which rank it is of. Returns `result`.
 static llm42_result llm42__of_rank(const llm42__cuda *cu, llm42_result result, llm42_error *error) {
-    static const char prefix[] = "cuda backend: ";
-    if (result == LLM42_OK || !error || cu->ranks == 1 || strstr(error->text, ": rank ")) return result;
-    const llm42_error cause = *error;
-    const bool prefixed = strncmp(cause.text, prefix, sizeof prefix - 1) == 0;
-    return llm42_fail(error, result, "%srank %d of %d, on device %d: %s", prefix, cu->rank, cu->ranks,
-                      cu->options.device, cause.text + (prefixed ? sizeof prefix - 1 : 0));
+    if (cu->ranks == 1 || (error && strstr(error->text, ": rank "))) return result;
+    return llm42__add_place(result, error, "rank %d of %d, on device %d", cu->rank, cu->ranks, cu->options.device);
 }
 
 // A mailbox has room for fp32 parts, which are the larger ones.
@@ -322,6 +333,12 @@ static int llm42__bucket(const llm42__cuda *cu, int rows) {
     return (int)(std::lower_bound(cu->buckets.begin(), cu->buckets.end(), rows) - cu->buckets.begin());
 }
 
+static int llm42__padded_rows(const llm42__cuda *cu, int rows) { return cu->buckets[(size_t)llm42__bucket(cu, rows)]; }
+// The padded number of draws of a pass in which every running sequence draws a token.
+static int llm42__usual_draws(const llm42__cuda *cu) {
+    return llm42__padded_rows(cu, std::min({std::max(cu->desc.max_running, 1), 256, cu->max_draws}));
+}
+
 // The largest number of rows of a product.
 static int llm42__most_rows(const llm42__cuda *cu, int product) {
     return product == LLM42__HEAD ? cu->max_draws : cu->max_rows;
@@ -336,6 +353,14 @@ static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int pr
 // Owns: running one matrix product by its algorithm.
 // Calls: kernels.cu, cuBLASLt.
 // Invariant: an algorithm of cuBLASLt holds the layouts of w, x and y.
+static llm42_result llm42__open_lt(llm42__cuda *cu, llm42_error *error) {
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    LLM42__CU(cublasLtCreate(&cu->lt));
+    LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    return LLM42_OK;
+}
+
 static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm,
                                   const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
@@ -343,6 +368,42 @@ static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const l
     LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y, algorithm->y, y,
                              algorithm->y, &algorithm->algo, ex->workspace, llm42__workspace_bytes, ex->stream));
     return LLM42_OK;
+}
+
+// What an algorithm of cuBLASLt multiplies.
+static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, llm42__algorithm *algorithm,
+                                      llm42_error *error) {
+    const auto [n, k] = llm42__product_shape(cu, product);
+    const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    const bool several = algorithm->leaves && leaves.count > 1, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
+    const uint64_t terms = (uint64_t)(several ? leaves.terms : k);
+    const int32_t count = leaves.count;  // of products at once, `apart` elements from each other
+    // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
+    const struct {
+        cublasLtMatrixLayout_t *to;
+        cudaDataType_t type;
+        uint64_t rows, columns;
+        int64_t stride, apart;
+    } matrices[] = {
+        {&algorithm->w, CUDA_R_16BF, terms, (uint64_t)n, k, leaves.terms},
+        {&algorithm->x, CUDA_R_16BF, terms, (uint64_t)rows, k, leaves.terms},
+        {&algorithm->y, several || fp32 ? CUDA_R_32F : CUDA_R_16BF, (uint64_t)n, (uint64_t)rows, n, (int64_t)n * rows}};
+    for (const auto &m : matrices) {
+        LLM42__CU(cublasLtMatrixLayoutCreate(m.to, m.type, m.rows, m.columns, m.stride));
+        cu->layouts.push_back(*m.to);
+        if (!several) continue;
+        LLM42__CU(cublasLtMatrixLayoutSetAttribute(*m.to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+        LLM42__CU(cublasLtMatrixLayoutSetAttribute(*m.to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.apart,
+                                                   sizeof m.apart));
+    }
+    return LLM42_OK;
+}
+
+// True if cuBLASLt can run an algorithm with its layouts.
+static bool llm42__lt_accepts(const llm42__cuda *cu, const llm42__algorithm &p) {
+    cublasLtMatmulHeuristicResult_t fit;
+    return cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) == CUBLAS_STATUS_SUCCESS &&
+           fit.workspaceSize <= llm42__workspace_bytes;
 }
 
 // parts [count][rows, n] -> y [rows, n].
@@ -360,8 +421,7 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
                                           const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
                                           void *y, const llm42__owners &owners, llm42__bf16 *between, int rows,
                                           llm42_error *error) {
-    int n, k;
-    llm42__product_shape(cu, product, &n, &k);
+    const auto [n, k] = llm42__product_shape(cu, product);
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     llm42__leaves leaves = llm42__leaves_of(cu, product);
     leaves.owners = owners;
@@ -402,8 +462,32 @@ static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, in
     return llm42__run_product_to(cu, ex, product, algorithm, w, x, y, llm42__owners{}, between, rows, error);
 }
 
+static std::string llm42__algorithm_name(const llm42__algorithm *algorithm) {
+    if (algorithm->tile >= 0)
+        return std::string(llm42__kind_name(algorithm)) + (algorithm->leaves ? " with leaves" : "");
+    const cublasLtMatmulAlgoConfigAttributes_t what[] = {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
+                                                         CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
+    int value[3] = {0, 0, 0};
+    for (int i = 0; i < 3; i++)
+        cublasLtMatmulAlgoConfigGetAttribute(&algorithm->algo, what[i], &value[i], sizeof value[i], nullptr);
+    return "cublasLt algorithm " + std::to_string(value[0]) + ", tile " + std::to_string(value[1]) + ", split " +
+           std::to_string(value[2]) + (algorithm->leaves ? ", with leaves" : "");
+}
+
+// True if an algorithm of leaf kind can compute a product, and its tiles do not have far more rows than there are. (A
+// pair that shares w may have a tile of no rows. It costs little.)
+static bool llm42__leaf_kind_serves(const llm42__cuda *cu, int product, const llm42__algorithm *algorithm, int rows) {
+    const llm42__leaf_kind *kind = llm42__leaf_kind_of(algorithm);
+    const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    const auto [n, k] = llm42__product_shape(cu, product);
+    const int more = (rows + kind->rows - 1) / kind->rows * kind->rows - rows;
+    return cu->device.major == 9 && algorithm->leaves && leaves.count > 1 && leaves.count % kind->split == 0 &&
+           leaves.terms % 64 == 0 && leaves.count * leaves.terms == k && n % LLM42__LEAF_OUTPUTS == 0 &&
+           (rows <= 64 ? kind->rows == 64 : more < 32 || 4 * more < rows);
+}
+
 // >>cuda-launches ------------------------------------------------------------------------------------------------
-// Owns: the launches of a pass, stage by stage.
+// Owns: the launches of a pass, operator by operator in the order of kernels.cu; at the end layers and passes of them.
 // Calls: cuda-products, kernels.cu.
 // Invariant: the launches of a pass depend on its padded shape alone (its key, section cuda-graphs), so that a graph of
 // them can be kept. Everything else is metadata on the device.
@@ -428,22 +512,11 @@ static bool llm42__invariant_verifier(const llm42__cuda *cu) {
 static bool llm42__prefers_canonical(const llm42__cuda *cu) {
     return llm42__invariant_verifier(cu) && cu->options.fast != LLM42_CUDA_FAST_OFFERED;
 }
-enum {
-    LLM42__FEW_ROWS = 16,  // FAST products of up to so many rows then take the INVARIANT order whatever it costs
-    // FAST attention of up to so many single rows then takes it. There is no limit (max_rows is at most 2^20): it costs
-    // next to nothing at any number of rows. Either way each key is read once, and a row has as many blocks, unless it
-    // is very long (llm42__row_blocks). Only the units differ: 128 keys, or an equal part of the keys for each warp.
-    // With 128 keys a block takes its units in rounds, and some of its warps are idle in the last round. A warp has
-    // two to four copies of 8 KB in flight. To read at full speed an H200 needs about 25 KB in flight on each of its
-    // multiprocessors (4.8 TB/s times 0.7 us, over 132), so one or two of the eight warps there should be enough.
-    // Measured on it (8B, ShareGPT, 1,024 requests at once), as % of nondeterministic throughput where 2, 10 and 100%
-    // of requests are deterministic: with a limit of 256 rows 98.3, 96.3 and 78.3, without rollbacks; with 16
-    // rows 99.1, 96.7 and 75.1, with 10, 76 and 799 rollbacks.
-    LLM42__CANONICAL_ROWS = 1 << 20,
-};
-// True if the attention of `rows` single rows has units by position (see cuda-tasks), which is the INVARIANT order.
-static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    return schedule != LLM42_SCHEDULE_FAST || (llm42__prefers_canonical(cu) && rows <= LLM42__CANONICAL_ROWS);
+enum { LLM42__FEW_ROWS = 16 };  // FAST products of up to so many rows then take the INVARIANT order whatever it costs
+// True if the attention of single rows has units by position (see cuda-tasks), which is the INVARIANT order. FAST
+// passes read each key once either way, so it costs them next to nothing.
+static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule) {
+    return schedule != LLM42_SCHEDULE_FAST || llm42__prefers_canonical(cu);
 }
 
 // True if a pass of `rows` rows that draws at most 16 tokens may multiply only 16 rows with the head, that is, if this
@@ -497,19 +570,13 @@ static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, co
     return meta;
 }
 
-// When stages are timed, they stand between two events.
-static llm42_result llm42__stage_begin(llm42__cuda *cu, llm42__execution *ex, const char *name, llm42_error *error) {
+// When stages are timed, they stand between two events. name: of the one that begins; NULL: one ends.
+static llm42_result llm42__mark_stage(llm42__cuda *cu, const char *name, llm42_error *error) {
     if (!cu->timings) return LLM42_OK;
-    cu->timings->push_back({name, nullptr, nullptr});
-    LLM42__CU(cudaEventCreate(&cu->timings->back().begin));
-    LLM42__CU(cudaEventRecord(cu->timings->back().begin, ex->stream));
-    return LLM42_OK;
-}
-
-static llm42_result llm42__stage_end(llm42__cuda *cu, llm42__execution *ex, llm42_error *error) {
-    if (!cu->timings) return LLM42_OK;
-    LLM42__CU(cudaEventCreate(&cu->timings->back().end));
-    LLM42__CU(cudaEventRecord(cu->timings->back().end, ex->stream));
+    if (name) cu->timings->push_back({name, nullptr, nullptr});
+    cudaEvent_t *event = name ? &cu->timings->back().begin : &cu->timings->back().end;
+    LLM42__CU(cudaEventCreate(event));
+    LLM42__CU(cudaEventRecord(*event, cu->execution.stream));
     return LLM42_OK;
 }
 
@@ -534,59 +601,49 @@ static void llm42__show_values(llm42__cuda *cu, int layer, const char *name, int
 
 // Gives an operator's output to the probe: `rows` rows of `groups` vectors of `width` values, which lie `stride` apart.
 // All ranks have the same, or, if `split`, each has a part.
-static llm42_result llm42__show(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
-                                const llm42__bf16 *from, int rows, int groups, int width, int stride, int row_stride,
-                                bool split, llm42_error *error) {
+static llm42_result llm42__show(llm42__cuda *cu, int layer, const char *name, const llm42__bf16 *from, int rows,
+                                int groups, int width, int stride, int row_stride, bool split, llm42_error *error) {
     if (!cu->probed || (cu->rank && !split)) return LLM42_OK;
     std::vector<uint16_t> raw((size_t)rows * (size_t)row_stride);
     std::vector<float> values;
-    LLM42__CU(cudaStreamSynchronize(ex->stream));
+    LLM42__CU(cudaStreamSynchronize(cu->execution.stream));
     LLM42__CU(cudaMemcpy(raw.data(), from, raw.size() * 2, cudaMemcpyDeviceToHost));
     for (int r = 0; r < rows; r++)
         for (int g = 0; g < groups; g++)
-            for (int i = 0; i < width; i++) {
-                uint32_t bits = (uint32_t)raw[(size_t)r * (size_t)row_stride + (size_t)(g * stride + i)] << 16;
-                float value;
-                memcpy(&value, &bits, sizeof value);
-                values.push_back(value);
-            }
+            for (int i = 0; i < width; i++)
+                values.push_back(llm42__from_bf16(raw[(size_t)r * (size_t)row_stride + (size_t)(g * stride + i)]));
     if (split) llm42__show_values(cu, layer, name, rows, 1, &values);
     else cu->probed->probe(cu->probed->probe_user, layer, name, rows, groups * width, values.data());
     return LLM42_OK;
 }
 
 // Gives the rows' k or v to the probe, from the cache.
-static llm42_result llm42__show_cache(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name,
-                                      const llm42__bf16 *cache, llm42_error *error) {
+static llm42_result llm42__show_cache(llm42__cuda *cu, int layer, const char *name, const llm42__bf16 *cache,
+                                      llm42_error *error) {
     if (!cu->probed) return LLM42_OK;
     const llm42_config *c = &cu->config;
     const llm42_pass *pass = cu->probed;
     size_t width = (size_t)(c->kv_heads * cu->dp);
     std::vector<uint16_t> raw(width);
     std::vector<float> values;
-    LLM42__CU(cudaStreamSynchronize(ex->stream));
+    LLM42__CU(cudaStreamSynchronize(cu->execution.stream));
     for (int r = 0; r < pass->rows; r++) {
         const llm42_row *row = &pass->row[r];
         size_t page = (size_t)pass->seq[row->seq].pages[row->position >> cu->page_shift];
         size_t slot = (page << cu->page_shift) + (size_t)(row->position & (cu->desc.page_size - 1));
         LLM42__CU(cudaMemcpy(raw.data(), cache + slot * width, width * 2, cudaMemcpyDeviceToHost));
         for (int h = 0; h < c->kv_heads; h++)
-            for (int i = 0; i < c->head_dim; i++) {
-                uint32_t bits = (uint32_t)raw[(size_t)(h * cu->dp + i)] << 16;
-                float value;
-                memcpy(&value, &bits, sizeof value);
-                values.push_back(value);
-            }
+            for (int i = 0; i < c->head_dim; i++) values.push_back(llm42__from_bf16(raw[(size_t)(h * cu->dp + i)]));
     }
     llm42__show_values(cu, layer, name, pass->rows, std::max(1, cu->ranks / cu->model->config.kv_heads), &values);
     return LLM42_OK;
 }
 
-#define LLM42__STAGE(name, call)                             \
-    do {                                                     \
-        LLM42__TRY(llm42__stage_begin(cu, ex, name, error)); \
-        call;                                                \
-        LLM42__TRY(llm42__stage_end(cu, ex, error));         \
+#define LLM42__STAGE(name, call)                           \
+    do {                                                   \
+        LLM42__TRY(llm42__mark_stage(cu, name, error));    \
+        call;                                              \
+        LLM42__TRY(llm42__mark_stage(cu, nullptr, error)); \
     } while (0)
 
 // True if FAST passes of so many rows take the INVARIANT order whatever it costs.
@@ -633,107 +690,14 @@ static llm42__owners llm42__owners_of(const llm42__cuda *cu, llm42_schedule sche
     return owners;
 }
 
-static llm42_result llm42__enqueue_product(llm42__cuda *cu, llm42__execution *ex, int product, llm42_schedule schedule,
-                                           const llm42__bf16 *w, const llm42__bf16 *x, void *y, int rows,
-                                           llm42_error *error) {
+static llm42_result llm42__enqueue_product(llm42__cuda *cu, int product, llm42_schedule schedule, const llm42__bf16 *w,
+                                           const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
     const llm42__algorithm *algorithm = llm42__algorithm_of(cu, product, schedule, rows);
     const bool cut = llm42__cut(cu, product);
     const llm42__owners owners = cut ? llm42__owners_of(cu, schedule, rows, product == LLM42__DOWN) : llm42__owners{};
-    LLM42__STAGE(llm42__product_names[product], LLM42__TRY(llm42__run_product_to(cu, ex, product, algorithm, w, x, y,
-                                                                                 owners, ex->gate_up, rows, error)));
-    return LLM42_OK;
-}
-
-// Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
-static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
-
-static int llm42__padded_head_dim(int d) { return d <= 16 ? 16 : d <= 32 ? 32 : d <= 64 ? 64 : 128; }
-
-static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
-    return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
-                                  llm42__shared_room(&cu->device));
-}
-// Blocks that may share a row as a cluster in a pass of `rows` padded rows.
-static int llm42__decode_cluster(const llm42__cuda *cu, int rows) {
-    if (cu->device.major != 9) return 1;
-    return llm42__decode_cluster(llm42__decode_shape_of(cu, rows), cu->group, rows * cu->config.kv_heads,
-                                 cu->device.multiProcessorCount);
-}
-
-template <int DP>
-static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
-                                                llm42__attention a, llm42__meta meta, int decode_tasks,
-                                                llm42_error *error) {
-    const unsigned heads = (unsigned)cu->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
-    const int most = llm42__shared_room(&cu->device);
-    if (key->prefill) {
-        const bool warpgroups = cu->device.major == 9;
-        const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
-        const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
-        const int teams = llm42__prefill_teams<DP>(tasks * heads, processors, warpgroups, most),
-                  bytes = teams == 2 ? llm42__prefill_shape<DP, 2>::bytes(warpgroups)
-                                     : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
-        auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
-        const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
-        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
-                                dim3((unsigned)teams * 128), (size_t)bytes, ex->stream, a, meta));
-    }
-    if (key->decode) {
-        const llm42__decode_shape shape = llm42__decode_shape_of(cu, key->rows);
-        auto kernel = cu->group > 8 ? llm42__decode_build<DP, 2>(shape) : llm42__decode_build<DP, 1>(shape);
-        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       most));  // other engines ask for other sizes
-        // Beside prompts few rows are single: at most one for each sequence. Few blocks remain without a task.
-        const int lone = key->prefill ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
-        a.cluster = key->wide ? llm42__decode_cluster(cu, key->rows) : 1;
-        const unsigned across = heads * (unsigned)a.cluster;
-        const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / across)
-                                                 : (unsigned)lone + 2 * processors / heads + 1;
-        LLM42__CU(llm42__launch_clusters(a.cluster, kernel,
-                                         dim3(across, std::min({(unsigned)decode_tasks, blocks, 65535u})),
-                                         dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, ex->stream, a, meta));
-    }
-    return LLM42_OK;
-}
-
-static llm42_result llm42__enqueue_attention(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key,
-                                             int layer, const llm42__meta_layout *at, llm42_error *error) {
-    const llm42_config *c = &cu->config;
-    const bool sliding = cu->model->layer[layer].sliding;
-    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, sliding ? LLM42__SLIDING : LLM42__FULL);
-    llm42__attention a = {};
-    a.q = ex->q;
-    a.k = cu->k + (size_t)layer * cu->kv_layer;
-    a.v = cu->v + (size_t)layer * cu->kv_layer;
-    a.out = ex->attended;
-    a.partial = ex->partial;
-    a.arrived = ex->arrived;
-    a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
-    a.group = cu->group, a.group_inverse = 65536 / (uint32_t)cu->group + 1, a.window = sliding ? c->sliding_window : 0;
-    a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
-    switch (cu->dp) {
-    case 16: return llm42__enqueue_attention_as<16>(cu, ex, key, a, meta, at->decode_tasks, error);
-    case 32: return llm42__enqueue_attention_as<32>(cu, ex, key, a, meta, at->decode_tasks, error);
-    case 64: return llm42__enqueue_attention_as<64>(cu, ex, key, a, meta, at->decode_tasks, error);
-    default: return llm42__enqueue_attention_as<128>(cu, ex, key, a, meta, at->decode_tasks, error);
-    }
-}
-
-static llm42_result llm42__enqueue_rope(llm42__cuda *cu, llm42__execution *ex, int rows, int l, llm42__meta meta,
-                                        llm42_error *error) {
-    const llm42_config *c = &cu->config;
-    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv,    layer->bias,
-                      layer->q_norm, layer->k_norm, cu->rope,    c->norm_eps};
-    auto kernel = cu->dp == 16   ? llm42__k_rope<16>
-                  : cu->dp == 32 ? llm42__k_rope<32>
-                  : cu->dp == 64 ? llm42__k_rope<64>
-                                 : llm42__k_rope<128>;
-    const int heads = 128 / (cu->dp / 16);  // of a block
-    dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
-    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q, cu->k + (size_t)l * cu->kv_layer,
-                            cu->v + (size_t)l * cu->kv_layer, a, meta));
+    LLM42__STAGE(llm42__product_names[product],
+                 LLM42__TRY(llm42__run_product_to(cu, &cu->execution, product, algorithm, w, x, y, owners,
+                                                  cu->execution.gate_up, rows, error)));
     return LLM42_OK;
 }
 
@@ -747,27 +711,6 @@ static llm42__sum llm42__whole(const llm42__bf16 *of) {
     llm42__sum sum = {};
     sum.parts.of[0] = of, sum.kind = LLM42__WHOLE;
     return sum;
-}
-
-template <int KIND>
-static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
-                                        const float *weight, llm42__meta meta, llm42_error *error) {
-    const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32;
-    const int most = 8 * cu->device.multiProcessorCount;
-    auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
-    if constexpr (KIND != LLM42__EMBED) switch (sum->kind) {
-        case LLM42__ROUNDED: kernel = llm42__k_norm<KIND, LLM42__ROUNDED>; break;
-        case LLM42__LEAVES: kernel = llm42__k_norm<KIND, LLM42__LEAVES>; break;
-        case LLM42__ROUNDED | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__MAIL>; break;
-        case LLM42__LEAVES | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__MAIL>; break;
-        }
-    const int block = sum->kind & LLM42__MAIL ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32)
-                                              : threads;
-    const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
-    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
-                                                 ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
-                                                 cu->Dp, threads, cu->config.norm_eps)));
-    return LLM42_OK;
 }
 
 // Where a rank puts its sums of o (stage 0) or down (1).
@@ -795,19 +738,202 @@ static llm42__sum llm42__sum_of(llm42__cuda *cu, const llm42__shape_key *key, in
 }
 
 // Gives the sum of o or down to the probe.
-static llm42_result llm42__show_sum(llm42__cuda *cu, llm42__execution *ex, int layer, const char *name, int rows,
-                                    const llm42__sum *sum, llm42_error *error) {
+static llm42_result llm42__show_sum(llm42__cuda *cu, int layer, const char *name, int rows, const llm42__sum *sum,
+                                    llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
     if (!cu->probed || cu->rank) return LLM42_OK;
     const size_t values = (size_t)rows * (size_t)cu->Dp;
     auto kernel = sum->kind == LLM42__LEAVES ? llm42__k_add_parts<LLM42__LEAVES> : llm42__k_add_parts<LLM42__ROUNDED>;
     if (sum->kind != LLM42__WHOLE)
         LLM42__CU(llm42__launch(kernel, dim3(256), dim3(256), 0, ex->stream, sum->parts, values, ex->delta));
-    return llm42__show(cu, ex, layer, name, ex->delta, cu->probed->rows, 1, cu->D, cu->Dp, cu->Dp, false, error);
+    return llm42__show(cu, layer, name, ex->delta, cu->probed->rows, 1, cu->D, cu->Dp, cu->Dp, false, error);
+}
+
+// Where the ranks meet: what they have written before, all can read behind it. Ranks on one device share a stream, so
+// they have nothing to wait for. cu: rank 0.
+static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) {
+    if (cu->devices == 1) return LLM42_OK;
+    llm42__meeting meeting = {};
+    meeting.devices = cu->devices;
+    LLM42__CU(cudaHostGetDevicePointer((void **)&meeting.ended, cu->ended, 0));
+    for (int r = 0; r < cu->ranks; r++) {
+        const llm42__cuda *rank = llm42__rank(cu, r);
+        unsigned *&flag = meeting.flag[rank->own_device];
+        if (!flag) flag = rank->execution.flag;
+    }
+    return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
+        meeting.self = rank->own_device;
+        LLM42__CU(llm42__launch(llm42__k_meet, dim3(1), dim3(32), 0, rank->execution.stream, meeting));
+        return LLM42_OK;
+    });
+}
+
+// Makes the ranks' sums of o (stage 0) or down (1) readable for all ranks. cu: rank 0. The ranks put the two into
+// memory of their own, so one meeting is enough: who writes one of them again has met the others behind their reading
+// it, or has had their mail about the other one since.
+static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage,
+                                            llm42_error *error) {
+    const int kind = llm42__sum_of(cu, key, l, stage).kind;
+    if (kind == LLM42__WHOLE || kind & LLM42__MAIL) return LLM42_OK;
+    LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
+    return LLM42_OK;
+}
+
+template <int KIND>
+static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
+                                        const float *weight, llm42__meta meta, llm42_error *error) {
+    const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32;
+    const int most = 8 * cu->device.multiProcessorCount;
+    auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
+    if constexpr (KIND != LLM42__EMBED) switch (sum->kind) {
+        case LLM42__ROUNDED: kernel = llm42__k_norm<KIND, LLM42__ROUNDED>; break;
+        case LLM42__LEAVES: kernel = llm42__k_norm<KIND, LLM42__LEAVES>; break;
+        case LLM42__ROUNDED | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__MAIL>; break;
+        case LLM42__LEAVES | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__MAIL>; break;
+        }
+    const int block = sum->kind & LLM42__MAIL ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32)
+                                              : threads;
+    const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
+                                                 ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
+                                                 cu->Dp, threads, cu->config.norm_eps)));
+    return LLM42_OK;
+}
+
+static llm42_result llm42__enqueue_rope(llm42__cuda *cu, int rows, int l, llm42__meta meta, llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
+    const llm42_config *c = &cu->config;
+    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv,    layer->bias,
+                      layer->q_norm, layer->k_norm, cu->rope,    c->norm_eps};
+    auto kernel = cu->dp == 16   ? llm42__k_rope<16>
+                  : cu->dp == 32 ? llm42__k_rope<32>
+                  : cu->dp == 64 ? llm42__k_rope<64>
+                                 : llm42__k_rope<128>;
+    const int heads = 128 / (cu->dp / 16);  // of a block
+    dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
+    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q, cu->k + (size_t)l * cu->kv_layer,
+                            cu->v + (size_t)l * cu->kv_layer, a, meta));
+    return LLM42_OK;
+}
+
+// Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
+static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
+
+static int llm42__padded_head_dim(int d) { return d <= 16 ? 16 : d <= 32 ? 32 : d <= 64 ? 64 : 128; }
+
+static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
+    return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
+                                  llm42__shared_room(&cu->device));
+}
+// Blocks that may share a row as a cluster in a pass of `rows` padded rows.
+static int llm42__decode_cluster(const llm42__cuda *cu, int rows) {
+    if (cu->device.major != 9) return 1;
+    return llm42__decode_cluster(llm42__decode_shape_of(cu, rows), cu->group, rows * cu->config.kv_heads,
+                                 cu->device.multiProcessorCount);
+}
+
+template <int DP>
+static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__shape_key *key, llm42__attention a,
+                                                llm42__meta meta, int decode_tasks, llm42_error *error) {
+    const unsigned heads = (unsigned)cu->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
+    const int most = llm42__shared_room(&cu->device);
+    if (key->prefill) {
+        const bool warpgroups = cu->device.major == 9;
+        const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
+        const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
+        const int teams = llm42__prefill_teams<DP>(tasks * heads, processors, warpgroups, most),
+                  bytes = teams == 2 ? llm42__prefill_shape<DP, 2>::bytes(warpgroups)
+                                     : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
+        auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
+        const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
+        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
+                                dim3((unsigned)teams * 128), (size_t)bytes, cu->execution.stream, a, meta));
+    }
+    if (key->decode) {
+        const llm42__decode_shape shape = llm42__decode_shape_of(cu, key->rows);
+        auto kernel = cu->group > 8 ? llm42__decode_build<DP, 2>(shape) : llm42__decode_build<DP, 1>(shape);
+        LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       most));  // other engines ask for other sizes
+        // Beside prompts few rows are single: at most one for each sequence. Few blocks remain without a task.
+        const int lone = key->prefill ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
+        a.cluster = key->wide ? llm42__decode_cluster(cu, key->rows) : 1;
+        const unsigned across = heads * (unsigned)a.cluster;
+        const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / across)
+                                                 : (unsigned)lone + 2 * processors / heads + 1;
+        LLM42__CU(llm42__launch_clusters(
+            a.cluster, kernel, dim3(across, std::min({(unsigned)decode_tasks, blocks, 65535u})),
+            dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, cu->execution.stream, a, meta));
+    }
+    return LLM42_OK;
+}
+
+static llm42_result llm42__enqueue_attention(llm42__cuda *cu, const llm42__shape_key *key, int layer,
+                                             const llm42__meta_layout *at, llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
+    const llm42_config *c = &cu->config;
+    const bool sliding = cu->model->layer[layer].sliding;
+    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, sliding ? LLM42__SLIDING : LLM42__FULL);
+    llm42__attention a = {};
+    a.q = ex->q;
+    a.k = cu->k + (size_t)layer * cu->kv_layer;
+    a.v = cu->v + (size_t)layer * cu->kv_layer;
+    a.out = ex->attended;
+    a.partial = ex->partial;
+    a.arrived = ex->arrived;
+    a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
+    a.group = cu->group, a.group_inverse = 65536 / (uint32_t)cu->group + 1, a.window = sliding ? c->sliding_window : 0;
+    a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
+    switch (cu->dp) {
+    case 16: return llm42__enqueue_attention_as<16>(cu, key, a, meta, at->decode_tasks, error);
+    case 32: return llm42__enqueue_attention_as<32>(cu, key, a, meta, at->decode_tasks, error);
+    case 64: return llm42__enqueue_attention_as<64>(cu, key, a, meta, at->decode_tasks, error);
+    default: return llm42__enqueue_attention_as<128>(cu, key, a, meta, at->decode_tasks, error);
+    }
+}
+
+// With few rows a draw has a cluster, where there are clusters, so that more multiprocessors work.
+template <typename LOGIT>
+static cudaError_t llm42__run_draw(const llm42__cuda *cu, const LOGIT *logits, llm42_output *out, int rows,
+                                   llm42__meta meta, int first, cudaStream_t stream) {
+    auto run = [&](auto kernel, int blocks, size_t shared) {
+        return llm42__launch_clusters(blocks, kernel, dim3((unsigned)(rows * blocks)), dim3(1024u / (unsigned)blocks),
+                                      shared, stream, logits, cu->config.vocab, cu->Vp, out, meta, first);
+    };
+    if (cu->device.major == 9 && rows < cu->device.multiProcessorCount)
+        return run(llm42__k_draw<LOGIT, 8>, 8, sizeof(llm42__drawers<8>));
+    return run(llm42__k_draw<LOGIT, 1>, 1, sizeof(llm42__drawers<1>));
+}
+
+// The LM head and the draws first <= i < first + rows; rows is padded. cu: rank 0, which draws.
+static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42_schedule schedule, int first, int rows, llm42__meta meta,
+                                        llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
+    // Within a pass nothing else keeps other logits from their place before rank 0 has taken those of the last draws.
+    if (cu->ranks > 1 && first) LLM42__TRY(llm42__enqueue_meeting(cu, error));
+    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
+        llm42__execution *own = &rank->execution;
+        return llm42__enqueue_product(rank, LLM42__HEAD, schedule, rank->head, own->h + (size_t)first * (size_t)cu->Dp,
+                                      cu->ranks == 1 ? own->logits : own->own_logits, rows, error);
+    }));
+    if (cu->ranks > 1) {
+        llm42__rank_parts parts = {};
+        parts.ranks = cu->ranks;
+        for (int r = 0; r < cu->ranks; r++) parts.of[r] = llm42__rank(cu, r)->execution.own_logits;
+        LLM42__TRY(llm42__enqueue_meeting(cu, error));
+        LLM42__CU(llm42__launch(llm42__k_gather, dim3(4 * (unsigned)cu->device.multiProcessorCount), dim3(256), 0,
+                                ex->stream, parts, rows, cu->Vr, (int)llm42__out_bytes(cu, LLM42__HEAD), ex->logits));
+    }
+    auto draw = [&](auto *logits) { return llm42__run_draw(cu, logits, ex->out, rows, meta, first, ex->stream); };
+    LLM42__STAGE("draw", LLM42__CU(cu->desc.numerics.logits_fp32 ? draw((const float *)ex->logits)
+                                                                 : draw((const llm42__bf16 *)ex->logits)));
+    return LLM42_OK;
 }
 
 template <typename LOGIT>
-static llm42_result llm42__enqueue_route(llm42__cuda *cu, llm42__execution *ex, const LOGIT *router, int rows,
-                                         llm42_error *error) {
+static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, int rows, llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
     auto kernel = c->experts <= 128 ? llm42__k_route<4, LOGIT> : llm42__k_route<32, LOGIT>;
     LLM42__CU(llm42__launch(kernel, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts, cu->Ep,
@@ -818,14 +944,15 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, llm42__execution *ex, 
 // gate_up or down of all experts: x [entries, k] -> y [entries, n], in fp32 and by leaves if `cut`. source: the row of
 // x of an entry, or NULL if x is sorted by expert. All kinds give the same bits. The fewer rows an expert has, the
 // fewer rows a tile gets. The last tile kind fits every device.
-static llm42_result llm42__run_experts(llm42__cuda *cu, llm42__execution *ex, int product, const llm42__bf16 *w,
-                                       const llm42__bf16 *x, const int32_t *source, void *y, int entries, bool cut,
+static llm42_result llm42__run_experts(llm42__cuda *cu, int product, const llm42__bf16 *w, const llm42__bf16 *x,
+                                       const int32_t *source, void *y, int entries, bool cut,
                                        const llm42__leaves &leaves, llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
     const int experts = cu->config.experts, processors = cu->device.multiProcessorCount;
     const bool gated = product == LLM42__GATE_UP;
     const llm42__groups groups = {ex->route_offset, source, experts};
-    int n, k, kind = 0;
-    llm42__product_shape(cu, product, &n, &k);
+    int kind = 0;
+    const auto [n, k] = llm42__product_shape(cu, product);
     while ((long)llm42__expert_kinds[kind].most * experts < entries) kind++;
     for (; cu->device.major == 9 && kind >= 0; kind--) {
         const llm42__expert_kind *own = &llm42__expert_kinds[kind];
@@ -844,18 +971,18 @@ static llm42_result llm42__run_experts(llm42__cuda *cu, llm42__execution *ex, in
 }
 
 // The feed-forward part of a mixture: a grouped product takes the rows of each expert together.
-static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex, const llm42__shape_key *key, int l,
-                                           llm42_error *error) {
+static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int rows = key->rows, used = c->experts_used, entries = rows * used;
-    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h, ex->router,
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h, ex->router,
                                       rows, error));
     // Rows go to their places on a device whose experts' products need that. What they are put into is free until down.
     llm42__bf16 *const sorted = cu->device.major == 9 ? ex->expert_out : nullptr;
     LLM42__STAGE("route", LLM42__TRY(cu->desc.numerics.router_fp32
-                                         ? llm42__enqueue_route(cu, ex, (const float *)ex->router, rows, error)
-                                         : llm42__enqueue_route(cu, ex, (const llm42__bf16 *)ex->router, rows, error));
+                                         ? llm42__enqueue_route(cu, (const float *)ex->router, rows, error)
+                                         : llm42__enqueue_route(cu, (const llm42__bf16 *)ex->router, rows, error));
                  LLM42__CU(llm42__launch(llm42__k_sort, dim3((unsigned)c->experts),
                                          dim3(entries <= 8 * c->experts ? 256 : LLM42__SORT_THREADS), 0, ex->stream,
                                          ex->route_id, entries, used, ex->route_offset, ex->route_source,
@@ -864,11 +991,11 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, llm42__execution *ex
     void *sum = llm42__sum_at(cu, ex, 1);
     llm42__leaves leaves = cut ? llm42__leaves_of(cu, LLM42__DOWN) : llm42__leaves{1, 0, 0};
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
-    LLM42__STAGE("gate_up", LLM42__TRY(llm42__run_experts(cu, ex, LLM42__GATE_UP, layer->w[LLM42__GATE_UP],
+    LLM42__STAGE("gate_up", LLM42__TRY(llm42__run_experts(cu, LLM42__GATE_UP, layer->w[LLM42__GATE_UP],
                                                           sorted ? sorted : ex->h, sorted ? nullptr : ex->route_source,
                                                           ex->gated, entries, false, llm42__leaves{1, 0, 0}, error)));
     LLM42__STAGE("down",
-                 LLM42__TRY(llm42__run_experts(cu, ex, LLM42__DOWN, layer->w[LLM42__DOWN], ex->gated, nullptr,
+                 LLM42__TRY(llm42__run_experts(cu, LLM42__DOWN, layer->w[LLM42__DOWN], ex->gated, nullptr,
                                                cut ? (void *)ex->parts : ex->expert_out, entries, cut, leaves, error)));
     if (cut) {
         const llm42__owners owners = llm42__owners_of(cu, key->schedule, rows, 1);
@@ -896,11 +1023,11 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
         const llm42__sum embedding = llm42__whole(cu->embed);
         LLM42__TRY(
             llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, &embedding, layer->attention_norm, meta, error));
-        return llm42__show(cu, ex, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp,
-                           false, error);
+        return llm42__show(cu, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, false,
+                           error);
     }
     const llm42__sum sum = llm42__sum_of(cu, key, stage ? l : l - 1, !stage);
-    if (stage) LLM42__TRY(llm42__show_sum(cu, ex, l, "o", key->rows, &sum, error));
+    if (stage) LLM42__TRY(llm42__show_sum(cu, l, "o", key->rows, &sum, error));
     return llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, &sum, stage ? layer->ffn_norm : layer->attention_norm,
                                            meta, error);
 }
@@ -913,17 +1040,16 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_ke
     const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
-    LLM42__TRY(llm42__show(cu, ex, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
-    LLM42__TRY(
-        llm42__enqueue_product(cu, ex, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], ex->h, ex->qkv, R, error));
-    LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, ex, R, l, meta, error)));
-    LLM42__TRY(llm42__show(cu, ex, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, true, error));
-    LLM42__TRY(llm42__show_cache(cu, ex, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
-    LLM42__TRY(llm42__show_cache(cu, ex, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
-    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, ex, key, l, at, error)));
-    LLM42__TRY(llm42__show(cu, ex, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
+    LLM42__TRY(llm42__show(cu, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], ex->h, ex->qkv, R, error));
+    LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, R, l, meta, error)));
+    LLM42__TRY(llm42__show(cu, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, true, error));
+    LLM42__TRY(llm42__show_cache(cu, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
+    LLM42__TRY(llm42__show_cache(cu, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
+    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, key, l, at, error)));
+    LLM42__TRY(llm42__show(cu, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
                            cu->attended, true, error));
-    return llm42__enqueue_product(cu, ex, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended,
+    return llm42__enqueue_product(cu, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended,
                                   llm42__sum_at(cu, ex, 0), R, error);
 }
 
@@ -934,84 +1060,14 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, const llm42__sh
     llm42__execution *ex = &cu->execution;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
-    LLM42__TRY(llm42__show(cu, ex, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
-    if (c->experts) return llm42__enqueue_experts(cu, ex, key, l, error);
-    LLM42__TRY(llm42__enqueue_product(cu, ex, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h, ex->gated,
-                                      R, error));
-    LLM42__TRY(llm42__show(cu, ex, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, llm42__leaf_width(cu),
+    LLM42__TRY(llm42__show(cu, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
+    if (c->experts) return llm42__enqueue_experts(cu, key, l, error);
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h, ex->gated, R,
+                                      error));
+    LLM42__TRY(llm42__show(cu, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, llm42__leaf_width(cu),
                            cu->Fp, true, error));
-    return llm42__enqueue_product(cu, ex, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
+    return llm42__enqueue_product(cu, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
                                   llm42__sum_at(cu, ex, 1), R, error);
-}
-
-// Where the ranks meet: what they have written before, all can read behind it. Ranks on one device share a stream, so
-// they have nothing to wait for. cu: rank 0.
-static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) {
-    if (cu->devices == 1) return LLM42_OK;
-    llm42__meeting meeting = {};
-    meeting.devices = cu->devices;
-    LLM42__CU(cudaHostGetDevicePointer((void **)&meeting.ended, cu->ended, 0));
-    for (int r = 0; r < cu->ranks; r++) {
-        const llm42__cuda *rank = llm42__rank(cu, r);
-        unsigned *&flag = meeting.flag[rank->own_device];
-        if (!flag) flag = rank->execution.flag;
-    }
-    return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        meeting.self = rank->own_device;
-        LLM42__CU(llm42__launch(llm42__k_meet, dim3(1), dim3(32), 0, rank->execution.stream, meeting));
-        return LLM42_OK;
-    });
-}
-
-// Makes the ranks' sums of o (stage 0) or down (1) readable for all ranks. cu: rank 0. The ranks put the two into
-// memory of their own, so one meeting is enough: who writes one of them again has met the others behind their reading
-// it, or has had their mail about the other one since.
-static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage,
-                                            llm42_error *error) {
-    llm42__execution *ex = &cu->execution;
-    const int kind = llm42__sum_of(cu, key, l, stage).kind;
-    if (kind == LLM42__WHOLE || kind & LLM42__MAIL) return LLM42_OK;
-    LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
-    return LLM42_OK;
-}
-
-// With few rows a draw has a cluster, where there are clusters, so that more multiprocessors work.
-template <typename LOGIT>
-static cudaError_t llm42__run_draw(const llm42__cuda *cu, const LOGIT *logits, llm42_output *out, int rows,
-                                   llm42__meta meta, int first, cudaStream_t stream) {
-    auto run = [&](auto kernel, int blocks, size_t shared) {
-        return llm42__launch_clusters(blocks, kernel, dim3((unsigned)(rows * blocks)), dim3(1024u / (unsigned)blocks),
-                                      shared, stream, logits, cu->config.vocab, cu->Vp, out, meta, first);
-    };
-    if (cu->device.major == 9 && rows < cu->device.multiProcessorCount)
-        return run(llm42__k_draw<LOGIT, 8>, 8, sizeof(llm42__drawers<8>));
-    return run(llm42__k_draw<LOGIT, 1>, 1, sizeof(llm42__drawers<1>));
-}
-
-// The LM head and the draws first <= i < first + rows; rows is padded. cu: rank 0, which draws.
-static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42_schedule schedule, int first, int rows, llm42__meta meta,
-                                        llm42_error *error) {
-    llm42__execution *ex = &cu->execution;
-    // Within a pass nothing else keeps other logits from their place before rank 0 has taken those of the last draws.
-    if (cu->ranks > 1 && first) LLM42__TRY(llm42__enqueue_meeting(cu, error));
-    LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
-        llm42__execution *own = &rank->execution;
-        return llm42__enqueue_product(rank, own, LLM42__HEAD, schedule, rank->head,
-                                      own->h + (size_t)first * (size_t)cu->Dp,
-                                      cu->ranks == 1 ? own->logits : own->own_logits, rows, error);
-    }));
-    if (cu->ranks > 1) {
-        llm42__rank_parts parts = {};
-        parts.ranks = cu->ranks;
-        for (int r = 0; r < cu->ranks; r++) parts.of[r] = llm42__rank(cu, r)->execution.own_logits;
-        LLM42__TRY(llm42__enqueue_meeting(cu, error));
-        LLM42__CU(llm42__launch(llm42__k_gather, dim3(4 * (unsigned)cu->device.multiProcessorCount), dim3(256), 0,
-                                ex->stream, parts, rows, cu->Vr, (int)llm42__out_bytes(cu, LLM42__HEAD), ex->logits));
-    }
-    auto draw = [&](auto *logits) { return llm42__run_draw(cu, logits, ex->out, rows, meta, first, ex->stream); };
-    LLM42__STAGE("draw", LLM42__CU(cu->desc.numerics.logits_fp32 ? draw((const float *)ex->logits)
-                                                                 : draw((const llm42__bf16 *)ex->logits)));
-    return LLM42_OK;
 }
 
 // The schedule of the head's product. A FIXED pass that draws few tokens has a smaller product if that keeps the bits.
@@ -1051,7 +1107,6 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key,
     const int layers = cu->config.layers;
     const llm42__meta_layout at = llm42__layout(cu, key);
     auto meta_of = [&](llm42__cuda *rank) { return llm42__meta_at(rank, rank->execution.meta, &at, LLM42__FULL); };
-    llm42__execution *ex = &cu->execution;  // for LLM42__STAGE
     // Ranks that have normed only some rows wait for the h of the others.
     const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     auto norms = [&](int l, int stage) -> llm42_result {
@@ -1070,7 +1125,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key,
             cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_feed_forward(rank, key, l, error); }));
         LLM42__TRY(llm42__enqueue_exchange(cu, key, l, 1, error));
         const llm42__sum sum = llm42__sum_of(cu, key, l, 1);
-        LLM42__TRY(llm42__show_sum(cu, &cu->execution, l, "down", key->rows, &sum, error));
+        LLM42__TRY(llm42__show_sum(cu, l, "down", key->rows, &sum, error));
     }
     if (!key->draws) return LLM42_OK;
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
@@ -1105,10 +1160,7 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, llm42_
     }));
     llm42_result result = llm42__enqueue(cu, &key, error);
     llm42__graph *graph_of = llm42__find_graph(cu, &key);
-    if (!graph_of) {
-        cu->graphs.push_back({key, {}});
-        graph_of = &cu->graphs.back();
-    }
+    if (!graph_of) graph_of = &*cu->graphs.insert(cu->graphs.end(), {key, {}});
     auto note = [&](const llm42__cuda *rank, const char *call, cudaError_t status) {
         if (result == LLM42_OK) result = llm42__of_rank(rank, llm42__cuda_status(error, call, status), error);
     };
@@ -1133,7 +1185,7 @@ static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, llm42_
 
 // True if there is a shape without a kernel for single rows for as many draws: at most 16, or all rows.
 static bool llm42__draws_fit(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass) {
-    const int rows = cu->buckets[(size_t)llm42__bucket(cu, pass->rows)];
+    const int rows = llm42__padded_rows(cu, pass->rows);
     return p->draws == pass->rows || (p->draws <= 16 && llm42__draws_few(cu, pass->schedule, rows));
 }
 
@@ -1141,8 +1193,7 @@ static bool llm42__draws_fit(const llm42__cuda *cu, const llm42__prepared *p, co
 // kernel for single rows is not launched, unless the number of draws is one that such a shape is not made for. A FIXED
 // pass has always the same kernels: in it single rows count as prompts.
 static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    const int rows =
-        cu->buckets[(size_t)llm42__bucket(cu, pass->schedule == LLM42_SCHEDULE_FIXED ? pass->shape : pass->rows)];
+    const int rows = llm42__padded_rows(cu, pass->schedule == LLM42_SCHEDULE_FIXED ? pass->shape : pass->rows);
     const llm42__tasks *tasks = &p->tasks[cu->has[LLM42__FULL] ? LLM42__FULL : LLM42__SLIDING];
     llm42__shape_key key = {pass->schedule, rows, 0, !tasks->prefill.empty(), !tasks->decode.empty()};
     if (!key.decode && (llm42__draws_fit(cu, p, pass) || pass->schedule == LLM42_SCHEDULE_FIXED)) {
@@ -1150,10 +1201,8 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
     } else if (!key.prefill && p->draws == pass->rows) {
         key.draws = rows;
     } else {
-        int usual = cu->buckets[(size_t)llm42__bucket(
-            cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
-        key.draws = std::min(usual, rows);
-        if (p->draws > key.draws) key.draws = cu->buckets[(size_t)llm42__bucket(cu, p->draws)];
+        key.draws = std::min(llm42__usual_draws(cu), rows);
+        if (p->draws > key.draws) key.draws = llm42__padded_rows(cu, p->draws);
         key.prefill = key.decode = true;
     }
     key.wide = key.decode && p->wide;
@@ -1169,10 +1218,8 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
     const unsigned wanted = cu->desc.schedules ? cu->desc.schedules
                                                : 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_FIXED |
                                                      1u << LLM42_SCHEDULE_INVARIANT;
-    const int running =
-        cu->buckets[(size_t)llm42__bucket(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows))];
-    const int usual = cu->buckets[(size_t)llm42__bucket(
-        cu, std::min(std::max(cu->desc.max_running, 1), std::min(256, cu->max_draws)))];
+    const int running = llm42__padded_rows(cu, std::min(std::max(cu->desc.max_running, 1), cu->max_rows)),
+              usual = llm42__usual_draws(cu);
     for (llm42_schedule schedule : {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT}) {
         if (!(wanted >> schedule & 1)) continue;
         for (int rows : cu->buckets) {
@@ -1304,29 +1351,34 @@ static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__tasks *tasks,
     }
 }
 
-static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
-    int single = 0, R = pass->rows;
+// Finds the runs of a pass: rows that are consecutive in a sequence. Returns how many have one row.
+static int llm42__find_runs(llm42__prepared *p, const llm42_pass *pass) {
+    int single = 0;
     p->run_begin.clear(), p->seqs.clear();
     auto same_run = [&](int r) {
         return pass->row[r].seq == pass->row[r - 1].seq && pass->row[r].position == pass->row[r - 1].position + 1;
     };
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < pass->rows; r++)
         if (!r || !same_run(r)) {
             p->run_begin.push_back(r);
             p->seqs.push_back(pass->row[r].seq);
-            single += r + 1 == R || !same_run(r + 1);
+            single += r + 1 == pass->rows || !same_run(r + 1);
         }
     std::sort(p->seqs.begin(), p->seqs.end());
     p->old = std::adjacent_find(p->seqs.begin(), p->seqs.end()) == p->seqs.end();  // no sequence has two runs
+    return single;
+}
+
+static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
+    const int single = llm42__find_runs(p, pass), R = pass->rows;
     // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows.
     // Clusters share the rows if one of them has more keys than a block's warps sum in one round, if all are single and
     // draw a token, so that there is a graph, and if the clusters have at least 9/20 as many blocks as there are
-    // multiprocessors. (On an H200 the attention of a layer with 2 rows of 32,768 keys took 82.8 us in 64 blocks of
-    // clusters and at best 88.1 without clusters. With one row, in 32 blocks, it took 75.0 and 54.2.)
-    const int rows = cu->buckets[(size_t)llm42__bucket(cu, R)];
+    // multiprocessors (on an H200 two rows of 32,768 keys gain by clusters, and one loses).
+    const int rows = llm42__padded_rows(cu, R);
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, rows);
     llm42__split split = {};
-    split.by_position = llm42__by_position(cu, pass->schedule, single);
+    split.by_position = llm42__by_position(cu, pass->schedule);
     // Units by position have the same bits in both kernels. Then single rows count as prompts if a prompt or a window
     // has as many keys, and if the kernel for single rows is left out then (llm42__choose_key).
     int longest[2] = {0, 0};  // keys: of single rows, of others
@@ -1391,6 +1443,35 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
     return LLM42_OK;
 }
 
+// Writes what a pass says of its rows, their pages and draws, as padded.
+static void llm42__write_rows(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass,
+                              const llm42__meta_layout *at, unsigned char *base) {
+    int32_t *token = (int32_t *)(base + at->token), *position = (int32_t *)(base + at->position),
+            *slot = (int32_t *)(base + at->slot), *seq = (int32_t *)(base + at->seq),
+            *pages = (int32_t *)(base + at->pages);
+    llm42__draw *draw = (llm42__draw *)(base + at->draw);
+    int run = -1;
+    const int runs = (int)p->run_begin.size();
+    for (int r = pass->rows; r < p->key.rows; r++) token[r] = position[r] = seq[r] = 0, slot[r] = -1;
+    for (int r = 0; r < pass->rows; r++) {
+        const llm42_row *row = &pass->row[r];
+        const llm42_seq *s = &pass->seq[row->seq];
+        if (run + 1 < runs && p->run_begin[(size_t)run + 1] == r) {
+            run++;
+            const int end = run + 1 < runs ? p->run_begin[(size_t)run + 1] : pass->rows,
+                      used = (pass->row[end - 1].position >> cu->page_shift) + 1;
+            memcpy(pages + (size_t)run * (size_t)p->page_stride, s->pages, (size_t)used * sizeof *pages);
+        }
+        token[r] = row->token, position[r] = row->position, seq[r] = run;
+        slot[r] = row->flags & LLM42_ROW_KEEP_KV ? -1
+                                                 : (s->pages[row->position >> cu->page_shift] << cu->page_shift) +
+                                                       (row->position & (cu->desc.page_size - 1));
+        const llm42_sampling *by = &s->sampling;
+        if (row->flags & LLM42_ROW_SAMPLE)
+            *draw++ = {r, by->top_k, by->temperature, by->top_p, by->min_p, row->position, by->seed};
+    }
+}
+
 // Checks a pass, makes its tasks and writes its metadata to pinned memory.
 static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, llm42__prepared *p,
                                    const llm42_pass *pass, llm42_error *error) {
@@ -1402,7 +1483,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
     }
     llm42__make_tasks(cu, p, pass);
     llm42__choose_key(cu, p, pass);
-    llm42__meta_layout at = llm42__layout(cu, &p->key);
+    const llm42__meta_layout at = llm42__layout(cu, &p->key);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
         return llm42_fail(error, LLM42_INVALID,
                           "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
@@ -1410,39 +1491,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                           p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
     ex->number = ex->number % LLM42__MOST_NUMBER + 1;
-    int32_t *token = (int32_t *)(base + at.token), *position = (int32_t *)(base + at.position),
-            *slot = (int32_t *)(base + at.slot);
-    int32_t *seq = (int32_t *)(base + at.seq), *pages = (int32_t *)(base + at.pages);
-    llm42__draw *draw = (llm42__draw *)(base + at.draw);
-    int run = -1;
-    for (int r = 0; r < p->key.rows; r++) {
-        if (r >= pass->rows) {
-            token[r] = position[r] = seq[r] = 0, slot[r] = -1;
-            continue;
-        }
-        const llm42_row *row = &pass->row[r];
-        const llm42_seq *s = &pass->seq[row->seq];
-        if (run + 1 < (int)p->run_begin.size() && p->run_begin[(size_t)run + 1] == r) {
-            run++;
-            int end = run + 1 < (int)p->run_begin.size() ? p->run_begin[(size_t)run + 1] : pass->rows;
-            int used = (pass->row[end - 1].position >> cu->page_shift) + 1;
-            memcpy(pages + (size_t)run * (size_t)p->page_stride, s->pages, (size_t)used * sizeof *pages);
-        }
-        token[r] = row->token;
-        position[r] = row->position;
-        seq[r] = run;
-        slot[r] = row->flags & LLM42_ROW_KEEP_KV ? -1
-                                                 : (s->pages[row->position >> cu->page_shift] << cu->page_shift) +
-                                                       (row->position & (cu->desc.page_size - 1));
-        if (row->flags & LLM42_ROW_SAMPLE)
-            *draw++ = {r,
-                       s->sampling.top_k,
-                       s->sampling.temperature,
-                       s->sampling.top_p,
-                       s->sampling.min_p,
-                       row->position,
-                       s->sampling.seed};
-    }
+    llm42__write_rows(cu, p, pass, &at, base);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const auto &prefill = p->tasks[reach].prefill;
         const auto &decode = p->tasks[reach].decode;
@@ -1454,7 +1503,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
         if (cu->has[reach]) p->head_bytes = at.decode[reach] + decode.size() * sizeof decode[0];
     }
     p->pages_at = at.pages;
-    p->pages_bytes = p->run_begin.size() * (size_t)p->page_stride * sizeof *pages;
+    p->pages_bytes = p->run_begin.size() * (size_t)p->page_stride * sizeof(int32_t);
     return LLM42_OK;
 }
 
@@ -1587,8 +1636,7 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, const llm42_pass *pass, 
         for (size_t i = 0; i < V; i++) {
             uint16_t half;
             memcpy(&half, (const char *)(to + V) - 2 * (V - i), sizeof half);
-            const uint32_t bits = (uint32_t)half << 16;
-            memcpy(&to[i], &bits, sizeof bits);
+            to[i] = llm42__from_bf16(half);
         }
     }
     return LLM42_OK;
@@ -1601,8 +1649,7 @@ static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, ll
     llm42__meta meta = llm42__meta_at(cu, cu->execution.meta, &at, LLM42__FULL);
     for (int first = 0; first < p->draws; first += cu->max_draws) {
         int count = std::min(cu->max_draws, p->draws - first);
-        int rows = pass->schedule == LLM42_SCHEDULE_FIXED ? cu->max_draws
-                                                          : cu->buckets[(size_t)llm42__bucket(cu, count)];
+        int rows = pass->schedule == LLM42_SCHEDULE_FIXED ? cu->max_draws : llm42__padded_rows(cu, count);
         LLM42__TRY(llm42__enqueue_head(cu, pass->schedule, first, rows, meta, error));
         LLM42__TRY(llm42__copy_logits(cu, pass, first, count, error));
     }
@@ -1637,7 +1684,7 @@ static llm42_result llm42__run_pass(llm42__cuda *cu, const llm42_pass *pass, llm
     llm42__set_probed(cu, pass->probe ? pass : nullptr);
     LLM42__TRY(llm42__launch_pass(cu, pass, error));
     if (p->key.draws)
-        LLM42__TRY(llm42__show(cu, ex, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, false, error));
+        LLM42__TRY(llm42__show(cu, -1, "final_norm", ex->h, p->draws, 1, cu->D, cu->Dp, cu->Dp, false, error));
     if (p->key.draws > cu->max_draws) LLM42__TRY(llm42__long_head(cu, pass, error));
     else LLM42__TRY(llm42__copy_logits(cu, pass, 0, p->draws, error));
     return llm42__wait(cu, error);
@@ -1752,8 +1799,7 @@ static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     const llm42_layer *from = &cu->model->layer[l];
     llm42__cuda_layer *to = &cu->layer[(size_t)l];
     const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, experts = (size_t)std::max(1, c->experts);
-    llm42__want(list, LLM42__WEIGHTS, &to->attention_norm, Dp);
-    llm42__want(list, LLM42__WEIGHTS, &to->ffn_norm, Dp);
+    for (float **norm : {&to->attention_norm, &to->ffn_norm}) llm42__want(list, LLM42__WEIGHTS, norm, Dp);
     if (from->q_norm) llm42__want(list, LLM42__WEIGHTS, &to->q_norm, (size_t)c->head_dim);
     if (from->k_norm) llm42__want(list, LLM42__WEIGHTS, &to->k_norm, (size_t)c->head_dim);
     if (llm42__has_bias(from))
@@ -1772,9 +1818,8 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
     const size_t R = (size_t)cu->max_rows, used = (size_t)c->experts_used, entries = R * std::max<size_t>(1, used),
                  Dp = (size_t)cu->Dp;
     auto want = [&](auto **to, size_t count) { llm42__want(list, LLM42__PASSES, to, count); };
-    want(&ex->x, R * Dp);
+    for (llm42__bf16 **to : {&ex->x, &ex->delta}) want(to, R * Dp);
     want(&ex->h, (R + (size_t)cu->max_draws) * Dp);  // the head's last part may look further
-    want(&ex->delta, R * Dp);
     want(&ex->qkv, R * (size_t)cu->qkv);
     want(&ex->q, R * (size_t)(c->heads * cu->dp));
     want(&ex->attended, R * (size_t)cu->attended);
@@ -1796,10 +1841,8 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
         want((char **)&ex->router, R * (size_t)cu->Ep * llm42__out_bytes(cu, LLM42__ROUTER));
         want(&ex->expert_out, entries * Dp);
         want(&ex->route_weight, entries);
-        want(&ex->route_id, entries);
         want(&ex->route_offset, (size_t)c->experts + 1);
-        want(&ex->route_source, entries);
-        want(&ex->route_place, entries);
+        for (int32_t **to : {&ex->route_id, &ex->route_source, &ex->route_place}) want(to, entries);
     }
     if (llm42__has_leaves(cu)) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
     want(&ex->meta, cu->meta_size);
@@ -1816,8 +1859,7 @@ static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
     cu->layer.resize((size_t)c->layers);
     for (int l = 0; l < c->layers; l++) llm42__list_layer(cu, l, &list);
     llm42__want(&list, LLM42__WEIGHTS, &cu->rope, (size_t)cu->desc.max_context * (size_t)c->head_dim);
-    llm42__want(&list, LLM42__CACHE, &cu->k, cache);
-    llm42__want(&list, LLM42__CACHE, &cu->v, cache);
+    for (llm42__bf16 **to : {&cu->k, &cu->v}) llm42__want(&list, LLM42__CACHE, to, cache);
     llm42__list_execution(cu, &list);
     return list;
 }
@@ -1895,14 +1937,10 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     }
     LLM42__TRY(llm42__upload_vector(cu->final_norm, m->final_norm, (size_t)m->config.dim, error));
     for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(&in, l, error));
-    LLM42__CU(cudaDeviceSynchronize());
-    return LLM42_OK;
-}
-
-static llm42_result llm42__upload_rope(llm42__cuda *cu, llm42_error *error) {
     std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->config.head_dim);
-    llm42__rope_table(&cu->model->config, rope.data(), cu->desc.max_context);
-    LLM42__CU(cudaMemcpy(cu->rope, rope.data(), rope.size() * 4, cudaMemcpyHostToDevice));
+    llm42__rope_table(&m->config, rope.data(), cu->desc.max_context);
+    LLM42__TRY(llm42__upload_vector(cu->rope, rope.data(), rope.size(), error));
+    LLM42__CU(cudaDeviceSynchronize());
     return LLM42_OK;
 }
 
@@ -1921,61 +1959,33 @@ static llm42_result llm42__open_execution(llm42__cuda *cu, llm42_error *error) {
     return LLM42_OK;
 }
 
-// >>cuda-algorithms ----------------------------------------------------------------------------------------------
-// Owns: choosing an algorithm for each product, schedule and bucket: what there is, whether its product is right, how
-// fast it is, whether it keeps its bits.
-// Calls: cuda-products, cuda-memory, cuBLASLt, kernels.cu.
-// Invariant: an algorithm that any schedule takes has computed a product right, and one that FIXED or INVARIANT takes
-// has kept its bits, in the tests below, unless no_check is set.
-struct llm42__candidate {
-    llm42__algorithm algorithm;
-    int rank;           // place in cuBLASLt's own list, from 0; -1: not in the list
-    bool near = false;  // its time is near the best, so it is timed in more rounds
-};
-// True if FAST passes may take it.
-static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c) {
-    return !c.algorithm.leaves && (cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.algorithm.tile >= 0);
-}
-// Microseconds that a product costs in a decode pass beyond its time alone: {by cuBLASLt, by a tile kernel}. A tile
-// kernel starts while the kernel before it drains. That saves time, but behind attention (o) it costs more than it
-// saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes. These are means; single
-// measurements were up to 3 us off.
-//
-// A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has. On two H200 it was 5 us for 16
-// rows and 13 for 4. Their mean is taken for all up to 32 rows, on one GPU too: neither has been measured.
-static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
-static float llm42__cost(int product, int rows, const llm42__algorithm &p) {
-    enum { FEW = 32, LEAF_DOWN = 9 };
-    if (llm42__leaf_kind_of(&p)) return p.us + (product == LLM42__DOWN && rows <= FEW ? LEAF_DOWN : 0);
-    return p.us + llm42__beyond[product][p.tile >= 0];
-}
-
-// The tests of an algorithm. tests/cuda has others, which put faults in.
+// >>cuda-trials --------------------------------------------------------------------------------------------------
+// Owns: trying an algorithm: how fast it is, in which order it sums, whether its bits hold and its product is right.
+// Calls: cuda-products, cuda-memory, kernels.cu (kernel-tools).
+// Invariant: a test has failed only if it says so; an error says that it could not be made.
+// The tests of an algorithm, for the product and the rows of a trial. tests/cuda has others, which put faults in.
 struct llm42__trial;
+typedef llm42_result llm42__test(llm42__trial *t, const llm42__algorithm *algorithm, bool *good, llm42_error *error);
 struct llm42__tests {
     decltype(&llm42__run_product) run;
-    // *right: the product is what it should be, up to rounding.
-    llm42_result (*right)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool *right,
-                          llm42_error *error);
-    llm42_result (*time)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, float *us,
+    llm42_result (*time)(llm42__trial *t, const llm42__algorithm *algorithm, int launches, float *us,
                          llm42_error *error);
-    // *sequential: it sums in the sequential order.
-    llm42_result (*order)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool *sequential,
-                          llm42_error *error);
-    // *holds: it gives the same bits in two runs and, if `places`, with the rows in other places.
-    llm42_result (*holds)(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool places,
-                          bool *holds, llm42_error *error);
-    // The device still works. Called after a test has failed.
-    llm42_result (*alive)(llm42_error *error);
+    llm42__test *order;                         // it sums in the sequential order
+    llm42__test *holds;                         // it gives the same bits in two runs, and with the rows in other places
+    llm42__test *right;                         // the product is what it should be, up to rounding
+    llm42_result (*alive)(llm42_error *error);  // the device still works. Called after a test has failed
 };
 
-// Memory for trying algorithms: inputs, the same with their rows moved, and outputs.
+// Memory for trying algorithms.
 struct llm42__trial {
     llm42__cuda *cu;
     const llm42__tests *tests;
-    llm42__bf16 *x, *turned, *w;  // x [max_rows, k] and w [n, k]: noise, or made so that sums nearly cancel
-    void *y, *other, *want;
-    float *sums;  // [max_rows, n]: the product of x and w by llm42__k_reference; in the memory of other and want
+    int product, rows;  // what is tried
+    // x [max_rows, k] and w [n, k] are made so that sums nearly cancel, for comparing bits; turned: x with its rows
+    // moved. noise is an x for comparing products: sums [max_rows, n] are its product with w by llm42__k_reference.
+    llm42__bf16 *x, *turned, *noise, *w;
+    void *y, *other;
+    float *sums;
     unsigned *differ;
     cudaEvent_t begin, end;
     ~llm42__trial() {
@@ -1984,146 +1994,226 @@ struct llm42__trial {
     }
 };
 
+static llm42__blocks llm42__trial_blocks(llm42__trial *t) {
+    const llm42__cuda *cu = t->cu;
+    const size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest;
+    size_t y = 0, w = 0, sums = 0;
+    for (int product = 0; product < LLM42__PRODUCTS; product++) {
+        const auto [n, k] = llm42__product_shape(cu, product);
+        const size_t outputs = (size_t)llm42__most_rows(cu, product) * (size_t)n;
+        w = std::max(w, (size_t)n * (size_t)k);
+        y = std::max(y, outputs * llm42__out_bytes(cu, product));
+        sums = std::max(sums, outputs);
+    }
+    llm42__blocks list;
+    for (llm42__bf16 **to : {&t->x, &t->turned, &t->noise}) llm42__want(&list, LLM42__TRIALS, to, x);
+    llm42__want(&list, LLM42__TRIALS, &t->w, w);
+    for (void **to : {&t->y, &t->other}) llm42__want(&list, LLM42__TRIALS, (char **)to, y);
+    llm42__want(&list, LLM42__TRIALS, &t->sums, sums);
+    llm42__want(&list, LLM42__TRIALS, &t->differ, 1);
+    return list;
+}
+
+static llm42_result llm42__open_trial(llm42__trial *t, const llm42__blocks &list, llm42_error *error) {
+    LLM42__TRY(llm42__take_blocks(t->cu, list, LLM42__TRIALS, error));
+    LLM42__CU(cudaEventCreate(&t->begin));
+    LLM42__CU(cudaEventCreate(&t->end));
+    return LLM42_OK;
+}
+
+// Makes the inputs of a product. Behind the last leaf they are zero, as in passes.
+static llm42_result llm42__fill_inputs(llm42__trial *t, int product, llm42_error *error) {
+    const cudaStream_t stream = t->cu->execution.stream;
+    const llm42__leaves leaves = llm42__leaves_of(t->cu, product);
+    const size_t rows = (size_t)llm42__most_rows(t->cu, product);
+    t->product = product;
+    const auto [n, k] = llm42__product_shape(t->cu, product);
+    const int used = leaves.count > 1 ? leaves.count * leaves.terms : k;
+    llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->x, rows, k, 42, true);
+    llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->w, (size_t)n, k, 43, false);
+    llm42__k_fill<<<2048, 256, 0, stream>>>(t->noise, rows * (size_t)k, 44, 1.0f);
+    for (llm42__bf16 *x : {t->x, t->noise})
+        if (used < k) LLM42__CU(cudaMemset2DAsync(x + used, (size_t)k * 2, 0, (size_t)(k - used) * 2, rows, stream));
+    if (!t->cu->options.no_check)
+        llm42__k_reference<<<4096, 256, 0, stream>>>(t->noise, t->w, t->sums, (int)rows, n, k);
+    LLM42__CU(cudaGetLastError());
+    return LLM42_OK;
+}
+
 static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, int layer) {
     return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
 }
 
-enum { LLM42__TRIAL_WEIGHTS = -1 };  // a layer number that stands for t->w
-static llm42_result llm42__try(llm42__trial *t, int product, const llm42__algorithm *algorithm, int layer,
+// y = x w^T, of `rows` rows.
+static llm42_result llm42__try(llm42__trial *t, const llm42__algorithm *algorithm, const llm42__bf16 *w,
                                const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
     llm42__execution *ex = &t->cu->execution;
-    const llm42__bf16 *w = layer == LLM42__TRIAL_WEIGHTS ? t->w : llm42__weights_of(t->cu, product, layer);
-    return t->tests->run(t->cu, ex, product, algorithm, w, x, y, ex->gate_up, rows, error);
+    return t->tests->run(t->cu, ex, t->product, algorithm, w, x, y, ex->gate_up, rows, error);
 }
 
 // Fetches what a kernel has counted in t->differ. *none: nothing.
 static llm42_result llm42__none_counted(llm42__trial *t, bool *none, llm42_error *error) {
-    const llm42__execution *ex = &t->cu->execution;
+    const cudaStream_t stream = t->cu->execution.stream;
     unsigned count = 0;
     LLM42__CU(cudaGetLastError());
-    LLM42__CU(cudaMemcpyAsync(&count, t->differ, sizeof count, cudaMemcpyDeviceToHost, ex->stream));
-    LLM42__CU(cudaStreamSynchronize(ex->stream));
+    LLM42__CU(cudaMemcpyAsync(&count, t->differ, sizeof count, cudaMemcpyDeviceToHost, stream));
+    LLM42__CU(cudaStreamSynchronize(stream));
+    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof count, stream));
     *none = count == 0;
     return LLM42_OK;
 }
 
-// *same: y[r] has the bits of other[(r + shift) % rows], for all rows. Both come from the algorithm.
-static llm42_result llm42__same_bits(llm42__trial *t, int product, const llm42__algorithm *algorithm, const void *y,
-                                     const void *other, int rows, int shift, bool *same, llm42_error *error) {
-    llm42__cuda *cu = t->cu;
-    int n, k;
-    llm42__product_shape(cu, product, &n, &k);
-    const bool fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
-    size_t width = product == LLM42__GATE_UP ? (size_t)n / 2 : fp32 ? (size_t)n * 2 : (size_t)n;
-    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, cu->execution.stream));
-    llm42__k_differ<<<264, 512, 0, cu->execution.stream>>>((const uint16_t *)y, (const uint16_t *)other, rows, width,
-                                                           shift, t->differ);
+// *same: t->y[r] has the bits of t->other[(r + shift) % rows], for all r < rows.
+static llm42_result llm42__same_bits(llm42__trial *t, const llm42__algorithm *algorithm, int rows, int shift,
+                                     bool *same, llm42_error *error) {
+    const cudaStream_t stream = t->cu->execution.stream;
+    const auto [n, k] = llm42__product_shape(t->cu, t->product);
+    const bool fp32 = llm42__fp32_out(t->cu, t->product, algorithm->leaves);
+    const size_t width = t->product == LLM42__GATE_UP ? (size_t)n / 2 : fp32 ? (size_t)n * 2 : (size_t)n;
+    llm42__k_differ<<<264, 512, 0, stream>>>((const uint16_t *)t->y, (const uint16_t *)t->other, rows, width, shift,
+                                             t->differ);
     return llm42__none_counted(t, same, error);
 }
 
-// *right: an algorithm's product of noise agrees with t->sums.
-//
-// The tolerance: a term of a sum is the product of two numbers of standard deviation 1, so a sum of k terms, and its
-// parts in any order, have at most about s = sqrt(k). No output of a pass is beyond 6 s. An output may be off
-// - by its own rounding to bf16: 6 s / 256 = 0.023 s,
-// - by that of the partial sums, if cuBLASLt splits k and adds partial results in bf16: together they have less than
-//   10 s for up to 64 parts: 10 s / 256 = 0.039 s,
-// - by the tensor cores, which cut a sum to 24 bits in each step of 16 terms: k / 16 x 6 s / 2^22, less than 0.001 s.
-// That is s / 16 at worst. A product that leaves out 16 of 14,336 terms is off by 0.033 s on average, and by more than
-// twice the tolerance in one of a few thousand outputs.
-static llm42_result llm42__right(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows, bool *right,
-                                 llm42_error *error) {
+// An algorithm sums in the sequential order if the first 64 rows have the bits of our last tile kernel.
+static llm42_result llm42__find_order(llm42__trial *t, const llm42__algorithm *algorithm, bool *sequential,
+                                      llm42_error *error) {
+    const int rows = std::min(t->rows, 64);
+    *sequential = algorithm->leaves == llm42__cut(t->cu, t->product);
+    if ((algorithm->tile >= 0 && !llm42__leaf_kind_of(algorithm)) || !*sequential) return LLM42_OK;
+    llm42__algorithm reference;
+    reference.tile = LLM42__TILE_KINDS - 1, reference.leaves = algorithm->leaves;
+    LLM42__TRY(llm42__try(t, &reference, t->w, t->x, t->other, rows, error));
+    LLM42__TRY(llm42__try(t, algorithm, t->w, t->x, t->y, t->rows, error));
+    return llm42__same_bits(t, algorithm, rows, 0, sequential, error);
+}
+
+static llm42_result llm42__algorithm_holds(llm42__trial *t, const llm42__algorithm *algorithm, bool *holds,
+                                           llm42_error *error) {
+    const int shifts[] = {0, 1, t->rows / 2 + 1};
+    const auto [n, k] = llm42__product_shape(t->cu, t->product);
+    *holds = true;
+    LLM42__TRY(llm42__try(t, algorithm, t->w, t->x, t->y, t->rows, error));
+    for (int i = 0; *holds && i < (t->rows > 1 ? 3 : 1); i++) {
+        if (shifts[i])
+            llm42__k_rotate_rows<<<(unsigned)t->rows, 256, 0, t->cu->execution.stream>>>(t->x, t->turned, t->rows, k,
+                                                                                         shifts[i]);
+        LLM42__CU(cudaGetLastError());
+        LLM42__TRY(llm42__try(t, algorithm, t->w, shifts[i] ? t->turned : t->x, t->other, t->rows, error));
+        LLM42__TRY(llm42__same_bits(t, algorithm, t->rows, shifts[i] % t->rows, holds, error));
+    }
+    return LLM42_OK;
+}
+
+// *right: an algorithm's product of noise agrees with t->sums. A term of a sum is the product of two numbers of
+// standard deviation 1, so a sum of k terms, and its parts in any order, have at most about s = sqrt(k); no output of a
+// pass is beyond 6 s. An output may be off by its own rounding to bf16, 6 s / 256 = 0.023 s; by that of partial sums,
+// if cuBLASLt splits k, which together have less than 10 s for up to 64 parts: 0.039 s; and by the tensor cores, which
+// cut a sum to 24 bits in each step of 16 terms, less than 0.001 s. That is s / 16 at worst. A product that leaves out
+// 16 of 14,336 terms is off by 0.033 s on average, and by more than twice the tolerance in one of a few thousand
+// outputs.
+static llm42_result llm42__right(llm42__trial *t, const llm42__algorithm *algorithm, bool *right, llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    llm42__execution *ex = &cu->execution;
-    const bool gated = product == LLM42__GATE_UP;
-    int n, k;
-    llm42__product_shape(cu, product, &n, &k);
-    const bool fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
-    const size_t bytes = (size_t)rows * (size_t)n * (fp32 ? 4 : 2);
-    const float slack = sqrtf((float)k) / 16;
+    const llm42__execution *ex = &cu->execution;
+    const bool gated = t->product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, t->product, algorithm->leaves);
+    const llm42__product_size size = llm42__product_shape(cu, t->product);
+    const int n = size.n;
+    const size_t values = (size_t)t->rows * (size_t)n, bytes = values * (fp32 ? 4 : 2);
+    const float slack = sqrtf((float)size.k) / 16;
     // An output that is not written is NaN.
     LLM42__CU(cudaMemsetAsync(t->y, 0xff, bytes, ex->stream));
     if (gated) LLM42__CU(cudaMemsetAsync(ex->gate_up, 0xff, bytes, ex->stream));
     if (algorithm->leaves && cu->leaves > 1 && algorithm->tile < 0)
-        LLM42__CU(cudaMemsetAsync(ex->parts, 0xff, (size_t)cu->leaves * (size_t)rows * (size_t)n * 4, ex->stream));
-    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
-    LLM42__CU(cudaMemsetAsync(t->differ, 0, sizeof *t->differ, ex->stream));
-    const auto far = llm42__k_far<float>;
-    const auto far_bf16 = llm42__k_far<llm42__bf16>;
-    if (fp32) far<<<1056, 256, 0, ex->stream>>>((const float *)t->y, t->sums, rows, n, gated, slack, t->differ);
-    else far_bf16<<<1056, 256, 0, ex->stream>>>((llm42__bf16 *)t->y, t->sums, rows, n, gated, slack, t->differ);
+        LLM42__CU(cudaMemsetAsync(ex->parts, 0xff, (size_t)cu->leaves * values * 4, ex->stream));
+    LLM42__TRY(llm42__try(t, algorithm, t->w, t->noise, t->y, t->rows, error));
+    auto compare = [&](auto far, auto *y) {
+        far<<<1056, 256, 0, ex->stream>>>(y, t->sums, t->rows, n, gated, slack, t->differ);
+    };
+    if (fp32) compare(llm42__k_far<float>, (const float *)t->y);
+    else compare(llm42__k_far<llm42__bf16>, (const llm42__bf16 *)t->y);
     return llm42__none_counted(t, right, error);
 }
 
-static llm42_result llm42__algorithm_holds(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
-                                           bool places, bool *holds, llm42_error *error) {
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
-    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->other, rows, error));
-    LLM42__TRY(llm42__same_bits(t, product, algorithm, t->y, t->other, rows, 0, holds, error));
-    const int shifts[] = {1, rows / 2 + 1};
-    for (int i = 0; places && *holds && rows > 1 && i < 2; i++) {
-        llm42__k_rotate_rows<<<(unsigned)rows, 256, 0, t->cu->execution.stream>>>(t->x, t->turned, rows, k, shifts[i]);
-        LLM42__CU(cudaGetLastError());
-        LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->turned, t->other, rows, error));
-        LLM42__TRY(llm42__same_bits(t, product, algorithm, t->y, t->other, rows, shifts[i] % rows, holds, error));
-    }
-    return LLM42_OK;
-}
-
 // Times an algorithm. It runs with the weights of several layers, so that they come from memory and not from a cache.
-static llm42_result llm42__time_algorithm(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
-                                          float *us, llm42_error *error) {
-    llm42__cuda *cu = t->cu;
-    const int layers = product == LLM42__HEAD ? 1 : std::min(4, cu->config.layers),
-              repeats = product == LLM42__HEAD ? 2 : 1;
+static llm42_result llm42__time_algorithm(llm42__trial *t, const llm42__algorithm *algorithm, int launches, float *us,
+                                          llm42_error *error) {
+    const cudaStream_t stream = t->cu->execution.stream;
+    const int layers = t->product == LLM42__HEAD ? 1 : std::min(4, t->cu->config.layers);
     float ms;
-    LLM42__TRY(llm42__try(t, product, algorithm, layers - 1, t->x, t->other, rows, error));
-    LLM42__CU(cudaEventRecord(t->begin, cu->execution.stream));
-    for (int i = 0; i < layers * repeats; i++)
-        LLM42__TRY(llm42__try(t, product, algorithm, i % layers, t->x, t->other, rows, error));
-    LLM42__CU(cudaEventRecord(t->end, cu->execution.stream));
+    for (int i = -1; i < launches; i++) {  // the first does not count
+        const llm42__bf16 *w = llm42__weights_of(t->cu, t->product, (i + layers) % layers);
+        if (!i) LLM42__CU(cudaEventRecord(t->begin, stream));
+        LLM42__TRY(llm42__try(t, algorithm, w, t->x, t->other, t->rows, error));
+    }
+    LLM42__CU(cudaEventRecord(t->end, stream));
     LLM42__CU(cudaEventSynchronize(t->end));
     LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
-    *us = ms * 1000.0f / (float)(layers * repeats);
+    *us = ms * 1000.0f / (float)launches;
     return LLM42_OK;
 }
 
-static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, llm42__algorithm *algorithm,
-                                      llm42_error *error) {
-    int n, k;
-    llm42__product_shape(cu, product, &n, &k);
-    const llm42__leaves leaves = llm42__leaves_of(cu, product);
-    const bool several = algorithm->leaves && leaves.count > 1, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
-    const cudaDataType_t out = several || fp32 ? CUDA_R_32F : CUDA_R_16BF;
-    const uint64_t terms = (uint64_t)(several ? leaves.terms : k);
-    // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
-    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->w, CUDA_R_16BF, terms, (uint64_t)n, k));
-    cu->layouts.push_back(algorithm->w);
-    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->x, CUDA_R_16BF, terms, (uint64_t)rows, k));
-    cu->layouts.push_back(algorithm->x);
-    LLM42__CU(cublasLtMatrixLayoutCreate(&algorithm->y, out, (uint64_t)n, (uint64_t)rows, n));
-    cu->layouts.push_back(algorithm->y);
-    if (!several) return LLM42_OK;
-    const int32_t count = leaves.count;  // of products at once, this far apart:
-    const int64_t apart[] = {leaves.terms, leaves.terms, (int64_t)n * rows};
-    const cublasLtMatrixLayout_t layouts[] = {algorithm->w, algorithm->x, algorithm->y};
-    for (int i = 0; i < 3; i++) {
-        LLM42__CU(
-            cublasLtMatrixLayoutSetAttribute(layouts[i], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-        LLM42__CU(cublasLtMatrixLayoutSetAttribute(layouts[i], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart[i],
-                                                   sizeof apart[i]));
-    }
+// What a launch that cannot run leaves behind is forgotten. A lack of memory is not, nor an error that stays because
+// the device is lost.
+static llm42_result llm42__device_alive(llm42_error *error) {
+    const cudaError_t last = cudaGetLastError();
+    if (last == cudaErrorMemoryAllocation) return llm42__cuda_status(error, "loading a kernel", last);
+    LLM42__CU(cudaDeviceSynchronize());
     return LLM42_OK;
 }
 
-// Adds to a list what cuBLASLt offers for the layouts of `algorithm`, in cuBLASLt's order.
+static const llm42__tests llm42__device_tests = {llm42__run_product,     llm42__time_algorithm, llm42__find_order,
+                                                 llm42__algorithm_holds, llm42__right,          llm42__device_alive};
+static const llm42__tests *llm42__algorithm_tests = &llm42__device_tests;  // another one without a GPU
+
+// >>cuda-algorithms ----------------------------------------------------------------------------------------------
+// Owns: choosing an algorithm for each product, schedule and bucket, among few, because an engine is to open soon.
+// Calls: cuda-products, cuda-trials, cuBLASLt.
+// Invariant: an algorithm that any schedule takes has computed a product right, and one that FIXED or INVARIANT takes
+// has kept its bits, unless no_check is set.
+//
+// For one product and one number of rows:
+// 1. Listed are a few that cuBLASLt offers, variants of its first choice, and our own kernels. Each is timed briefly.
+// 2. The fastest few become contenders, if their products are right and their bits hold.
+// 3. Contenders are timed in rounds, in turn, on a warm GPU. The median counts. A schedule takes its fastest one.
+struct llm42__candidate {
+    llm42__algorithm algorithm;
+    int rank;                            // place in cuBLASLt's own list, from 0; -1: not in the list
+    bool checked = false, good = false;  // good: it has passed the tests
+};
+typedef std::vector<llm42__candidate> llm42__candidate_list;
+
+// True if FAST passes may take it.
+static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c) {
+    return !c.algorithm.leaves && (cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.algorithm.tile >= 0);
+}
+// Microseconds that a product costs in a decode pass beyond its time alone: {by cuBLASLt, by a tile kernel}. A tile
+// kernel starts while the kernel before it drains. That saves time, but behind attention (o) it costs more than it
+// saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes: means, where single measurements
+// were up to 3 us off. A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has: on two
+// H200 5 us for 16 rows and 13 for 4, of which the mean is taken for all up to 32 rows.
+static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
+static float llm42__cost(const llm42__trial *t, const llm42__algorithm &p) {
+    enum { FEW = 32, LEAF_DOWN = 9 };
+    if (llm42__leaf_kind_of(&p)) return p.us + (t->product == LLM42__DOWN && t->rows <= FEW ? LEAF_DOWN : 0);
+    return p.us + llm42__beyond[t->product][p.tile >= 0];
+}
+
+// Adds an algorithm of cuBLASLt to a list that does not have it.
+static void llm42__add_lt(llm42__candidate_list *list, const llm42__algorithm &p, int rank) {
+    for (const llm42__candidate &c : *list)
+        if (c.algorithm.tile < 0 && c.algorithm.leaves == p.leaves &&
+            !memcmp(&c.algorithm.algo, &p.algo, sizeof p.algo))
+            return;
+    list->push_back({p, rank});
+}
+
+// Adds to a list what cuBLASLt offers first for the layouts of `algorithm`, in cuBLASLt's order.
 static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, uint32_t reduction, int leaf_terms,
-                                  std::vector<llm42__candidate> *list, llm42_error *error) {
+                                  llm42__candidate_list *list, llm42_error *error) {
+    enum { MOST = 4 };
     const size_t workspace = llm42__workspace_bytes;
     cublasLtMatmulPreference_t wish;
-    cublasLtMatmulHeuristicResult_t found[16];
+    cublasLtMatmulHeuristicResult_t found[MOST];
     int count = 0;
     LLM42__CU(cublasLtMatmulPreferenceCreate(&wish));
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
@@ -2137,17 +2227,13 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, u
             cublasLtMatmulPreferenceSetAttribute(wish, operand, &aligned, sizeof aligned);
     }
     if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, algorithm.w, algorithm.x, algorithm.y, algorithm.y, wish,
-                                       16, found, &count) != CUBLAS_STATUS_SUCCESS)
+                                       MOST, found, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(wish);
     for (int i = 0; i < count; i++) {
-        bool known = found[i].state != CUBLAS_STATUS_SUCCESS;
-        for (llm42__candidate &c : *list)
-            known |= c.algorithm.leaves == algorithm.leaves &&
-                     memcmp(&c.algorithm.algo, &found[i].algo, sizeof algorithm.algo) == 0;
-        if (known) continue;
         algorithm.algo = found[i].algo;
-        list->push_back({algorithm, algorithm.leaves ? -1 : (int)list->size()});
+        if (found[i].state == CUBLAS_STATUS_SUCCESS)
+            llm42__add_lt(list, algorithm, algorithm.leaves ? -1 : (int)list->size());
     }
     return LLM42_OK;
 }
@@ -2157,74 +2243,60 @@ struct llm42__lt_tile {
     int id, outputs, rows;
 };
 #if CUDART_VERSION >= 12080
-#define LLM42__LT(n, rows) \
+#define LT(n, rows) \
     { CUBLASLT_MATMUL_TILE_##n##x##rows, n, rows }
 static const llm42__lt_tile llm42__lt_tiles[] = {
-    LLM42__LT(64, 16),   LLM42__LT(64, 32),   LLM42__LT(64, 48),   LLM42__LT(64, 64),   LLM42__LT(64, 80),
-    LLM42__LT(64, 96),   LLM42__LT(64, 128),  LLM42__LT(64, 192),  LLM42__LT(64, 256),  LLM42__LT(96, 64),
-    LLM42__LT(96, 128),  LLM42__LT(96, 192),  LLM42__LT(96, 256),  LLM42__LT(128, 16),  LLM42__LT(128, 32),
-    LLM42__LT(128, 48),  LLM42__LT(128, 64),  LLM42__LT(128, 96),  LLM42__LT(128, 128), LLM42__LT(128, 192),
-    LLM42__LT(128, 256), LLM42__LT(160, 64),  LLM42__LT(160, 128), LLM42__LT(192, 16),  LLM42__LT(192, 32),
-    LLM42__LT(192, 48),  LLM42__LT(192, 64),  LLM42__LT(192, 96),  LLM42__LT(192, 128), LLM42__LT(192, 192),
-    LLM42__LT(224, 64),  LLM42__LT(224, 128), LLM42__LT(224, 192), LLM42__LT(256, 16),  LLM42__LT(256, 32),
-    LLM42__LT(256, 48),  LLM42__LT(256, 64),  LLM42__LT(256, 96),  LLM42__LT(256, 128)};
-#undef LLM42__LT
+    LT(64, 16),   LT(64, 32),  LT(64, 48),   LT(64, 64),   LT(64, 80),   LT(64, 96),   LT(64, 128),  LT(64, 192),
+    LT(64, 256),  LT(96, 64),  LT(96, 128),  LT(96, 192),  LT(96, 256),  LT(128, 16),  LT(128, 32),  LT(128, 48),
+    LT(128, 64),  LT(128, 96), LT(128, 128), LT(128, 192), LT(128, 256), LT(160, 64),  LT(160, 128), LT(192, 16),
+    LT(192, 32),  LT(192, 48), LT(192, 64),  LT(192, 96),  LT(192, 128), LT(192, 192), LT(224, 64),  LT(224, 128),
+    LT(224, 192), LT(256, 16), LT(256, 32),  LT(256, 48),  LT(256, 64),  LT(256, 96),  LT(256, 128)};
+#undef LT
 #else  // older headers lack most of these
 static const llm42__lt_tile llm42__lt_tiles[] = {{CUBLASLT_MATMUL_TILE_128x128, 128, 128}};
 #endif
 
-// Adds algorithms that cuBLASLt has but does not offer: variants of its first choice without a reduction across blocks,
-// with other tiles, clusters and options. cuBLASLt often does not offer the fastest algorithm of the sequential order.
-// For 4,096 outputs, 14,336 terms and 64 rows on an H200 the best one offered takes 69 us, the best variant 33 us.
-// Tiles are tried in order of the work that full waves of blocks do and of the memory that they read, until cuBLASLt
-// has accepted six. The options are not documented. Over 47 products on an H200 the best of these variants was on
-// average 0.3% slower than the best of all variants, at most 3%. The best one offered was on average 4% slower, at most
-// 16%.
+// Adds what cuBLASLt has but does not offer: variants of its first choice without a reduction across blocks, with other
+// tiles, clusters and options, which are not documented. Over 47 products on an H200 the best one offered was 4% slower
+// than the best of all variants, at most 16%. Tiles are tried in order of the work that full waves of blocks do and of
+// the memory that they read, until four are accepted; many rows fill the device with any tile, so there one is enough.
 static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, const llm42__algorithm base,
-                           std::vector<llm42__candidate> *list) {
+                           llm42__candidate_list *list) {
     const int products = base.leaves ? llm42__leaves_of(cu, product).count : 1;
-    int n, k, taken = 0;
-    llm42__product_shape(cu, product, &n, &k);
-    std::vector<std::pair<double, const llm42__lt_tile *>> order;
+    int left = rows > 2048 ? 1 : 4;
+    const auto [n, k] = llm42__product_shape(cu, product);
+    std::vector<std::pair<double, uint32_t>> order;
     for (const llm42__lt_tile &tile : llm42__lt_tiles) {
         const int blocks = ((n + tile.outputs - 1) / tile.outputs) * ((rows + tile.rows - 1) / tile.rows) * products,
                   processors = cu->device.multiProcessorCount, waves = (blocks + processors - 1) / processors;
-        order.push_back({(double)waves * (tile.outputs * tile.rows + 16 * (tile.outputs + tile.rows)), &tile});
+        order.push_back({(double)waves * (tile.outputs * tile.rows + 16 * (tile.outputs + tile.rows)), tile.id});
     }
     std::sort(order.begin(), order.end());
-    for (size_t i = 0; i < order.size() && taken < 6; i++) {
+    for (size_t i = 0; i < order.size() && left; i++) {
         bool accepted = false;
         for (uint16_t cluster : {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_1x2x1})
             for (uint32_t option : {0, 1, 4, 7}) {
-                llm42__candidate c = {base, -1};
-                cublasLtMatmulAlgo_t *algo = &c.algorithm.algo;
+                llm42__algorithm p = base;
                 auto set = [&](cublasLtMatmulAlgoConfigAttributes_t what, const auto &value) {
-                    return cublasLtMatmulAlgoConfigSetAttribute(algo, what, &value, sizeof value) ==
-                           CUBLAS_STATUS_SUCCESS;
+                    return !cublasLtMatmulAlgoConfigSetAttribute(&p.algo, what, &value, sizeof value);
                 };
-                cublasLtMatmulHeuristicResult_t fit;
-                bool good = set(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, (int32_t)1) &&
-                            set(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE) &&
-                            set(CUBLASLT_ALGO_CONFIG_TILE_ID, (uint32_t)order[i].second->id) &&
-                            set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, cluster) &&
-                            set(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, option) &&
-                            cublasLtMatmulAlgoCheck(cu->lt, cu->product, base.w, base.x, base.y, base.y, algo, &fit) ==
-                                CUBLAS_STATUS_SUCCESS &&
-                            fit.workspaceSize <= llm42__workspace_bytes;
-                accepted |= good;
-                for (llm42__candidate &known : *list)
-                    good &= known.algorithm.leaves != base.leaves ||
-                            memcmp(&known.algorithm.algo, algo, sizeof *algo) != 0;
-                if (good) list->push_back(c);
+                if (!set(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, (int32_t)1) ||
+                    !set(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE) ||
+                    !set(CUBLASLT_ALGO_CONFIG_TILE_ID, order[i].second) ||
+                    !set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, cluster) ||
+                    !set(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, option) || !llm42__lt_accepts(cu, p))
+                    continue;
+                accepted = true;
+                llm42__add_lt(list, p, -1);
             }
-        taken += accepted;
+        left -= accepted;
     }
 }
 
 // Lists algorithms of cuBLASLt: first its own list, without reductions in place, which add in any order. Then what it
 // offers without any reduction across blocks (of leaves only this), and then the variants.
 static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows, bool leaves,
-                                         std::vector<llm42__candidate> *list, llm42_error *error) {
+                                         llm42__candidate_list *list, llm42_error *error) {
     const uint32_t ordered = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
     const size_t before = list->size();
     llm42__algorithm algorithm;
@@ -2238,22 +2310,9 @@ static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows,
     return LLM42_OK;
 }
 
-// True if an algorithm of leaf kind can compute a product, and its tiles do not have far more rows than there are. (A
-// pair that shares w may have a tile of no rows. It costs little.)
-static bool llm42__leaf_kind_serves(const llm42__cuda *cu, int product, const llm42__algorithm *algorithm, int rows) {
-    const llm42__leaf_kind *kind = llm42__leaf_kind_of(algorithm);
-    const llm42__leaves leaves = llm42__leaves_of(cu, product);
-    int n, k;
-    llm42__product_shape(cu, product, &n, &k);
-    const int more = (rows + kind->rows - 1) / kind->rows * kind->rows - rows;
-    return cu->device.major == 9 && algorithm->leaves && leaves.count > 1 && leaves.count % kind->split == 0 &&
-           leaves.terms % 64 == 0 && leaves.count * leaves.terms == k && n % LLM42__LEAF_OUTPUTS == 0 &&
-           (rows <= 64 ? kind->rows == 64 : more < 32 || 4 * more < rows);
-}
-
-// Lists all algorithms for a product of `rows` rows, beginning with those that cuBLASLt offers. A product with leaves
-// has algorithms of both kinds: with leaves for INVARIANT passes, and without for the others.
-static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, std::vector<llm42__candidate> *list,
+// Lists algorithms for a product of `rows` rows, beginning with those that cuBLASLt offers. A product with leaves has
+// algorithms of both kinds: with leaves for INVARIANT passes, and without for the others.
+static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, llm42__candidate_list *list,
                                       llm42_error *error) {
     const bool cut = llm42__cut(cu, product), both = cut && llm42__has_leaves(cu);
     list->clear();
@@ -2261,640 +2320,373 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, st
     if (both && !cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, true, list, error));
     for (int i = 0; i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
-        bool fits = tile->bytes <= (int)cu->device.sharedMemPerBlockOptin;
-        if (!fits ||
-            (i + 1 < LLM42__TILE_KINDS && (tile->rows < std::min(rows, 64) || tile->rows > 4 * rows + 4 || rows > 256)))
-            continue;
+        const bool fits = tile->bytes <= (int)cu->device.sharedMemPerBlockOptin,
+                   suits = tile->rows >= std::min(rows, 64) && tile->rows <= 4 * rows + 4 && rows <= 256;
+        if (!fits || (!suits && i + 1 < LLM42__TILE_KINDS)) continue;
         llm42__algorithm own;
-        own.tile = i;
-        own.sequential = !cut;
+        own.tile = i, own.sequential = !cut;
         list->push_back({own, -1});
         own.leaves = own.sequential = true;
         if (both) list->push_back({own, -1});
     }
     for (int i = 0; both && i < LLM42__LEAF_KINDS; i++) {
         llm42__algorithm own;
-        own.tile = LLM42__TILE_KINDS + i;
-        own.leaves = true;
+        own.tile = LLM42__TILE_KINDS + i, own.leaves = true;
         if (llm42__leaf_kind_serves(cu, product, &own, rows)) list->push_back({own, -1});
     }
     return LLM42_OK;
 }
 
-// An algorithm sums in the sequential order if the first 64 rows have its bits.
-static llm42_result llm42__find_order(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
-                                      bool *sequential, llm42_error *error) {
-    *sequential = algorithm->leaves == llm42__cut(t->cu, product);
-    if ((algorithm->tile >= 0 && !llm42__leaf_kind_of(algorithm)) || !*sequential) return LLM42_OK;
-    LLM42__TRY(llm42__try(t, product, algorithm, LLM42__TRIAL_WEIGHTS, t->x, t->y, rows, error));
-    return llm42__same_bits(t, product, algorithm, t->y, t->want, std::min(rows, 64), 0, sequential, error);
-}
-
-// What a launch that cannot run leaves behind is forgotten. A lack of memory is not, nor an error that stays because
-// the device is lost.
-static llm42_result llm42__device_alive(llm42_error *error) {
-    const cudaError_t last = cudaGetLastError();
-    if (last == cudaErrorMemoryAllocation) return llm42__cuda_status(error, "loading a kernel", last);
-    LLM42__CU(cudaDeviceSynchronize());
-    return LLM42_OK;
-}
-
-static const llm42__tests llm42__device_tests = {llm42__run_product, llm42__right,           llm42__time_algorithm,
-                                                 llm42__find_order,  llm42__algorithm_holds, llm42__device_alive};
-static const llm42__tests *llm42__algorithm_tests = &llm42__device_tests;  // another one without a GPU
-
-static std::string llm42__algorithm_name(const llm42__algorithm *algorithm) {
-    if (algorithm->tile >= 0)
-        return std::string(llm42__kind_name(algorithm)) + (algorithm->leaves ? " with leaves" : "");
-    const cublasLtMatmulAlgoConfigAttributes_t what[] = {CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
-                                                         CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
-    int value[3] = {0, 0, 0};
-    for (int i = 0; i < 3; i++)
-        cublasLtMatmulAlgoConfigGetAttribute(&algorithm->algo, what[i], &value[i], sizeof value[i], nullptr);
-    return "cublasLt algorithm " + std::to_string(value[0]) + ", tile " + std::to_string(value[1]) + ", split " +
-           std::to_string(value[2]) + (algorithm->leaves ? ", with leaves" : "");
+// "qkv product (6144 x 4096) with 16 rows"
+static std::string llm42__shape_name(const llm42__trial *t) {
+    const auto [n, k] = llm42__product_shape(t->cu, t->product);
+    return std::string(llm42__product_names[t->product]) + " product (" + std::to_string(n) + " x " +
+           std::to_string(k) + ") with " + std::to_string(t->rows) + " rows";
 }
 
 // Adds to an error which product and algorithm were tried. Returns `result`.
-static llm42_result llm42__tried(const llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
-                                 llm42_result result, llm42_error *error) {
-    static const char prefix[] = "cuda backend: ";
-    if (result == LLM42_OK || !error) return result;
-    const llm42_error cause = *error;
-    const bool prefixed = strncmp(cause.text, prefix, sizeof prefix - 1) == 0;
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    return llm42_fail(error, result, "%swhile trying the %s product (%d x %d) with %d rows by %s: %s", prefix,
-                      llm42__product_names[product], n, k, rows, llm42__algorithm_name(algorithm).c_str(),
-                      cause.text + (prefixed ? sizeof prefix - 1 : 0));
+static llm42_result llm42__tried(const llm42__trial *t, const llm42__algorithm *algorithm, llm42_result result,
+                                 llm42_error *error) {
+    return llm42__add_place(result, error, "while trying the %s by %s", llm42__shape_name(t).c_str(),
+                            llm42__algorithm_name(algorithm).c_str());
 }
 
 // *runs: the test went well. One that failed may only mean that the algorithm cannot run here. But a lost device is an
 // error, and so is a lack of memory: an engine must not take another order of sums because memory is short.
-static llm42_result llm42__runs(const llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
-                                llm42_result result, bool *runs, llm42_error *error) {
+static llm42_result llm42__runs(const llm42__trial *t, const llm42__algorithm *algorithm, llm42_result result,
+                                bool *runs, llm42_error *error) {
     *runs = result == LLM42_OK;
     if (*runs) return LLM42_OK;
     const bool no_memory = result == LLM42_MEMORY;
     result = t->tests->alive(error);
     if (result == LLM42_OK && no_memory) result = llm42__cuda_status(error, "a kernel", cudaErrorMemoryAllocation);
-    return llm42__tried(t, product, algorithm, rows, result, error);
+    return llm42__tried(t, algorithm, result, error);
 }
 
-// Leaves out of a list what cannot run here and what computes wrong products.
-static llm42_result llm42__leave_out_wrong(llm42__trial *t, int product, int rows, std::vector<llm42__candidate> *list,
-                                           llm42_error *error) {
-    std::vector<llm42__candidate> kept;
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    for (const llm42__candidate &c : *list) {
-        bool right = false, runs;
-        const llm42_result result = t->tests->right(t, product, &c.algorithm, rows, &right, nullptr);
-        LLM42__TRY(llm42__runs(t, product, &c.algorithm, rows, result, &runs, error));
-        if (runs && right) kept.push_back(c);
-        if (runs && !right)
-            llm42__log(t->cu->desc.log, t->cu->desc.log_user,
-                       "cuda refused: %s (%d x %d) with %d rows by %s: its product is wrong",
-                       llm42__product_names[product], n, k, rows, llm42__algorithm_name(&c.algorithm).c_str());
-    }
-    list->swap(kept);
-    return LLM42_OK;
-}
-
-// Chooses the fastest candidate that fits and keeps its bits, or with in_order the first in cuBLASLt's list. Candidates
-// near the best come before others, because only their times are accurate. *found: there is one.
-template <typename FITS>
-static llm42_result llm42__choose(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
-                                  bool places, bool in_order, FITS fits, llm42__algorithm *chosen, bool *found,
-                                  llm42_error *error) {
+static void llm42__sort_by_cost(const llm42__trial *t, llm42__candidate_list *list) {
     std::stable_sort(list->begin(), list->end(), [&](const llm42__candidate &a, const llm42__candidate &b) {
-        if (in_order) return (unsigned)a.rank < (unsigned)b.rank;
-        return a.near != b.near ? a.near
-                                : llm42__cost(product, rows, a.algorithm) < llm42__cost(product, rows, b.algorithm);
+        return llm42__cost(t, a.algorithm) < llm42__cost(t, b.algorithm);
     });
-    *found = false;
-    for (const llm42__candidate &c : *list) {
-        if (!fits(c)) continue;
-        bool holds = true;
-        if (!t->cu->options.no_check)
-            LLM42__TRY(llm42__tried(t, product, &c.algorithm, rows,
-                                    t->tests->holds(t, product, &c.algorithm, rows, places, &holds, error), error));
-        if (!holds) continue;
-        *chosen = c.algorithm;
-        *found = true;
-        return LLM42_OK;
-    }
-    return LLM42_OK;
 }
 
-static llm42_result llm42__none_found(const llm42__trial *t, int product, int rows, llm42_error *error) {
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    return llm42_fail(
-        error, LLM42_NOT_INVARIANT,
-        "cuda backend: no algorithm for the %s product (%d x %d) with %d rows is right and keeps its bits "
-        "on this device: use the CPU backend",
-        llm42__product_names[product], n, k, rows);
-}
-
-// Times all candidates once and finds out their order of sums. Those near the best are then timed in five rounds, in
-// turn, so that changes of the clock rate meet all alike. The median of these five times counts.
-static llm42_result llm42__time_candidates(llm42__trial *t, int product, std::vector<llm42__candidate> *list, int rows,
-                                           llm42_error *error) {
-    enum { ROUNDS = 5 };
-    float best[2] = {INFINITY, INFINITY};  // for FAST passes, in the sequential order
+// Times all candidates briefly (many rows by one launch), leaves out those that cannot run here, and sorts them by
+// time.
+static llm42_result llm42__screen(llm42__trial *t, llm42__candidate_list *list, llm42_error *error) {
+    llm42__candidate_list kept;
     for (llm42__candidate &c : *list) {
         bool runs;
-        const llm42_result result = t->tests->time(t, product, &c.algorithm, rows, &c.algorithm.us, nullptr);
-        LLM42__TRY(llm42__runs(t, product, &c.algorithm, rows, result, &runs, error));
-        if (!runs) {
-            c.algorithm.us = INFINITY;
-            continue;
-        }
-        LLM42__TRY(llm42__tried(t, product, &c.algorithm, rows,
-                                t->tests->order(t, product, &c.algorithm, rows, &c.algorithm.sequential, error),
-                                error));
-        if (llm42__serves_fast(t->cu, c)) best[0] = std::min(best[0], llm42__cost(product, rows, c.algorithm));
-        if (c.algorithm.sequential) best[1] = std::min(best[1], llm42__cost(product, rows, c.algorithm));
+        const llm42_result result = t->tests->time(t, &c.algorithm, t->rows > 512 ? 1 : 2, &c.algorithm.us, nullptr);
+        LLM42__TRY(llm42__runs(t, &c.algorithm, result, &runs, error));
+        if (runs) kept.push_back(c);
     }
+    list->swap(kept);
+    llm42__sort_by_cost(t, list);
+    return LLM42_OK;
+}
+
+// Times candidates for half a second, because a GPU that has rested has another clock rate than the one of passes.
+// Small matrices do not heat it, so their engines open without this wait.
+static llm42_result llm42__warm_up(llm42__trial *t, llm42__candidate_list *list, llm42_error *error) {
+    const double end = llm42__wall_now(nullptr) + 0.5;
+    const auto [n, k] = llm42__product_shape(t->cu, t->product);
+    while ((int64_t)n * k >= 1 << 22 && llm42__wall_now(nullptr) < end) LLM42__TRY(llm42__screen(t, list, error));
+    return LLM42_OK;
+}
+
+// Tests a candidate, once: its order of sums; whether its bits hold, which FAST passes alone do not need; its product.
+static llm42_result llm42__check(llm42__trial *t, llm42__candidate *c, llm42_error *error) {
+    const llm42__tests *tests = t->tests;
+    const llm42__cuda *cu = t->cu;
+    if (c->checked) return LLM42_OK;
+    c->checked = c->good = true;
+    auto tried = [&](llm42_result result) { return llm42__tried(t, &c->algorithm, result, error); };
+    LLM42__TRY(tried(tests->order(t, &c->algorithm, &c->algorithm.sequential, error)));
+    if (cu->options.no_check) return LLM42_OK;
+    if (!llm42__fast_alone(cu)) LLM42__TRY(tried(tests->holds(t, &c->algorithm, &c->good, error)));
+    if (!c->good) return LLM42_OK;
+    LLM42__TRY(tried(tests->right(t, &c->algorithm, &c->good, error)));
+    if (!c->good)
+        LLM42__LOG(cu, "cuda refused: %s by %s: its product is wrong", llm42__shape_name(t).c_str(),
+                   llm42__algorithm_name(&c->algorithm).c_str());
+    return LLM42_OK;
+}
+
+// Checks the fastest candidates that fit, until `most` are good or the next one is much slower than the first.
+template <typename FITS>
+static llm42_result llm42__contend(llm42__trial *t, llm42__candidate_list *list, int most, FITS fits,
+                                   llm42_error *error) {
+    float limit = INFINITY;
     for (llm42__candidate &c : *list) {
-        const float limit = std::max(llm42__serves_fast(t->cu, c) ? best[0] : 0.0f,
-                                     c.algorithm.sequential ? best[1] : 0.0f);
-        c.near = llm42__cost(product, rows, c.algorithm) < 1.15f * limit;
+        if (!most || llm42__cost(t, c.algorithm) > limit) break;
+        if (!fits(c)) continue;
+        LLM42__TRY(llm42__check(t, &c, error));
+        if (!c.good || !fits(c)) continue;
+        limit = std::min(limit, 1.1f * llm42__cost(t, c.algorithm));
+        most--;
     }
+    return LLM42_OK;
+}
+
+// One of our kernels that has the order of FIXED passes where INVARIANT passes have leaves.
+static bool llm42__is_whole(const llm42__candidate &c) { return c.algorithm.tile >= 0 && !c.algorithm.leaves; }
+
+// Leaves only contenders in a list, sorted by their times. They are timed in rounds, in turn, so that changes of the
+// clock rate meet all alike.
+static llm42_result llm42__find_contenders(llm42__trial *t, llm42__candidate_list *list, llm42_error *error) {
+    enum { MOST = 3, ROUNDS = 5 };
+    const llm42__cuda *cu = t->cu;
+    const bool has_fixed = !llm42__fast_alone(cu) && !llm42__invariant_verifier(cu);
+    auto contend = [&](int most, auto fits) { return llm42__contend(t, list, most, fits, error); };
+    LLM42__TRY(llm42__screen(t, list, error));
+    LLM42__TRY(contend(MOST, [&](const llm42__candidate &c) { return llm42__serves_fast(cu, c); }));
+    if (!llm42__fast_alone(cu))
+        LLM42__TRY(contend(MOST, [&](const llm42__candidate &c) {  // those that sum in the INVARIANT order, or may
+            return c.checked ? c.algorithm.sequential : c.algorithm.leaves == llm42__cut(cu, t->product);
+        }));
+    if (has_fixed && llm42__cut(cu, t->product)) LLM42__TRY(contend(1, llm42__is_whole));
+    for (llm42__candidate &c : *list)
+        if (has_fixed && c.rank >= 0) LLM42__TRY(llm42__check(t, &c, error));
+    list->erase(std::remove_if(list->begin(), list->end(), [](const llm42__candidate &c) { return !c.good; }),
+                list->end());
     std::vector<std::array<float, ROUNDS>> us(list->size());
     for (int round = 0; round < ROUNDS; round++)
         for (size_t i = 0; i < us.size(); i++) {
-            const llm42__algorithm *algorithm = &(*list)[i].algorithm;
-            if ((*list)[i].near)
-                LLM42__TRY(llm42__tried(t, product, algorithm, rows,
-                                        t->tests->time(t, product, algorithm, rows, &us[i][round], error), error));
+            const llm42__algorithm *p = &(*list)[i].algorithm;
+            LLM42__TRY(llm42__tried(t, p, t->tests->time(t, p, t->rows > 512 ? 1 : 4, &us[i][round], error), error));
         }
     for (size_t i = 0; i < us.size(); i++) {
-        if (!(*list)[i].near) continue;
         std::sort(us[i].begin(), us[i].end());
         (*list)[i].algorithm.us = us[i][ROUNDS / 2];
     }
+    llm42__sort_by_cost(t, list);
     return LLM42_OK;
 }
 
-// Multiplies until the device has been busy for half a second, because a GPU that has rested has another clock rate
-// than the one of passes. Small matrices do not heat it, so their engines open without this wait.
-static llm42_result llm42__warm_up(llm42__trial *t, int product, const llm42__algorithm *algorithm, int rows,
-                                   llm42_error *error) {
-    enum { SMALL = 1 << 22, BUSY_US = 500000, MOST = 1 << 14 };
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    double busy = 0;
-    bool runs = (int64_t)n * k >= SMALL;
-    for (int i = 0; runs && busy < BUSY_US && i < MOST; i++) {
-        float us = 0;
-        const llm42_result result = t->tests->time(t, product, algorithm, rows, &us, nullptr);
-        LLM42__TRY(llm42__runs(t, product, algorithm, rows, result, &runs, error));
-        busy += us * (double)std::min(4, t->cu->config.layers);  // launches of llm42__time_algorithm
-    }
-    return LLM42_OK;
-}
-
-// Chooses from a list the algorithms of each schedule for a bucket.
-static llm42_result llm42__choose_from(llm42__trial *t, int product, size_t bucket, std::vector<llm42__candidate> *list,
-                                       llm42_error *error) {
+// Chooses among contenders the algorithms of each schedule.
+static llm42_result llm42__choose_from(llm42__trial *t, const llm42__candidate_list &list, llm42_error *error) {
     llm42__cuda *cu = t->cu;
-    const int rows = cu->buckets[bucket];
-    bool found;
-    LLM42__TRY(llm42__time_candidates(t, product, list, rows, error));
-    llm42__algorithm *fast = &cu->algorithms[product][LLM42_SCHEDULE_FAST][bucket],
-                     *fixed = &cu->algorithms[product][LLM42_SCHEDULE_FIXED][bucket],
-                     *invariant = &cu->algorithms[product][LLM42_SCHEDULE_INVARIANT][bucket];
-    auto runs = [](const llm42__candidate &c) { return c.algorithm.us < INFINITY; };
-    auto serves = [&](const llm42__candidate &c) { return runs(c) && llm42__serves_fast(cu, c); };
-    auto in_order = [&](const llm42__candidate &c) { return runs(c) && c.algorithm.sequential; };
-    auto offered = [&](const llm42__candidate &c) { return runs(c) && c.rank >= 0; };
-    auto whole = [&](const llm42__candidate &c) { return runs(c) && c.algorithm.tile >= 0 && !c.algorithm.leaves; };
-    LLM42__TRY(llm42__choose(t, product, list, rows, false, false, serves, fast, &found, error));
-    if (!found) return llm42__none_found(t, product, rows, error);
-    if (llm42__fast_alone(cu)) {
-        *fixed = *invariant = *fast;
-        return LLM42_OK;
-    }
-    LLM42__TRY(llm42__choose(t, product, list, rows, false, false, in_order, invariant, &found, error));
-    if (!found) return llm42__none_found(t, product, rows, error);
+    const size_t bucket = (size_t)llm42__bucket(cu, t->rows);
+    auto chosen = [&](llm42_schedule schedule) { return &cu->algorithms[t->product][schedule][bucket]; };
+    llm42__algorithm *fast = chosen(LLM42_SCHEDULE_FAST), *fixed = chosen(LLM42_SCHEDULE_FIXED),
+                     *invariant = chosen(LLM42_SCHEDULE_INVARIANT);
+    auto first = [&](auto fits, llm42__algorithm *to) {
+        const auto c = std::find_if(list.begin(), list.end(), fits);
+        if (c != list.end()) *to = c->algorithm;
+        return c != list.end();
+    };
+    auto none = [&]() {
+        return llm42_fail(error, LLM42_NOT_INVARIANT,
+                          "cuda backend: no algorithm for the %s is right and keeps its bits on this device: use the "
+                          "CPU backend",
+                          llm42__shape_name(t).c_str());
+    };
+    if (!first([&](const llm42__candidate &c) { return llm42__serves_fast(cu, c); }, fast)) return none();
+    *fixed = *invariant = *fast;
+    if (llm42__fast_alone(cu)) return LLM42_OK;
+    if (!first([&](const llm42__candidate &c) { return c.algorithm.sequential; }, invariant)) return none();
     // Parts in fp32 take twice as long to reach the other ranks.
-    const bool costs_little = llm42__cost(product, rows, *invariant) <= 1.02f * llm42__cost(product, rows, *fast) &&
-                              !(cu->ranks > 1 && llm42__cut(cu, product));
-    if (llm42__prefers_canonical(cu) && (rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
-    if (llm42__invariant_verifier(cu)) {  // no pass is FIXED
-        *fixed = *invariant;
-        return LLM42_OK;
-    }
-    // If cuBLASLt offers none that holds, FIXED takes the sequential order: the choice must not depend on times, which
-    // change from run to run. If the one offered has that order, another has the same bits in less time. Where
-    // INVARIANT has leaves, a tile kernel without them has that order.
-    LLM42__TRY(llm42__choose(t, product, list, rows, true, true, offered, fixed, &found, error));
-    if (found && !fixed->sequential) return LLM42_OK;
-    if (!llm42__cut(cu, product)) {
-        *fixed = *invariant;
-        return LLM42_OK;
-    }
-    LLM42__TRY(llm42__choose(t, product, list, rows, true, false, whole, fixed, &found, error));
-    return found ? LLM42_OK : llm42__none_found(t, product, rows, error);
-}
-
-static llm42__blocks llm42__trial_blocks(llm42__trial *t) {
-    const llm42__cuda *cu = t->cu;
-    const size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended), x = (size_t)cu->max_rows * widest;
-    size_t y = 0, w = 0;
-    for (int product = 0; product < LLM42__PRODUCTS; product++) {
-        int n, k;
-        llm42__product_shape(cu, product, &n, &k);
-        w = std::max(w, (size_t)n * (size_t)k);
-        y = std::max(y, (size_t)llm42__most_rows(cu, product) * (size_t)n * llm42__out_bytes(cu, product));
-    }
-    llm42__blocks list;
-    llm42__want(&list, LLM42__TRIALS, &t->x, x);
-    llm42__want(&list, LLM42__TRIALS, &t->turned, x);
-    llm42__want(&list, LLM42__TRIALS, &t->w, w);
-    llm42__want(&list, LLM42__TRIALS, (char **)&t->y, y);
-    llm42__want(&list, LLM42__TRIALS, (char **)&t->other, 2 * y);
-    llm42__want(&list, LLM42__TRIALS, &t->differ, 1);
-    return list;
-}
-
-static llm42_result llm42__open_trial(llm42__trial *t, const llm42__blocks &list, llm42_error *error) {
-    LLM42__TRY(llm42__take_blocks(t->cu, list, LLM42__TRIALS, error));
-    for (const llm42__block &block : list)  // the second half of other
-        if (block.to == &t->other) t->want = (char *)t->other + block.bytes / 2;
-    t->sums = (float *)t->other;
-    LLM42__CU(cudaEventCreate(&t->begin));
-    LLM42__CU(cudaEventCreate(&t->end));
+    const bool costs_little = llm42__cost(t, *invariant) <= 1.02f * llm42__cost(t, *fast) &&
+                              !(cu->ranks > 1 && llm42__cut(cu, t->product));
+    if (llm42__prefers_canonical(cu) && (t->rows <= LLM42__FEW_ROWS || costs_little)) *fast = *invariant;
+    *fixed = *invariant;
+    if (llm42__invariant_verifier(cu)) return LLM42_OK;  // no pass is FIXED
+    // FIXED takes what cuBLASLt offers first. If it offers none that is good, FIXED takes the sequential order: the
+    // choice must not depend on times, which change from run to run. If the one offered has that order, another has the
+    // same bits in less time. Where INVARIANT has leaves, a tile kernel without them has that order.
+    const llm42__candidate *offered = nullptr;
+    for (const llm42__candidate &c : list)
+        if (c.rank >= 0 && (!offered || c.rank < offered->rank)) offered = &c;
+    if (offered && !offered->algorithm.sequential) *fixed = offered->algorithm;
+    else if (llm42__cut(cu, t->product) && !first(llm42__is_whole, fixed)) return none();
     return LLM42_OK;
-}
-
-// Behind its last leaf x is zero, as it is in passes.
-static llm42_result llm42__clear_padding(llm42__trial *t, int product, int rows, llm42_error *error) {
-    const llm42__leaves leaves = llm42__leaves_of(t->cu, product);
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    const int used = leaves.count > 1 ? leaves.count * leaves.terms : k;
-    if (used < k)
-        LLM42__CU(cudaMemset2DAsync(t->x + used, (size_t)k * 2, 0, (size_t)(k - used) * 2, (size_t)rows,
-                                    t->cu->execution.stream));
-    return LLM42_OK;
-}
-
-// Makes x and w of noise, and sums of them.
-static llm42_result llm42__fill_noise(llm42__trial *t, int product, llm42_error *error) {
-    const cudaStream_t stream = t->cu->execution.stream;
-    const int rows = llm42__most_rows(t->cu, product);
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    llm42__k_fill<<<2048, 256, 0, stream>>>(t->x, (size_t)rows * (size_t)k, 44, 1.0f);
-    llm42__k_fill<<<2048, 256, 0, stream>>>(t->w, (size_t)n * (size_t)k, 45, 1.0f);
-    LLM42__TRY(llm42__clear_padding(t, product, rows, error));
-    llm42__k_reference<<<4096, 256, 0, stream>>>(t->x, t->w, t->sums, rows, n, k);
-    LLM42__CU(cudaGetLastError());
-    return LLM42_OK;
-}
-
-// Makes x and w so that sums nearly cancel: for comparing bits.
-static llm42_result llm42__fill_cancelling(llm42__trial *t, int product, llm42_error *error) {
-    const cudaStream_t stream = t->cu->execution.stream;
-    int n, k;
-    llm42__product_shape(t->cu, product, &n, &k);
-    llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->x, (size_t)t->cu->max_rows, k, 42, true);
-    llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->w, (size_t)n, k, 43, false);
-    LLM42__CU(cudaGetLastError());
-    return llm42__clear_padding(t, product, t->cu->max_rows, error);
 }
 
 static bool llm42__product_used(const llm42__cuda *cu, int product) {
-    bool mixture = cu->config.experts > 0;
+    const bool mixture = cu->config.experts > 0;
     return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
 }
 
-// True if the engine has an algorithm for this number of rows of a product.
+// True if the engine has an algorithm for a product of so many rows, which are those of a bucket.
 static bool llm42__algorithm_wanted(const llm42__cuda *cu, int product, int rows) {
-    return llm42__product_used(cu, product) && (product != LLM42__HEAD || rows <= cu->max_draws) &&
-           std::binary_search(cu->buckets.begin(), cu->buckets.end(), rows);
+    return llm42__product_used(cu, product) && (product != LLM42__HEAD || rows <= cu->max_draws);
 }
 
-// Puts the first 64 rows' bits of the sequential order into t->want.
-static llm42_result llm42__make_wanted(llm42__trial *t, int product, int rows, llm42_error *error) {
-    llm42__algorithm reference;
-    reference.tile = LLM42__TILE_KINDS - 1;
-    reference.leaves = llm42__cut(t->cu, product);
-    return llm42__try(t, product, &reference, LLM42__TRIAL_WEIGHTS, t->x, t->want, std::min(rows, 64), error);
-}
-
-// Chooses the algorithms of a product.
-static llm42_result llm42__choose_for_product(llm42__trial *t, int product, llm42_error *error) {
-    llm42__cuda *cu = t->cu;
-    std::vector<std::vector<llm42__candidate>> lists(cu->buckets.size());
-    if (!cu->options.no_check) LLM42__TRY(llm42__fill_noise(t, product, error));
-    for (size_t bucket = 0; bucket < lists.size(); bucket++) {
-        const int rows = cu->buckets[bucket];
-        if (!llm42__algorithm_wanted(cu, product, rows)) continue;
-        LLM42__TRY(llm42__candidates(cu, product, rows, &lists[bucket], error));
-        if (!cu->options.no_check) LLM42__TRY(llm42__leave_out_wrong(t, product, rows, &lists[bucket], error));
+// *known: the algorithms for the rows of the product are known, from a file. Then they are tested.
+static llm42_result llm42__prove(llm42__trial *t, bool *known, llm42_error *error) {
+    const llm42__cuda *cu = t->cu;
+    *known = true;
+    for (llm42_schedule schedule : llm42__schedules) {
+        const llm42__algorithm *p = llm42__algorithm_of(cu, t->product, schedule, t->rows);
+        *known &= p->tile >= 0 || p->w;
     }
-    LLM42__TRY(llm42__fill_cancelling(t, product, error));
-    if (product == LLM42__QKV && !lists.back().empty())  // the first product, with the most rows
-        LLM42__TRY(llm42__warm_up(t, product, &lists.back().front().algorithm, cu->buckets.back(), error));
-    for (size_t bucket = 0; bucket < lists.size(); bucket++) {
-        if (!llm42__algorithm_wanted(cu, product, cu->buckets[bucket])) continue;
-        LLM42__TRY(llm42__make_wanted(t, product, cu->buckets[bucket], error));
-        LLM42__TRY(llm42__choose_from(t, product, bucket, &lists[bucket], error));
+    for (llm42_schedule schedule : llm42__schedules) {
+        if (!*known || cu->options.no_check) break;
+        llm42__candidate c = {*llm42__algorithm_of(cu, t->product, schedule, t->rows), -1};
+        const bool sequential = c.algorithm.sequential;
+        LLM42__TRY(llm42__check(t, &c, error));
+        if (!c.good || (sequential && !c.algorithm.sequential))
+            return llm42_fail(error, LLM42_NOT_INVARIANT,
+                              "algorithm file %s: the algorithm of the %s is wrong here or does not keep its bits: "
+                              "remove the file",
+                              cu->options.algorithm_file, llm42__shape_name(t).c_str());
     }
     return LLM42_OK;
 }
 
-static llm42_result llm42__choose_algorithms(llm42__cuda *cu, const llm42__tests *tests, llm42_error *error) {
+// Chooses algorithms, or tests them where they are known. *anew: how many numbers of rows of products they were chosen
+// for.
+static llm42_result llm42__choose_algorithms(llm42__cuda *cu, const llm42__tests *tests, int *anew,
+                                             llm42_error *error) {
     llm42__trial t = {};
-    t.cu = cu, t.tests = tests;
+    t.cu = cu, t.tests = tests, *anew = 0;
     const llm42__lent memory = {llm42__trial_blocks(&t)};
     LLM42__TRY(llm42__open_trial(&t, memory.list, error));
-    for (int product = 0; product < LLM42__PRODUCTS; product++)
-        if (llm42__product_used(cu, product)) LLM42__TRY(llm42__choose_for_product(&t, product, error));
+    for (int product = 0; product < LLM42__PRODUCTS; product++) {
+        llm42__candidate_list list;
+        bool known;
+        if (llm42__product_used(cu, product)) LLM42__TRY(llm42__fill_inputs(&t, product, error));
+        for (int rows : cu->buckets) {
+            if (!llm42__algorithm_wanted(cu, product, rows)) continue;
+            t.rows = rows;
+            LLM42__TRY(llm42__prove(&t, &known, error));
+            if (known) continue;
+            LLM42__TRY(llm42__candidates(cu, product, rows, &list, error));
+            if (!(*anew)++) LLM42__TRY(llm42__warm_up(&t, &list, error));
+            LLM42__TRY(llm42__find_contenders(&t, &list, error));
+            LLM42__TRY(llm42__choose_from(&t, list, error));
+        }
+    }
     return LLM42_OK;
 }
 
 // >>cuda-algorithm-file ------------------------------------------------------------------------------------------
-// Owns: algorithm files, which keep chosen algorithms from run to run. A file has parts. A part is for one device,
-// library, model and set of options: a header of comment lines, then TSV.
+// Owns: algorithm files, which keep chosen algorithms from run to run. A line is one algorithm of one kind of engine.
+// Lines are only ever added, and the last of equal ones counts. A comment line says which kind it is.
 // Calls: cuda-algorithms.
-// Invariant: an algorithm from a file is taken only if every line of its header agrees. It is then checked like a new
-// one.
+// Invariant: an algorithm is taken only from a line with the engine's key, which stands for all that its choice depends
+// on. It is then tested like a new one.
 static const char llm42__algorithm_title[] = "# llm42 algorithms ";
-static const char llm42__algorithm_columns[] = "product\tschedule\trows\tkind\tleaves\tsequential\tus\talgorithm";
+static const char llm42__algorithm_columns[] = "18: key product schedule rows kind leaves sequential us algorithm\n";
 
 // The version of cuBLASLt; 0 if it is not used.
 static size_t llm42__lt_version(const llm42__cuda *cu) { return cu->options.no_cublas ? 0 : cublasLtGetVersion(); }
 
-static std::string llm42__algorithm_header(const llm42__cuda *cu) {
-    char text[1024];
-    int driver = 0, runtime = 0, n, k;
+// What the choice of algorithms depends on.
+static std::string llm42__engine_kind(const llm42__cuda *cu) {
+    char text[512];
+    int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
-             "%s17\n# device: %s, sm_%d%d\n# driver: %d\n# runtime: %d\n# cublasLt: %zu\n# fast: %s\n# "
-             "schedules: %s\n# logits: %s\n# router logits: %s\n# ranks: %d\n# leaves: %d\n",
-             llm42__algorithm_title, cu->device.name, cu->device.major, cu->device.minor, driver, runtime,
-             llm42__lt_version(cu), cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
-             llm42__fast_alone(cu)           ? "fast"
-             : llm42__invariant_verifier(cu) ? "fast, invariant"
-                                             : "all",
-             cu->desc.numerics.logits_fp32 ? "fp32" : "bf16", cu->desc.numerics.router_fp32 ? "fp32" : "bf16",
-             cu->ranks, cu->leaves * cu->ranks);
-    std::string header = text;
+             "%s, sm_%d%d; driver %d; runtime %d; cublasLt %zu; kernels %d; fast %s; schedules %u; logits %s; router "
+             "logits %s; ranks %d; leaves %d",
+             cu->device.name, cu->device.major, cu->device.minor, driver, runtime, llm42__lt_version(cu),
+             (int)LLM42__KERNELS, cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
+             cu->desc.schedules, cu->desc.numerics.logits_fp32 ? "fp32" : "bf16",
+             cu->desc.numerics.router_fp32 ? "fp32" : "bf16", cu->ranks, cu->leaves * cu->ranks);
+    std::string kind = text;
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
-        llm42__product_shape(cu, product, &n, &k);
-        snprintf(text, sizeof text, "# %s: %d x %d\n", llm42__product_names[product], n, k);
-        header += text;
+        const auto [n, k] = llm42__product_shape(cu, product);
+        kind += std::string("; ") + llm42__product_names[product] + " " + std::to_string(n) + " x " + std::to_string(k);
     }
-    return header + llm42__algorithm_columns + "\n";
+    return kind;
 }
 
-static std::string llm42__algorithm_row(const llm42__cuda *cu, int product, llm42_schedule schedule, size_t bucket) {
-    const llm42__algorithm *p = &cu->algorithms[product][schedule][bucket];
+// Lets f(line, product, schedule, rows) see the beginning of the line of each algorithm that the engine wants.
+template <typename F> static void llm42__each_line(const llm42__cuda *cu, F f) {
+    uint64_t key = 0;
+    char begin[128];
+    for (char c : llm42__algorithm_columns + llm42__engine_kind(cu)) key = llm42__hash(key ^ (unsigned char)c);
+    for (int product = 0; product < LLM42__PRODUCTS; product++)
+        for (llm42_schedule schedule : llm42__schedules)
+            for (int rows : cu->buckets) {
+                if (!llm42__algorithm_wanted(cu, product, rows)) continue;
+                snprintf(begin, sizeof begin, "%016" PRIx64 "\t%s\t%s\t%d\t", key, llm42__product_names[product],
+                         llm42_schedule_name(schedule), rows);
+                f(std::string(begin), product, schedule, rows);
+            }
+}
+
+// An algorithm as the rest of a line.
+static std::string llm42__algorithm_text(const llm42__algorithm *p) {
     char text[256];
-    int at = snprintf(text, sizeof text, "%s\t%s\t%d\t%s\t%d\t%d\t%.2f\t", llm42__product_names[product],
-                      llm42_schedule_name(schedule), cu->buckets[bucket], llm42__kind_name(p), p->leaves, p->sequential,
+    int at = snprintf(text, sizeof text, "%s\t%d\t%d\t%.2f\t", llm42__kind_name(p), p->leaves, p->sequential,
                       (double)p->us);
     for (int i = 0; i < 8; i++)
-        at += snprintf(text + at, sizeof text - (size_t)at, "%s%016" PRIx64, i ? ":" : "",
-                       p->tile >= 0 ? (uint64_t)0 : p->algo.data[i]);
-    return std::string(text) + "\n";
+        at += snprintf(text + at, sizeof text - (size_t)at, "%016" PRIx64 "%c",
+                       p->tile >= 0 ? (uint64_t)0 : p->algo.data[i], i < 7 ? ':' : '\n');
+    return text;
 }
 
-// A part of an algorithm file.
-struct llm42__algorithm_part {
-    std::string header;
-    std::vector<std::string> rows;
-};
+// False: the text is not whole, or the algorithm cannot be used here.
+static bool llm42__parse_algorithm(llm42__cuda *cu, const char *text, int product, llm42_schedule schedule, int rows,
+                                   llm42__algorithm *p) {
+    char kind[64];
+    int leaves, sequential, at = 0;
+    if (sscanf(text, "%63[^\t]\t%d\t%d\t%f\t%n", kind, &leaves, &sequential, &p->us, &at) != 4 || !at) return false;
+    p->leaves = leaves != 0, p->sequential = sequential != 0;
+    p->tile = LLM42__TILE_KINDS + LLM42__LEAF_KINDS - 1;
+    while (p->tile >= 0 && strcmp(kind, llm42__kind_name(p)) != 0) p->tile--;
+    for (int i = 0; i < 8; i++, at += 17) {
+        char *end;
+        p->algo.data[i] = strtoull(text + at, &end, 16);
+        if (end != text + at + 16 || *end != (i < 7 ? ':' : '\n')) return false;
+    }
+    if (schedule == LLM42_SCHEDULE_INVARIANT && !p->sequential && !llm42__fast_alone(cu)) return false;
+    if (p->leaves && (!llm42__cut(cu, product) || !llm42__has_leaves(cu))) return false;
+    if (p->tile >= 0) return !llm42__leaf_kind_of(p) || llm42__leaf_kind_serves(cu, product, p, rows);
+    return !strcmp(kind, llm42__kind_name(p)) && !cu->options.no_cublas &&
+           llm42__lt_layouts(cu, product, rows, p, nullptr) == LLM42_OK && llm42__lt_accepts(cu, *p);
+}
 
-// Reads the parts of an algorithm file. A line without an end is left out. *there: the file can be read. If it is not
-// an algorithm file, there is one part, whose header lacks the title.
-static std::vector<llm42__algorithm_part> llm42__algorithm_parts(const char *path, bool *there) {
-    std::vector<llm42__algorithm_part> parts;
-    char line[1024];
-    bool below = false;  // the header
-    FILE *file = fopen(path, "r");
-    *there = file != nullptr;
+// Takes what the file has for this engine. An algorithm that it lacks is left as it is.
+static void llm42__read_algorithms(llm42__cuda *cu) {
+    std::map<std::string, std::string> lines;
+    char line[512];
+    FILE *file = fopen(cu->options.algorithm_file, "r");
     while (file && fgets(line, sizeof line, file)) {
-        const bool title = strncmp(line, llm42__algorithm_title, sizeof llm42__algorithm_title - 1) == 0;
-        if (!title && parts.empty()) {
-            parts.push_back({line, {}});
-            break;
-        }
-        if (!strchr(line, '\n')) continue;
-        if (title) {
-            parts.push_back({line, {}});
-            below = false;
-        } else if (below) {
-            parts.back().rows.push_back(line);
-        } else {
-            parts.back().header += line;
-            below = strncmp(line, llm42__algorithm_columns, sizeof llm42__algorithm_columns - 1) == 0;
-        }
+        const char *rest = line;
+        for (int i = 0; i < 4 && rest; i++) rest = strchr(rest, '\t'), rest += rest != nullptr;
+        if (rest) lines[std::string(line, (size_t)(rest - line))] = rest;
     }
     if (file) fclose(file);
-    return parts;
+    llm42__each_line(cu, [&](const std::string &begin, int product, llm42_schedule schedule, int rows) {
+        llm42__algorithm p;
+        if (llm42__parse_algorithm(cu, lines[begin].c_str(), product, schedule, rows, &p))
+            cu->algorithms[product][schedule][(size_t)llm42__bucket(cu, rows)] = p;
+    });
 }
 
-// A row of an algorithm file.
-struct llm42__algorithm_line {
-    int product;
-    llm42_schedule schedule;
-    int rows;
-    llm42__algorithm algorithm;
-};
-static bool llm42__parse_algorithm(const char *line, llm42__algorithm_line *row) {
-    char name[32], schedule[16], kind[64];
-    int rows, leaves, sequential, at = 0;
-    double us;
-    if (sscanf(line, "%31[^\t]\t%15[^\t]\t%d\t%63[^\t]\t%d\t%d\t%lf\t%n", name, schedule, &rows, kind, &leaves,
-               &sequential, &us, &at) != 7 ||
-        !at)
-        return false;
-    int product = 0;
-    while (product < LLM42__PRODUCTS && strcmp(name, llm42__product_names[product]) != 0) product++;
-    *row = {};
-    for (llm42_schedule s : llm42__schedules)
-        if (strcmp(schedule, llm42_schedule_name(s)) == 0) row->schedule = s;
-    if (product == LLM42__PRODUCTS || !row->schedule || rows < 1) return false;
-    llm42__algorithm p;
-    p.us = (float)us;
-    p.leaves = leaves != 0;
-    p.sequential = sequential != 0;
-    p.tile = LLM42__TILE_KINDS + LLM42__LEAF_KINDS - 1;
-    while (p.tile >= 0 && strcmp(kind, llm42__kind_name(&p)) != 0) p.tile--;
-    if (p.tile < 0 && strcmp(kind, llm42__kind_name(&p)) != 0) return false;
-    const char *text = line + at;
-    for (int i = 0; i < 8; i++) {
-        char *end;
-        p.algo.data[i] = strtoull(text, &end, 16);
-        if (end != text + 16 || *end != (i < 7 ? ':' : '\n')) return false;
-        text = end + 1;
-    }
-    row->product = product, row->rows = rows, row->algorithm = p;
-    return true;
-}
-
-// Takes one row of an algorithm file. False: the row is malformed, or its algorithm cannot be used here. A row that the
-// engine does not want changes nothing.
-static bool llm42__read_algorithm(llm42__cuda *cu, const char *line) {
-    llm42__algorithm_line row;
-    if (!llm42__parse_algorithm(line, &row)) return false;
-    if (!llm42__algorithm_wanted(cu, row.product, row.rows)) return true;
-    llm42__algorithm &p = row.algorithm;
-    if (row.schedule == LLM42_SCHEDULE_INVARIANT && !p.sequential && !llm42__fast_alone(cu)) return false;
-    if (p.leaves && (!llm42__cut(cu, row.product) || !llm42__has_leaves(cu))) return false;
-    if (llm42__leaf_kind_of(&p) && !llm42__leaf_kind_serves(cu, row.product, &p, row.rows)) return false;
-    if (p.tile < 0) {
-        cublasLtMatmulHeuristicResult_t fit;
-        if (cu->options.no_cublas || llm42__lt_layouts(cu, row.product, row.rows, &p, nullptr) != LLM42_OK)
-            return false;
-        if (cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) != CUBLAS_STATUS_SUCCESS ||
-            fit.workspaceSize > llm42__workspace_bytes)
-            return false;
-    }
-    cu->algorithms[row.product][row.schedule][(size_t)llm42__bucket(cu, row.rows)] = p;
-    return true;
-}
-
-// Writes the engine's algorithms to its file. Parts with other headers stay, but not those of older versions. In the
-// engine's own part, rows stay that it does not want itself. If two engines write at the same time, one of them may be
-// lost; its algorithms are then chosen again.
-static void llm42__write_algorithms(llm42__cuda *cu) {
+// Adds the engine's algorithms to its file, at once, so that engines may write at the same time. What a writer left
+// unfinished is a line of its own, which nobody can read.
+static void llm42__write_algorithms(const llm42__cuda *cu) {
     const char *path = cu->options.algorithm_file;
-    const std::string header = llm42__algorithm_header(cu);
-    const size_t title = header.find('\n') + 1;
-    std::string text, own = header, temporary;
-    bool there;
-    for (const llm42__algorithm_part &part : llm42__algorithm_parts(path, &there)) {
-        llm42__algorithm_line line;
-        if (part.header.compare(0, sizeof llm42__algorithm_title - 1, llm42__algorithm_title) != 0) {
-            llm42__log(cu->desc.log, cu->desc.log_user,
-                       "algorithm file %s: is there and is not an algorithm file: it is left as it is", path);
-            return;
-        }
-        if (part.header == header) {
-            for (const std::string &row : part.rows)
-                if (llm42__parse_algorithm(row.c_str(), &line) && !llm42__algorithm_wanted(cu, line.product, line.rows))
-                    own += row;
-        } else if (part.header.compare(0, title, header, 0, title) == 0) {
-            text += part.header;
-            for (const std::string &row : part.rows) text += row;
-        }
-    }
-    for (int product = 0; product < LLM42__PRODUCTS; product++)
-        for (llm42_schedule schedule : llm42__schedules)
-            for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]))
-                    own += llm42__algorithm_row(cu, product, schedule, b);
-    FILE *file = nullptr;
-    errno = EACCES;
-    for (int i = 0; (there || access(path, F_OK) != 0) && !file && i < 100; i++) {
-        temporary = std::string(path) + "." + std::to_string(getpid()) + "." + std::to_string(i);
-        file = fopen(temporary.c_str(), "wx");
-        if (!file && errno != EEXIST) break;
-    }
-    if (!file) {
-        llm42__log(cu->desc.log, cu->desc.log_user,
-                   "algorithm file %s: cannot be written: %s; algorithms are found anew at every open", path,
-                   strerror(errno));
-        return;
-    }
-    fputs((text + own).c_str(), file);
-    bool good = !ferror(file);
-    if (fclose(file) != 0 || !good || rename(temporary.c_str(), path) != 0) {
-        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: cannot be written: %s", path, strerror(errno));
-        remove(temporary.c_str());
-    }
+    char head[sizeof llm42__algorithm_title] = "";
+    const int file = open(path, O_RDWR | O_CREAT | O_APPEND, 0666);
+    const ssize_t there = file < 0 ? -1 : pread(file, head, sizeof head - 1, 0);
+    std::string text = there ? "\n" : std::string(llm42__algorithm_title) + llm42__algorithm_columns;
+    text += "# " + llm42__engine_kind(cu) + ":\n";
+    llm42__each_line(cu, [&](const std::string &begin, int product, llm42_schedule schedule, int rows) {
+        text += begin + llm42__algorithm_text(llm42__algorithm_of(cu, product, schedule, rows));
+    });
+    if (there > 0 && strcmp(head, llm42__algorithm_title) != 0)
+        LLM42__LOG(cu, "algorithm file %s: is there and is not an algorithm file: it is left as it is", path);
+    else if (there < 0 || write(file, text.data(), text.size()) != (ssize_t)text.size())
+        LLM42__LOG(cu, "algorithm file %s: cannot be written: %s; every open chooses anew", path, strerror(errno));
+    if (file >= 0) close(file);
 }
 
-// Takes algorithms from the file. False, with a log line, if the file does not have all that the engine wants.
-static bool llm42__read_algorithms(llm42__cuda *cu) {
-    const std::string header = llm42__algorithm_header(cu);
-    bool there, good = true, found = false;
-    for (const llm42__algorithm_part &part : llm42__algorithm_parts(cu->options.algorithm_file, &there)) {
-        if (part.header != header) continue;
-        found = true;
-        for (const std::string &row : part.rows) good = good && llm42__read_algorithm(cu, row.c_str());
-    }
-    for (int product = 0; product < LLM42__PRODUCTS; product++)
-        for (llm42_schedule schedule : llm42__schedules)
-            for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]))
-                    good &= cu->algorithms[product][schedule][b].tile >= 0 || cu->algorithms[product][schedule][b].w;
-    if (there && !(found && good))
-        llm42__log(cu->desc.log, cu->desc.log_user, "algorithm file %s: %s: algorithms are found anew",
-                   cu->options.algorithm_file,
-                   found ? "not whole" : "has none for this device, library, model and kind of engine");
-    return found && good;
-}
-
-// Checks an algorithm that comes from a file. x and w are noise, or made so that sums nearly cancel.
-static llm42_result llm42__prove_algorithm(llm42__trial *t, int product, llm42_schedule schedule, size_t bucket,
-                                           bool noise, llm42_error *error) {
-    llm42__cuda *cu = t->cu;
-    const int rows = cu->buckets[bucket];
-    const llm42__algorithm *algorithm = &cu->algorithms[product][schedule][bucket];
-    bool good = false, same = true, runs = true;
-    llm42_result result;
-    if (noise) {
-        result = t->tests->right(t, product, algorithm, rows, &good, nullptr);
-        LLM42__TRY(llm42__runs(t, product, algorithm, rows, result, &runs, error));
-    } else {
-        result = t->tests->holds(t, product, algorithm, rows, true, &good, error);
-        if (result == LLM42_OK && algorithm->sequential) {
-            LLM42__TRY(llm42__make_wanted(t, product, rows, error));
-            result = llm42__same_bits(t, product, algorithm, t->y, t->want, std::min(rows, 64), 0, &same, error);
-        }
-        LLM42__TRY(llm42__tried(t, product, algorithm, rows, result, error));
-    }
-    if (good && same) return LLM42_OK;
-    return llm42_fail(error, noise ? LLM42_BACKEND : LLM42_NOT_INVARIANT,
-                      "algorithm file %s: the algorithm of %s with %d rows %s here: remove the file",
-                      cu->options.algorithm_file, llm42__product_names[product], rows,
-                      !runs   ? "cannot run"
-                      : noise ? "computes a wrong product"
-                              : "does not keep its bits");
-}
-
-// Checks the algorithms that come from a file: their products, and the bits of those of FIXED and INVARIANT.
-static llm42_result llm42__prove_algorithms(llm42__cuda *cu, const llm42__tests *tests, llm42_error *error) {
-    llm42__trial t = {};
-    t.cu = cu, t.tests = tests;
-    const llm42__lent memory = {llm42__trial_blocks(&t)};
-    auto all = [&](int product, bool noise) -> llm42_result {
-        LLM42__TRY(noise ? llm42__fill_noise(&t, product, error) : llm42__fill_cancelling(&t, product, error));
-        for (llm42_schedule schedule : llm42__schedules)
-            for (size_t b = 0; b < cu->buckets.size(); b++)
-                if (llm42__algorithm_wanted(cu, product, cu->buckets[b]) && (noise || schedule != LLM42_SCHEDULE_FAST))
-                    LLM42__TRY(llm42__prove_algorithm(&t, product, schedule, b, noise, error));
-        return LLM42_OK;
-    };
-    LLM42__TRY(llm42__open_trial(&t, memory.list, error));
-    for (int product = 0; product < LLM42__PRODUCTS; product++) {
-        if (!llm42__product_used(cu, product)) continue;
-        LLM42__TRY(all(product, true));
-        if (!llm42__fast_alone(cu)) LLM42__TRY(all(product, false));
-    }
-    return LLM42_OK;
+static void llm42__clear_algorithms(llm42__cuda *cu) {
+    for (auto &product : cu->algorithms)
+        for (auto &schedule : product) schedule.assign(cu->buckets.size(), llm42__algorithm());
 }
 
 static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) {
-    auto clear = [&]() {
-        for (auto &product : cu->algorithms)
-            for (auto &schedule : product) schedule.assign(cu->buckets.size(), llm42__algorithm());
-    };
-    clear();
-    if (cu->options.algorithm_file && llm42__read_algorithms(cu))
-        return cu->options.no_check ? LLM42_OK : llm42__prove_algorithms(cu, llm42__algorithm_tests, error);
-    clear();
-    LLM42__TRY(llm42__choose_algorithms(cu, llm42__algorithm_tests, error));
-    if (cu->options.algorithm_file) llm42__write_algorithms(cu);
+    int anew;
+    llm42__clear_algorithms(cu);
+    if (cu->options.algorithm_file) llm42__read_algorithms(cu);
+    LLM42__TRY(llm42__choose_algorithms(cu, llm42__algorithm_tests, &anew, error));
+    if (cu->options.algorithm_file && anew) llm42__write_algorithms(cu);
     return LLM42_OK;
 }
 
@@ -3019,24 +2811,18 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     while (1 << cu->page_shift < d->page_size) cu->page_shift++;
     cu->kv_layer = (size_t)d->pages * (size_t)d->page_size * (size_t)c->kv_heads * (size_t)cu->dp;
     const int most = std::max(d->max_rows, d->fixed_rows);
-    for (int rows = 1; rows < most; rows += rows < 2      ? 1
-                                            : rows < 4    ? 2
-                                            : rows < 8    ? 4
-                                            : rows < 64   ? 8
-                                            : rows < 128  ? 16
-                                            : rows < 256  ? 32
-                                            : rows < 512  ? 64
-                                            : rows < 1024 ? 128
-                                            : rows < 2048 ? 256
-                                                          : 512)
+    // From 64 rows on there are four between each power of two and the next, up to steps of 512.
+    for (int rows = 1, power = 1; rows < most; rows += rows < 8 ? rows : rows < 64 ? 8 : std::min(512, power / 4)) {
         cu->buckets.push_back(rows);
+        while (2 * power <= rows) power *= 2;
+    }
     cu->buckets.push_back(most);
     if (d->fixed_rows) cu->buckets.push_back(d->fixed_rows);
     std::sort(cu->buckets.begin(), cu->buckets.end());
     cu->buckets.erase(std::unique(cu->buckets.begin(), cu->buckets.end()), cu->buckets.end());
     cu->max_rows = most;
-    cu->max_draws = cu->buckets[(size_t)llm42__bucket(
-        cu, std::min(most, std::max(std::max(d->fixed_rows, 256), std::min(d->max_running, 1024))))];
+    cu->max_draws = llm42__padded_rows(
+        cu, std::min(most, std::max(std::max(d->fixed_rows, 256), std::min(d->max_running, 1024))));
     int per_row = (d->max_context + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS + 1,
         singles = std::min(most, std::max(d->max_running, 64));
     int64_t records = std::min((int64_t)singles * per_row,
@@ -3133,11 +2919,10 @@ static void llm42__log_device(const llm42__cuda *cu) {
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB",
-               cu->device.name, cu->device.major, cu->device.minor, cu->device.multiProcessorCount,
-               (double)cu->device.totalGlobalMem * 1e-9);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
+    LLM42__LOG(cu, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major,
+               cu->device.minor, cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
+    LLM42__LOG(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+    LLM42__LOG(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
 }
 
 // Tensor cores of other generations round their sums in other ways.
@@ -3146,36 +2931,29 @@ static const char *llm42__cuda_arithmetic(void *state) {
     return device.major == 9 && device.minor == 0 ? "sm90" : nullptr;
 }
 
-static void llm42__log_pass_rows(const llm42__cuda *cu) {
-    std::string rows;
-    for (int bucket : cu->buckets) rows += " " + std::to_string(bucket);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda pass rows:%s", rows.c_str());
-}
-
 static void llm42__log_manifest(const llm42__cuda *cu) {
     llm42__log_device(cu);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda cublasLt: %zu%s", llm42__lt_version(cu),
-               cu->options.no_cublas ? " (not used)" : "");
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda kernels: %d", LLM42__KERNELS);
-    llm42__log_pass_rows(cu);
+    LLM42__LOG(cu, "cuda cublasLt: %zu%s", llm42__lt_version(cu), cu->options.no_cublas ? " (not used)" : "");
+    LLM42__LOG(cu, "cuda kernels: %d", LLM42__KERNELS);
+    std::string all_rows;
+    for (int rows : cu->buckets) all_rows += " " + std::to_string(rows);
+    LLM42__LOG(cu, "cuda pass rows:%s", all_rows.c_str());
     const char *arithmetic = llm42__cuda_arithmetic((void *)cu);
-    llm42__log(cu->desc.log, cu->desc.log_user, "cuda arithmetic: %s", arithmetic ? arithmetic : "not known");
+    LLM42__LOG(cu, "cuda arithmetic: %s", arithmetic ? arithmetic : "not known");
     if (cu->ranks > 1)
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda ranks: %d on %d device%s", cu->ranks, cu->devices,
-                   cu->devices > 1 ? "s" : "");
-    if (cu->leaves * cu->ranks > 1)
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda leaves: %d", cu->leaves * cu->ranks);
+        LLM42__LOG(cu, "cuda ranks: %d on %d device%s", cu->ranks, cu->devices, cu->devices > 1 ? "s" : "");
+    if (cu->leaves * cu->ranks > 1) LLM42__LOG(cu, "cuda leaves: %d", cu->leaves * cu->ranks);
     if (!cu->options.no_cublas)
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda fast: %s",
+        LLM42__LOG(cu, "cuda fast: %s",
                    cu->options.fast == LLM42_CUDA_FAST_OFFERED
                        ? "offered (the fastest of our kernels and of what cuBLASLt offers)"
                        : "fastest (the fastest found, whether cuBLASLt offers it or not)");
     if (llm42__invariant_verifier(cu))
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda canonical: %s",
+        LLM42__LOG(cu, "cuda canonical: %s",
                    llm42__prefers_canonical(cu) ? "FAST takes the INVARIANT order where that costs little"
                                                 : "FAST keeps its own orders");
     else if (!llm42__fast_alone(cu))
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda fixed: %s",
+        LLM42__LOG(cu, "cuda fixed: %s",
                    cu->options.no_cublas ? "the fastest of our own kernels for M rows"
                                          : "the order of cuBLASLt's own choice for M rows");
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
@@ -3197,26 +2975,20 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
                 line += text;
             }
         }
-        llm42__log(cu->desc.log, cu->desc.log_user, "cuda algorithm %s: %s", llm42__product_names[product],
-                   line.c_str());
+        LLM42__LOG(cu, "cuda algorithm %s: %s", llm42__product_names[product], line.c_str());
     }
-    llm42__log(cu->desc.log, cu->desc.log_user,
-               "cuda algorithms: * sums in another order than the sequential one; %zu graphs; %.2f GB taken",
+    LLM42__LOG(cu, "cuda algorithms: * sums in another order than the sequential one; %zu graphs; %.2f GB taken",
                cu->graphs.size(), (double)cu->device_bytes * 1e-9);
 }
 
 // Opens one rank as far as its weights. Its device is set.
 static llm42_result llm42__open_rank(llm42__cuda *cu, llm42_error *error) {
-    cublasOperation_t transposed = CUBLAS_OP_T;
     llm42__cuda_sizes(cu);
     LLM42__TRY(llm42__check_room(cu, error));
-    LLM42__CU(cublasLtCreate(&cu->lt));
-    LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    LLM42__TRY(llm42__open_lt(cu, error));
     const llm42__blocks kept = llm42__kept_blocks(cu);
     for (int kind = 0; kind < LLM42__LOADING; kind++) LLM42__TRY(llm42__take_blocks(cu, kept, kind, error));
     LLM42__TRY(llm42__upload_weights(cu, error));
-    LLM42__TRY(llm42__upload_rope(cu, error));
     LLM42__TRY(llm42__open_execution(cu, error));
     LLM42__CU(cudaDeviceSynchronize());
     return LLM42_OK;
@@ -3245,17 +3017,12 @@ static llm42_result llm42__open_peers(llm42__cuda *cu, llm42_error *error) {
     });
 }
 
-// The first rank's algorithms serve all: the ranks' shapes and devices are the same.
-static void llm42__share_algorithms(llm42__cuda *cu) {
-    for (llm42__cuda *rank : cu->others)
-        for (int product = 0; product < LLM42__PRODUCTS; product++)
-            for (llm42_schedule schedule : llm42__schedules)
-                rank->algorithms[product][schedule] = cu->algorithms[product][schedule];
-}
-
 static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
+    double ended[5] = {llm42__wall_now(nullptr)};  // of the parts of opening
+    auto end = [&](int part) { ended[part] = llm42__wall_now(nullptr); };
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return llm42__open_rank(rank, error); }));
     LLM42__TRY(llm42__open_peers(cu, error));
+    end(1);
     llm42__prepared &p = cu->execution.prepared;
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         p.tasks[reach].prefill.reserve(cu->has[reach] ? (size_t)cu->max_rows : 0);
@@ -3263,16 +3030,21 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
     }
     p.run_begin.reserve((size_t)cu->max_rows);
     LLM42__TRY(llm42__open_algorithms(cu, error));
-    llm42__share_algorithms(cu);
+    for (llm42__cuda *rank : cu->others)  // the ranks' shapes and devices are the same
+        std::copy(cu->algorithms[0], cu->algorithms[LLM42__PRODUCTS], rank->algorithms[0]);
+    end(2);
     assert(std::is_sorted(cu->buckets.begin(), cu->buckets.end()) && cu->buckets.back() == cu->max_rows);
     LLM42__CU(cudaDeviceSynchronize());
     if (!cu->options.no_graphs) LLM42__TRY(llm42__make_graphs(cu, error));
-    const unsigned wanted = cu->desc.schedules;
-    if (!cu->options.no_check && wanted >> LLM42_SCHEDULE_FIXED & 1 && cu->desc.fixed_rows)
-        LLM42__TRY(llm42__check_passes(cu, LLM42_SCHEDULE_FIXED, error));
-    if (!cu->options.no_check && wanted >> LLM42_SCHEDULE_INVARIANT & 1)
-        LLM42__TRY(llm42__check_passes(cu, LLM42_SCHEDULE_INVARIANT, error));
+    end(3);
+    for (llm42_schedule schedule : {LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT})
+        if (!cu->options.no_check && cu->desc.schedules >> schedule & 1 &&
+            (schedule == LLM42_SCHEDULE_INVARIANT || cu->desc.fixed_rows))
+            LLM42__TRY(llm42__check_passes(cu, schedule, error));
+    end(4);
     llm42__log_manifest(cu);
+    LLM42__LOG(cu, "cuda opened: %.1f s: weights %.1f, algorithms %.1f, graphs %.1f, checks %.1f", ended[4] - ended[0],
+               ended[1] - ended[0], ended[2] - ended[1], ended[3] - ended[2], ended[4] - ended[3]);
     return LLM42_OK;
 }
 
@@ -3436,7 +3208,6 @@ struct llm42__gauge {
 
 static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
     llm42__cuda *cu = g->cu;
-    const cublasOperation_t transposed = CUBLAS_OP_T;
     cu->Dp = LLM42__GAUGE_N, cu->Fp = LLM42__GAUGE_K;
     llm42__blocks list;
     llm42__want(&list, LLM42__PASSES, &g->from, llm42__gauge_bytes);
@@ -3446,9 +3217,7 @@ static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
     LLM42__TRY(llm42__take_blocks(cu, list, LLM42__PASSES, error));
     LLM42__CU(cudaEventCreate(&g->begin));
     LLM42__CU(cudaEventCreate(&g->end));
-    LLM42__CU(cublasLtCreate(&cu->lt));
-    LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    LLM42__TRY(llm42__open_lt(cu, error));
     llm42__k_fill<<<4096, 256>>>((llm42__bf16 *)g->from, llm42__gauge_bytes / 2, 1, 1.0f);
     LLM42__CU(cudaGetLastError());
     LLM42__CU(cudaDeviceSynchronize());
@@ -3478,23 +3247,19 @@ static llm42_result llm42__median(const llm42__gauge *g, F run, double *seconds,
 }
 
 static llm42_result llm42__gauge_memory(const llm42__gauge *g, llm42_cuda_ceilings *ceilings, llm42_error *error) {
+    const unsigned blocks = (unsigned)g->cu->device.multiProcessorCount * 4;
     double copy, read;
-    LLM42__TRY(llm42__median(
-        g,
-        [&]() -> llm42_result {
-            LLM42__CU(cudaMemcpyAsync(g->to, g->from, llm42__gauge_bytes, cudaMemcpyDeviceToDevice));
-            return LLM42_OK;
-        },
-        &copy, error));
-    LLM42__TRY(llm42__median(
-        g,
-        [&]() -> llm42_result {
-            llm42__k_read<<<(unsigned)g->cu->device.multiProcessorCount * 4, 512>>>((const uint4 *)g->from,
-                                                                                    llm42__gauge_bytes / 16, g->word);
-            LLM42__CU(cudaGetLastError());
-            return LLM42_OK;
-        },
-        &read, error));
+    auto copies = [&]() -> llm42_result {
+        LLM42__CU(cudaMemcpyAsync(g->to, g->from, llm42__gauge_bytes, cudaMemcpyDeviceToDevice));
+        return LLM42_OK;
+    };
+    auto reads = [&]() -> llm42_result {
+        llm42__k_read<<<blocks, 512>>>((const uint4 *)g->from, llm42__gauge_bytes / 16, g->word);
+        LLM42__CU(cudaGetLastError());
+        return LLM42_OK;
+    };
+    LLM42__TRY(llm42__median(g, copies, &copy, error));
+    LLM42__TRY(llm42__median(g, reads, &read, error));
     ceilings->copy_bytes_per_s = 2.0 * (double)llm42__gauge_bytes / copy;
     ceilings->read_bytes_per_s = (double)llm42__gauge_bytes / read;
     return LLM42_OK;

@@ -596,8 +596,8 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
 
 // >>api-cuda -----------------------------------------------------------------------------------------------------
 // The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses
-// an algorithm for each matrix product, and logs device, driver, libraries and algorithms. Each line is
-// `cuda KEY: VALUE`; together they are the manifest of a result file. An algorithm must first compute a product of
+// an algorithm for each matrix product, and logs device, driver, libraries, algorithms and what opening took. Each line
+// is `cuda KEY: VALUE`; together they are the manifest of a result file. An algorithm must first compute a product of
 // noise. If that differs from a plain kernel's product by more than rounding can explain, the algorithm is not used,
 // and a line `cuda refused: ...` names it. The algorithms of deterministic passes are then checked bit by bit.
 // A FIXED pass takes the first algorithm in cuBLASLt's list for M rows whose bits hold, as serving engines take the
@@ -605,8 +605,9 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
 // order.
 typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
-    // Default: each matrix product takes the fastest of (1) what cuBLASLt offers for this number of rows, (2) variants
-    // of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On an H200
+    // Default: each matrix product takes the fastest of (1) what cuBLASLt offers first for this number of rows, (2)
+    // variants of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On
+    // an H200
     // nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in everything but
     // attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT order,
     // so that few candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in
@@ -626,9 +627,9 @@ typedef struct llm42_cuda_desc {
     // rank. If engines of a process share one of several devices, their passes run one after the other, and wait while
     // another thread opens or closes an engine on one of these devices. Engines on one device are free of this.
     int devices;
-    // A file that keeps the chosen algorithms from run to run. An engine takes them from the file if it holds them for
-    // this device, driver and libraries, these matrix shapes, options and row counts. Otherwise it chooses again and
-    // writes the choice to the file. Default: none; every open chooses again.
+    // A file that keeps the chosen algorithms from run to run. An engine takes those that the file holds for this
+    // device, driver and libraries, these matrix shapes, options and numbers of rows. It chooses what is missing and
+    // adds it to the file. Default: none; every open chooses again.
     const char *algorithm_file;
     bool no_graphs;  // launch kernels one by one; default: CUDA graphs
     bool no_check;   // leave out open's tests of algorithms, to measure time: nothing is promised then; default: check

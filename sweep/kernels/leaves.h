@@ -23,8 +23,7 @@ static llm42_result fastest_of(const bench *b, int product, int rows, const std:
 }
 
 static way join_way(const bench *b, int product, int rows, llm42__bf16 *y) {
-    int n, k;
-    llm42__product_shape(b->cu, product, &n, &k);
+    const int n = llm42__product_shape(b->cu, product).n;
     return {LAYERS_IN_TURN,
             [=](int, llm42_error *error) -> llm42_result {
                 LLM42__CU(llm42__join_parts(b->ex->stream, b->ex->parts, b->cu->leaves, rows, n, llm42__owners{}, y));
@@ -36,7 +35,8 @@ static way join_way(const bench *b, int product, int rows, llm42__bf16 *y) {
 static void emit_leaves(const bench *b, int product, const char *variant, int rows, double us, double cublas,
                         const std::string &note) {
     kernels_line line = kernels_line_of("leaves", llm42__product_names[product], variant, rows);
-    llm42__product_shape(b->cu, product, &line.n, &line.k);
+    const llm42__product_size size = llm42__product_shape(b->cu, product);
+    line.n = size.n, line.k = size.k;
     line.leaves = strcmp(variant, "cublas") == 0 ? 1 : b->cu->leaves;
     line.us = us;
     if (cublas > 0 && cublas < INFINITY) {  // not the join

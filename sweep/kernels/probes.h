@@ -76,8 +76,8 @@ static llm42_result probe_product(const bench *b, const probe_memory &m, llm42__
     std::vector<llm42__algorithm> chosen((size_t)cu->max_rows + 1);  // cuBLASLt's, by rows
     std::vector<bool> known(chosen.size());
     char note[96] = "its own choice for each number of rows";
-    int n, k;
-    llm42__product_shape(cu, product, &n, &k);
+    const llm42__product_size size = llm42__product_shape(cu, product);
+    const int n = size.n, k = size.k;
     if (!cublas && schedule == LLM42_SCHEDULE_FIXED) snprintf(note, sizeof note, "padded to %d rows", M);
     if (!cublas && schedule != LLM42_SCHEDULE_FIXED)
         snprintf(note, sizeof note, "padded to the next row count of the engine");
@@ -112,7 +112,7 @@ static llm42_result probe_products(const bench *b, const probe_memory &m, llm42_
     const llm42__lent memory = {llm42__trial_blocks(&t)};
     LLM42__TRY(llm42__open_trial(&t, memory.list, error));
     for (int product = LLM42__QKV; product <= LLM42__HEAD; product++) {
-        LLM42__TRY(llm42__fill_cancelling(&t, product, error));
+        LLM42__TRY(llm42__fill_inputs(&t, product, error));
         LLM42__TRY(probe_product(b, m, &t, product, LLM42_SCHEDULE_FAST, true, error));
         for (llm42_schedule schedule : llm42__schedules)
             LLM42__TRY(probe_product(b, m, &t, product, schedule, false, error));
@@ -190,7 +190,7 @@ static llm42_result probe_attention_of(const bench *b, const probe_memory &m, ll
         make_pass(b, &pass, schedule, rows, shift, chunk);
         LLM42__TRY(rotate(b, queries, b->ex->q, rows, cu->model->config.heads * cu->dp, shift, error));
         LLM42__TRY(place_pass(b, &pass, &at, error));
-        return llm42__enqueue_attention(cu, b->ex, &b->ex->prepared.key, 0, &at, error);
+        return llm42__enqueue_attention(cu, &b->ex->prepared.key, 0, &at, error);
     };
     return probe_operator(b, m, p, error);
 }
@@ -298,7 +298,7 @@ static llm42_result probe_rope(const bench *b, const probe_memory &m, llm42_erro
         make_pass(b, &pass, LLM42_SCHEDULE_FAST, rows, shift, false);
         LLM42__TRY(rotate(b, qkv, b->ex->qkv, rows, cu->qkv, shift, error));
         LLM42__TRY(place_pass(b, &pass, &at, error));
-        return llm42__enqueue_rope(cu, b->ex, rows, 0, llm42__meta_at(cu, b->ex->meta, &at, LLM42__FULL), error);
+        return llm42__enqueue_rope(cu, rows, 0, llm42__meta_at(cu, b->ex->meta, &at, LLM42__FULL), error);
     };
     return probe_operator(b, m, p, error);
 }

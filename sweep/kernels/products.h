@@ -18,8 +18,7 @@ static way product_way(const bench *b, int product, const llm42__algorithm *algo
 
 // What the product takes at least: its floating-point operations and its weights by the ceilings that last.
 static double product_floor(const bench *b, int product, int rows) {
-    int n, k;
-    llm42__product_shape(b->cu, product, &n, &k);
+    const auto [n, k] = llm42__product_shape(b->cu, product);
     const double weights = (double)n * (double)k;
     return 1e6 * std::max(2 * (double)rows * weights / b->sustained_flop, 2 * weights / b->sustained_bytes);
 }
@@ -34,8 +33,7 @@ static llm42_result products_at(const bench *b, int product, int rows, llm42__bf
     const llm42__algorithm tile = fixed_tile(),
                            *algorithms[] = {&first, llm42__algorithm_of(cu, product, LLM42_SCHEDULE_FAST, rows),
                                             llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows), &tile};
-    int n, k;
-    llm42__product_shape(cu, product, &n, &k);
+    const auto [n, k] = llm42__product_shape(cu, product);
     std::vector<way> ways, slow;
     for (int i = 0; i < 4; i++) (i < 3 ? ways : slow).push_back(product_way(b, product, algorithms[i], rows, y));
     progress(b, "products: %s, %d rows", llm42__product_names[product], rows);
@@ -65,11 +63,10 @@ static llm42_result measure_sustained(bench *b, llm42_error *error) {
     llm42__bf16 *y;
     std::vector<llm42__candidate> list;
     std::vector<way> products, read;
-    int n, k;
     const int rows = cu->max_rows;
     const size_t kv = (size_t)cu->model->config.layers * cu->kv_layer * sizeof *cu->k,
                  bytes = std::min(kv, (size_t)4 << 30) / 16 * 16;
-    llm42__product_shape(cu, LLM42__DOWN, &n, &k);
+    const auto [n, k] = llm42__product_shape(cu, LLM42__DOWN);
     LLM42__TRY(memory.take(&y, (size_t)rows * (size_t)n, error));
     LLM42__TRY(llm42__candidates(cu, LLM42__DOWN, rows, &list, error));
     for (const llm42__candidate &c : list)
@@ -105,8 +102,7 @@ static llm42_result measure_products(const bench *b, llm42_error *error) {
     llm42__bf16 *y;
     size_t most = 0;
     for (int product = LLM42__QKV; product <= LLM42__HEAD; product++) {
-        int n, k;
-        llm42__product_shape(cu, product, &n, &k);
+        const auto [n, k] = llm42__product_shape(cu, product);
         most = std::max(most, (size_t)llm42__most_rows(cu, product) * (size_t)n);
     }
     LLM42__TRY(memory.take(&y, most, error));

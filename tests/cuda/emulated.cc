@@ -72,27 +72,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void
 
 // >>algorithms ---------------------------------------------------------------------------------------------------
 // Nothing is timed: kernels take turns, so that tests meet all of them. All give the same bits.
-static llm42_result emulated_right(llm42__trial *, int, const llm42__algorithm *, int, bool *right, llm42_error *) {
-    *right = true;
-    return LLM42_OK;
-}
-static llm42_result emulated_time(llm42__trial *, int product, const llm42__algorithm *p, int rows, float *us,
-                                  llm42_error *) {
-    *us = (float)((p->tile * 5 + product * 3 + rows) % (LLM42__TILE_KINDS + LLM42__LEAF_KINDS - 1) + 1);
+static llm42_result emulated_time(llm42__trial *t, const llm42__algorithm *p, int, float *us, llm42_error *) {
+    *us = (float)((p->tile * 5 + t->product * 3 + t->rows) % (LLM42__TILE_KINDS + LLM42__LEAF_KINDS - 1) + 1);
     return LLM42_OK;
 }
 // None is of cuBLASLt. Those without leaves have another order than those with them, where a product has leaves.
-static llm42_result emulated_order(llm42__trial *t, int product, const llm42__algorithm *p, int, bool *sequential,
-                                   llm42_error *) {
-    *sequential = p->leaves || !llm42__cut(t->cu, product);
+static llm42_result emulated_order(llm42__trial *t, const llm42__algorithm *p, bool *sequential, llm42_error *) {
+    *sequential = p->leaves || !llm42__cut(t->cu, t->product);
     return LLM42_OK;
 }
-static llm42_result emulated_holds(llm42__trial *, int, const llm42__algorithm *, int, bool, bool *holds,
-                                   llm42_error *) {
-    *holds = true;
+static llm42_result emulated_good(llm42__trial *, const llm42__algorithm *, bool *good, llm42_error *) {
+    *good = true;
     return LLM42_OK;
 }
 static llm42_result emulated_alive(llm42_error *) { return LLM42_OK; }
-static const llm42__tests emulated_tests = {llm42__run_product, emulated_right, emulated_time,
-                                            emulated_order,     emulated_holds, emulated_alive};
+static const llm42__tests emulated_tests = {llm42__run_product, emulated_time, emulated_order,
+                                            emulated_good,      emulated_good, emulated_alive};
 static const bool emulated_chosen = (llm42__algorithm_tests = &emulated_tests, true);
