@@ -12,7 +12,14 @@ trap 'rm -rf "$dir"' EXIT
 log=$dir/log
 
 # The options of a program that name files, as `out NAME` and `in NAME`, from its table of options.
-files_of() { sed -nE 's/.*ARGS_(OUT|IN)\("([a-z-]+)(,.)? .*/\1 \2/p' "$1"; }
+# Those of an engine stand in engine.h, by the name of the macro that has them.
+files_of() {
+    local macro
+    sed -nE 's/.*ARGS_(OUT|IN)\("([a-z-]+)(,.)? .*/\1 \2/p' "$1"
+    for macro in $(grep -oE 'ENGINE_(MODEL|ALGORITHMS)\b' "$1"); do
+        grep -A 1 "^#define $macro(" examples/lib/engine.h | files_of /dev/stdin
+    done
+}
 sources="generate score diff rollback determinism"
 source_of() { if [ -e "examples/$1.c" ]; then echo "examples/$1.c"; else echo "sweep/$1.c"; fi; }
 refuses() {  # refuses PATTERN PROGRAM OPTION...: status 2, one line with the pattern

@@ -198,7 +198,7 @@ costs() {
     local table
     table=$("$B/sweep" --calibration sweep/calibration/h100-pcie-paper.tsv --requests 500 --qps offline --quiet \
         --mode nondeterministic,dvr,batch_invariant --ratio 0.02,0.1,0.5,1 --slowdown 1.01,1.05,1.1,1.2,1.3,1.5 |
-        cut -sf 6,17,19,23)
+        cut -sf 6,15,17,21)
     text 935 170 34 "c b" "time of an INVARIANT pass (a FAST one takes 1)"
     awk -v FS='\t' '
     $1 == "nondeterministic" { all = $4 }
