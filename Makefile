@@ -302,7 +302,7 @@ help:  ## this list
 	@echo "             NCCL=$(NCCL) (1: build/kernels compares the exchange of ranks with NCCL's)"
 	@echo "             TEST_CUDA=\"$(TEST_CUDA)\" (options of build/tests/test_cuda)"
 	@echo "             TEST_EMULATED=\"$(TEST_EMULATED)\" (options of build/tests/cuda_emulated)"
-	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/tests/matmul_ladder)"
-	@echo "             ATTENTION_LADDER=\"$(ATTENTION_LADDER)\" (options of build/tests/attention_ladder)"
+	@echo "             SANITIZE_CUDA=\"$(SANITIZE_CUDA)\" LADDER=\"$(LADDER)\" (options of build/matmul_ladder)"
+	@echo "             ATTENTION_LADDER=\"$(ATTENTION_LADDER)\" (options of build/attention_ladder)"
 
 -include $(wildcard $(addprefix $(B)/o/,*/*.d */*/*.d */*/*/*.d))

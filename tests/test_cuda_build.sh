@@ -67,9 +67,10 @@ if ! why=$("${make[@]}" nvcc 2>&1); then
     skipped=1
 elif
     # All that is used below is built at once, so that no core waits. What fails fails again, with its name, below.
-    names=(test_cuda matmul_ladder attention_ladder{,_emulated}
+    names=(test_cuda attention_ladder_emulated
         cuda_{host,inside,leaves,steps,lost,emulated,leaves_emulated,steps_emulated})
-    "${make[@]}" -k CUDA=1 B="$out" "$out"/{generate,bench,determinism,kernels} "${names[@]/#/$out/tests/}" \
+    "${make[@]}" -k CUDA=1 B="$out" "$out"/{generate,bench,determinism,kernels,{matmul,attention}_ladder} \
+        "${names[@]/#/$out/tests/}" \
         >"$out/log" 2>&1
     builds "make cuda" cuda B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"
 then
@@ -89,8 +90,8 @@ then
         builds "make test-cuda" test-cuda B="$out" &&
             if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4
-        refuses '^matmul_ladder: --k: 100 is not' "$out/tests/matmul_ladder" --k 100
-        refuses "^attention_ladder: --rows: .x. is not" "$out/tests/attention_ladder" --rows 8,x
+        refuses '^matmul_ladder: --k: 100 is not' "$out/matmul_ladder" --k 100
+        refuses "^attention_ladder: --rows: .x. is not" "$out/attention_ladder" --rows 8,x
         if builds "make kernels" kernels B="$out"; then
             refuses '[Nn]o CUDA device' "$out/kernels"
             refuses '[Nn]o CUDA device' "$out/kernels" --part exchange

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The house style, as far as a machine can tell: lines of at most 120 columns, the layout of .clang-format, no section
-# tag twice in a file, sections of llm42.h that say whom they call, a README of at most 130 lines. A script that a
-# README calls by its path alone can be run so.
+# tag twice in a file, sections of llm42.h that say whom they call, a README of at most 130 lines, a list of all tests.
+# A script that a README calls by its path alone can be run so.
 set -u
 source tests/check.sh
 
@@ -31,6 +31,18 @@ for change in 's|^\(// Calls: state, \)kv, |\1|' 's|^// Calls: state|&, sim|' 's
 done
 rm "$wrong"
 clean "more than 130 lines" "$([ "$(wc -l <README.md)" -le 130 ] || wc -l README.md)"
+clean "more than 135 lines" "$([ "$(wc -l <tests/README.md)" -le 135 ] || wc -l tests/README.md)"
+unlisted() {  # unlisted TEXT: tests that have no line in it
+    local test
+    for test in $(cd tests && ls test_*.sh) $(cd tests && basename -s .c test_*.c fuzz_*.c) test_cuda \
+        $(cd tests/cuda && basename -s .cu -- *.cu | sed 's/^/cuda_/'); do
+        grep -qF "| \`$test\` |" <<<"$1" || echo "$test"
+    done
+}
+clean "tests that tests/README.md does not list" "$(unlisted "$(<tests/README.md)")"
+# Control: exactly the test is found whose line is missing.
+missing=$(unlisted "$(grep -v '`test_sim`' tests/README.md)")
+clean "a test without a line is not found" "$([ "$missing" = test_sim ] || echo "found: $missing")"
 mapfile -t scripts < <(find . -path ./build -prune -o -path './.*' -prune -o -name README.md -print0 |
     xargs -0 grep -ohE '(^|`)([a-z0-9_]+/)+[a-z0-9_]+\.sh' | tr -d '`' | sort -u)
 clean "scripts that a README calls without bash, and that lack their run bit (chmod +x)" \

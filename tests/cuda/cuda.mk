@@ -47,7 +47,7 @@ test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N p
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(filter-out %/cuda_host,$(NVCC_PROGRAMS)) $(LADDERS)
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
 	    "$(B)/tests/cuda_inside failing" $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" \
-	    "$(B)/tests/matmul_ladder $(LADDER)" "$(B)/tests/attention_ladder $(ATTENTION_LADDER)"
+	    "$(B)/matmul_ladder $(LADDER)" "$(B)/attention_ladder $(ATTENTION_LADDER)"
 
 test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, thread by thread; takes minutes
 	@+$(SUBMAKE) $(B)/tests/cuda_emulated
@@ -58,8 +58,8 @@ HAVE_GPU = test -n "$$(ls /dev/nvidia[0-9]* /dev/dxg /dev/nvhost-gpu 2>/dev/null
 ladder: nvcc need banner  ## a matrix product, and attention, from a naive kernel to ours: times, errors and bits
 	@$(HAVE_GPU)
 	@+$(SUBMAKE) $(LADDERS)
-	$(B)/tests/matmul_ladder $(LADDER)
-	$(B)/tests/attention_ladder $(ATTENTION_LADDER)
+	$(B)/matmul_ladder $(LADDER)
+	$(B)/attention_ladder $(ATTENTION_LADDER)
 
 sanitize-cuda: nvcc need banner  ## compute-sanitizer's memcheck, synccheck and racecheck over some GPU tests
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda
@@ -91,18 +91,18 @@ $(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/programs.a $(B)/llm42.o $(B)/llm
 # kernel of it runs, so none is assembled. It also shows that the backend compiles for sm_80.
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(PROGRAM_GENCODE)
 $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) -gencode=arch=compute_80$(comma)code=compute_80
-LADDERS := $(B)/tests/matmul_ladder $(B)/tests/attention_ladder
+LADDERS := $(B)/matmul_ladder $(B)/attention_ladder
 NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_lost)
 $(addprefix $(B)/tests/cuda_,host inside): llm42.cu
 $(B)/tests/cuda_inside: tests/cuda/failing.h
 $(B)/tests/cuda_lost: $(CUDA_OBJECT)
 $(B)/tests/cuda_steps $(B)/tests/cuda_steps_emulated: $(B)/o/tests/cuda/steps/library.o
 $(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(LADDERS): $(B)/llm42.o
-NVCC_LINK = $(SAY)mkdir -p $(@D) && $(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) $(filter tests/cuda/%.cu %.o,$^) \
-    $(NVCC_LIBS) -o $@
+NVCC_LINK = $(SAY)mkdir -p $(@D) && $(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
+    $(filter tests/cuda/%.cu examples/ladders/%.cu %.o,$^) $(NVCC_LIBS) -o $@
 $(NVCC_PROGRAMS): $(B)/tests/cuda_%: tests/cuda/%.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	$(NVCC_LINK)
-$(LADDERS): $(B)/tests/%: tests/cuda/%.cu tests/cuda/ladder.h kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
+$(LADDERS): $(B)/%: examples/ladders/%.cu examples/ladders/ladder.h kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	$(NVCC_LINK)
 
 # kernels includes llm42.cu. (With --split-compile ptxas would serialise wgmma in the kernels for leaves.)
@@ -131,7 +131,7 @@ EMULATED_LINK = $(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -
 $(addprefix $(B)/tests/cuda_,steps_emulated leaves_emulated): $(B)/tests/cuda_%_emulated: \
     $(B)/emulated/tests/cuda/%.cu $(EMULATED)
 	$(EMULATED_LINK)
-$(B)/tests/attention_ladder_emulated: $(B)/emulated/tests/cuda/attention_ladder.cu $(B)/emulated/tests/cuda/ladder.h \
-    $(EMULATED)
+$(B)/tests/attention_ladder_emulated: $(B)/emulated/examples/ladders/attention_ladder.cu \
+    $(B)/emulated/examples/ladders/ladder.h $(EMULATED)
 	$(EMULATED_LINK)
 $(B)/tests/cuda_leaves_emulated $(B)/tests/attention_ladder_emulated: $(B)/llm42.o

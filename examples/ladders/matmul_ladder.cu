@@ -2,7 +2,7 @@
 // The table shows that speed depends on how work is laid out, and that bits depend on the order of sums alone.
 //
 //     make ladder
-//     build/tests/matmul_ladder --rows 1,8,64 --n 4096 --k 14336 --tsv FILE
+//     build/matmul_ladder --rows 1,8,64 --n 4096 --k 14336 --tsv FILE
 //
 // The product is y[R, N] = x[R, K] w[N, K]^T. x, w and y are bf16, sums are fp32. With few rows, reading w from memory
 // limits its speed. The columns:

@@ -4,7 +4,7 @@
 // on who sums a unit.
 //
 //     make ladder
-//     build/tests/attention_ladder --rows 1,8,64 --context 4096 --tsv FILE
+//     build/attention_ladder --rows 1,8,64 --context 4096 --tsv FILE
 //
 // Each of R rows belongs to another sequence and sees T keys. There are H = 32 query heads and K = 8 KV heads, as in
 // Llama 3.1 8B: q [R, H, 128], k and v [R x T, K, 128] -> y [R, H x 128], all bf16. Reading keys and values from memory
