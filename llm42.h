@@ -858,7 +858,7 @@ typedef struct llm42_choice {
 
 typedef struct llm42_plan {
     // Required. Windows need the view's .replay, deterministic prompts INVARIANT (prefill INVARIANT) or .replay. All
-    // else needs FAST; in mode HYBRID it may also be INVARIANT, and in mode BATCH_INVARIANT every pass is.
+    // else may run in any pass. In mode BATCH_INVARIANT every pass is INVARIANT.
     llm42_schedule schedule;
     int shape;             // rows that the pass is padded to; default: M for a FIXED replay pass, else the rows planned
     int count;             // choices
@@ -964,16 +964,20 @@ LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *req
 LLM42_API const llm42_request *llm42_next_waiting(const llm42_view *view, const llm42_request *request);
 
 // Three parts of a plan, for planners that decide when and for whom, and not how. The built-in planner uses them, too.
-// Each follows the policies in view->desc, sets the plan's schedule, and adds choices to what the plan already holds.
+// Each follows the policies in view->desc, and adds choices to what the plan already holds. It adds no request that the
+// plan holds, and no more rows than the pass may still have, where a choice with rows 0 has as many as it may. A part
+// sets the schedule of a plan that is empty or has none. It adds nothing to a plan that has another schedule or breaks
+// a rule. So the parts may be called in any order, also between choices of your own. Set .shape behind them, if at all.
 //
 // Windows are taken in ascending order of what this returns, then by admission. Negative, or NaN: it is left out.
 typedef double llm42_order_fn(const llm42_view *view, const llm42_request *request);
 // Adds up to G windows, for a replay pass. Only requests with something to verify are asked about. Returns their rows.
 LLM42_API int llm42_plan_windows(const llm42_view *view, llm42_plan *plan, llm42_order_fn *order);
-// Adds the deterministic prompts that may not ride in ordinary passes, in the rows that the windows have left. With
-// prefill ISOLATED it plans one prompt alone. What would be padding in a FIXED pass is filled with ordinary prompts.
+// Adds the deterministic prompts that may not ride in ordinary passes, for a replay pass. With prefill ISOLATED it adds
+// one prompt to an empty plan. What would be padding in a FIXED pass is filled with ordinary prompts.
 LLM42_API void llm42_plan_prompts(const llm42_view *view, llm42_plan *plan);
-// Adds all requests that decode, and the prompts that may ride beside them, up to the token budget.
+// Adds all requests that decode, and the prompts that may ride beside them, up to the token budget, for a FAST pass. If
+// the plan was empty, deterministic prompts make it INVARIANT. To a plan that is INVARIANT already it adds them, too.
 LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
 
 // >>api-drafter --------------------------------------------------------------------------------------------------
@@ -5779,6 +5783,29 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind ki
     return r->verified ? !r->must_verify && !r->complete : 1 + r->drafts;
 }
 
+// The rule that a choice breaks by itself; -1: none. *rows: how many it has, where it asks for as many as it may have.
+static int llm42__broken_rule(const llm42_engine *e, const llm42__request *r, const llm42_choice *c,
+                              llm42_schedule schedule, int *rows) {
+    if (!r || r->slot < 0) return LLM42_RULE_RUNNING;
+    if ((unsigned)c->kind >= LLM42_KIND_COUNT) return LLM42_RULE_KIND;
+    const int most = llm42_choice_rows(&e->view, &r->info, c->kind, schedule);
+    if (!most && c->kind == LLM42_KIND_DECODE) return LLM42_RULE_DECODE;
+    if (!most && c->kind == LLM42_KIND_PROMPT)
+        return r->info.state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
+    if (!most) return schedule == e->view.replay ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
+    *rows = c->rows ? c->rows : most;
+    if (*rows < 0 || *rows > most) return LLM42_RULE_ROWS;
+    return r->info.must_verify && *rows < most ? LLM42_RULE_FAILED : -1;  // the KV of all these rows is undefined
+}
+
+// In a FIXED pass the bits of an ISOLATED prompt depend on the shape. So it must be alone there, and be cut nowhere but
+// at the token budget.
+static bool llm42__runs_alone(const llm42_engine *e, const llm42_request *r, const llm42_choice *c,
+                              llm42_schedule schedule) {
+    return schedule == LLM42_SCHEDULE_FIXED && e->desc.policy.prefill == LLM42_PREFILL_ISOLATED && r->verified &&
+           c->kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count;
+}
+
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
 static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
     const int beyond = v->desc->policy.verify == LLM42_VERIFY_WAIT ? v->desc->policy.deadline : 0;
@@ -5862,98 +5889,132 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     return LLM42_OK;  // for the engine's own view never empty
 }
 
-// The rank of a request's window; negative: it has none, or the planner leaves it out.
-static double llm42__window_order(const llm42_view *v, const llm42_request *r, llm42_order_fn *order) {
-    return llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay) ? order(v, r) : -1;
+// Whether one of the first `count` choices of a plan names this request.
+static bool llm42__holds(const llm42_plan *plan, int count, int64_t request) {
+    while (count > 0 && plan->choice[count - 1].request != request) count--;
+    return count > 0;
+}
+
+// The most rows of a pass of this schedule. An ISOLATED prompt has the token budget.
+static int llm42__most_rows(const llm42_engine *e, llm42_schedule schedule) {
+    if (schedule == LLM42_SCHEDULE_FIXED) return e->M;
+    return schedule == e->view.replay ? LLM42__MAX(e->M, e->desc.token_budget) : e->desc.token_budget;
+}
+
+// How many of `most` rows a plan leaves to another part of this schedule. 0: the part must add nothing, because the
+// plan has another schedule, breaks a rule, or holds a prompt that runs alone.
+static int llm42__rows_left(const llm42_view *v, const llm42_plan *plan, llm42_schedule schedule, int most) {
+    const llm42_engine *e = v->engine;
+    int left = LLM42__MIN(most, llm42__most_rows(e, schedule)), rows = 0;
+    if (!(e->schedules >> schedule & 1) || plan->count < 0 || plan->count >= plan->room) return 0;
+    if (plan->count && plan->schedule && plan->schedule != schedule) return 0;
+    for (int i = 0; i < plan->count; i++) {
+        const llm42_choice *c = &plan->choice[i];
+        const llm42__request *r = llm42__find(e, c->request);
+        if (llm42__broken_rule(e, r, c, schedule, &rows) >= 0 || llm42__holds(plan, i, c->request)) return 0;
+        if (llm42__runs_alone(e, &r->info, c, schedule)) return 0;
+        left -= rows;
+    }
+    return LLM42__MAX(left, 0);
+}
+
+// The rank of a request's window; negative: it has none, it is in the plan, or the planner leaves it out.
+static double llm42__window_order(const llm42_view *v, const llm42_plan *plan, const llm42_request *r,
+                                  llm42_order_fn *order) {
+    if (!llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay) || llm42__holds(plan, plan->count, r->id)) return -1;
+    return order(v, r);
 }
 
 // Once G windows are chosen, one that comes earlier in the order replaces the chosen one that comes last.
 int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *order) {
-    const int group = LLM42__MIN(v->desc->policy.group, plan->room - plan->count);
+    const int group = LLM42__MIN(v->desc->policy.group, plan->room - plan->count),
+              room = llm42__rows_left(v, plan, v->replay, INT32_MAX);
     llm42_choice *chosen = plan->choice + plan->count;  // in order of admission; .rows is an index into v->running
     int count = 0, last = 0, rows = 0;
     double last_order = -1;
+    if (!room) return 0;
     plan->schedule = v->replay;
     for (int i = 0; i < v->running_count; i++) {
-        double of = llm42__window_order(v, v->running[i], order);
+        double of = llm42__window_order(v, plan, v->running[i], order);
         if (!(of >= 0) || (count >= group && of >= last_order)) continue;
         if (count == group) memmove(chosen + last, chosen + last + 1, (size_t)(--count - last) * sizeof *chosen);
         chosen[count++].rows = i;
         last_order = -1;
         for (int k = 0; k < count && count == group; k++) {
-            of = llm42__window_order(v, v->running[chosen[k].rows], order);
+            of = llm42__window_order(v, plan, v->running[chosen[k].rows], order);
             if (of >= last_order) last = k, last_order = of;
         }
     }
     for (int k = 0; k < count; k++) {
         const llm42_request *r = v->running[chosen[k].rows];
         const int own = llm42_choice_rows(v, r, LLM42_KIND_WINDOW, v->replay);
+        if (own > room - rows) continue;
         llm42_choose(plan, r, LLM42_KIND_WINDOW, own);
         rows += own;
     }
     return rows;
 }
 
-// Plans a pass for prefill ISOLATED: the oldest deterministic prompt alone, at its own shape.
-static void llm42__plan_isolated(const llm42_view *v, llm42_plan *plan) {
-    for (int i = 0; i < v->running_count && !plan->count; i++) {
-        const llm42_request *r = v->running[i];
-        int rows = r->verified ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay) : 0;
-        bool prompt = r->kv < r->prompt_count;
-        if (!prompt) rows = LLM42__MIN(rows, v->desc->policy.window * v->desc->policy.group);
-        if (rows) llm42_choose(plan, r, LLM42_KIND_PROMPT, rows);
-    }
-}
-
 // Deterministic prompts go first, unless they ride in ordinary passes. (Beside drafts they ride here: there may be no
-// ordinary pass for a while.) Ordinary ones fill only what would be padding. Only the budget allows more rows than
-// 32 windows have. Mode HYBRID takes all of it, because larger passes cost less a row.
+// ordinary pass for a while.) With prefill ISOLATED the oldest runs alone, at its own shape. Ordinary ones fill only
+// what would be padding. Only the budget allows more rows than 32 windows have. Mode HYBRID takes all of it, because
+// larger passes cost less a row.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
-    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED;
+    const int M = p->window * p->group, held = plan->count;
+    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = p->prefill == LLM42_PREFILL_ISOLATED;
     bool ride = llm42__prompts_ride(v);
-    int room = p->window * p->group;
-    if (!fixed) room = LLM42__MIN(room, LLM42__MAX(32 * p->window, v->desc->token_budget));
-    if (p->mode == LLM42_MODE_HYBRID) room = LLM42__MAX(room, v->desc->token_budget);
-    for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) {
-        room -= plan->choice[i].rows;
-        if (llm42__find(v->engine, plan->choice[i].request)->info.drafts) ride = fixed && ride;
-    }
+    int most = fixed || isolated ? M : LLM42__MIN(M, LLM42__MAX(32 * p->window, v->desc->token_budget));
+    if (p->mode == LLM42_MODE_HYBRID && !isolated) most = LLM42__MAX(most, v->desc->token_budget);
+    int room = llm42__rows_left(v, plan, v->replay, most);
+    if (!room || (isolated && held)) return;
     plan->schedule = v->replay;
-    if (p->prefill == LLM42_PREFILL_ISOLATED) {
-        llm42__plan_isolated(v, plan);
-        return;
-    }
+    for (int i = 0; i < held; i++)
+        ride = ride && (fixed || !llm42__find(v->engine, plan->choice[i].request)->info.drafts);
     for (int own = 1; own >= 0 && (own || plan->count); own--)  // an empty plan has nothing to pad
         for (int i = 0; i < v->running_count && room > 0; i++) {
             const llm42_request *r = v->running[i];
-            int rows = LLM42__MIN(room, llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay));
-            if (r->verified != (own == 1) || rows < 1) continue;
+            int rows = llm42_choice_rows(v, r, LLM42_KIND_PROMPT, v->replay);
+            if (!isolated || r->kv >= r->prompt_count) rows = LLM42__MIN(rows, room);
+            if (r->verified != (own == 1) || rows < 1 || llm42__holds(plan, held, r->id)) continue;
             if (own ? ride && !fixed : ride || !fixed) continue;
             llm42_choose(plan, r, LLM42_KIND_PROMPT, rows);
             room -= rows;
+            if (isolated) return;
         }
 }
 
+// Rows of a prompt that may join a plan of ordinary work, which held so many choices before.
+static int llm42__joining_rows(const llm42_view *v, const llm42_plan *plan, int held, const llm42_request *r) {
+    if (llm42__holds(plan, held, r->id)) return 0;
+    return r->verified && held && plan->schedule == LLM42_SCHEDULE_FAST ? 0 : llm42__riding_rows(v, r);
+}
+
 // With chunked prefill prompts are cut to fit. Without it, as many whole prompts run as fit, before decoding goes on. A
-// deterministic prompt makes the pass INVARIANT.
+// deterministic prompt makes the pass INVARIANT, unless others had begun a FAST one.
 void llm42_plan_ordinary(const llm42_view *v, llm42_plan *plan) {
     const bool whole = v->desc->policy.chunked_prefill == LLM42_CHUNKED_OFF;
-    bool prompts = false;
-    plan->schedule = v->desc->policy.mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT
-                                                                        : LLM42_SCHEDULE_FAST;
-    for (int i = 0; i < v->running_count; i++) prompts = prompts || llm42__riding_rows(v, v->running[i]);
-    int room = v->desc->token_budget;
-    for (int i = 0; i < v->running_count && !(whole && prompts); i++) room -= llm42__decodes(v, v->running[i]);
-    for (int i = 0; i < v->running_count && !(whole && prompts); i++) {
-        if (!llm42__decodes(v, v->running[i])) continue;
-        const int drafts = v->running[i]->verified ? 0 : LLM42__MIN(v->running[i]->drafts, room);
-        llm42_choose(plan, v->running[i], LLM42_KIND_DECODE, 1 + drafts);
-        room -= drafts;
+    const bool invariant = v->desc->policy.mode == LLM42_MODE_BATCH_INVARIANT ||
+                           (plan->count && plan->schedule == LLM42_SCHEDULE_INVARIANT);
+    const llm42_schedule schedule = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST;
+    const int held = plan->count;
+    int room = llm42__rows_left(v, plan, schedule, v->desc->token_budget), decodes = 0, prompts = 0;
+    if (!room) return;
+    plan->schedule = schedule;
+    for (int i = 0; i < v->running_count; i++) {
+        prompts += llm42__joining_rows(v, plan, held, v->running[i]) > 0;
+        decodes += llm42__decodes(v, v->running[i]) && !llm42__holds(plan, held, v->running[i]->id);
+    }
+    for (int i = 0; i < v->running_count && room > 0 && !(whole && prompts); i++) {
+        const llm42_request *r = v->running[i];
+        if (!llm42__decodes(v, r) || llm42__holds(plan, held, r->id)) continue;
+        const int drafts = r->verified ? 0 : LLM42__MAX(0, LLM42__MIN(r->drafts, room - decodes));
+        llm42_choose(plan, r, LLM42_KIND_DECODE, 1 + drafts);
+        room -= 1 + drafts, decodes--;
     }
     for (int i = 0; i < v->running_count && prompts; i++) {
         const llm42_request *r = v->running[i];
-        int rows = llm42__riding_rows(v, r);
+        int rows = llm42__joining_rows(v, plan, held, r);
         if (!rows) continue;
         if (room <= 0 || (whole && rows > room)) return;
         llm42_choose(plan, r, LLM42_KIND_PROMPT, LLM42__MIN(rows, room));
@@ -6405,20 +6466,17 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.
     for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) LLM42__TRY(llm42__check_choice(e, i, error));
     assert(plan->count <= e->view.running_count);
-    // In a FIXED pass the bits of an ISOLATED prompt depend on the shape. So a deterministic prompt must be alone
-    // there, and be cut nowhere but at the token budget.
-    bool fixed = plan->schedule == LLM42_SCHEDULE_FIXED, isolated = false;
-    for (int i = 0; i < plan->count && fixed && e->desc.policy.prefill == LLM42_PREFILL_ISOLATED; i++) {
-        const llm42_request *r = &b->owner[i]->info;
+    bool isolated = false;
+    for (int i = 0; i < plan->count; i++) {
         const llm42_choice *c = &plan->choice[i];
-        if (!r->verified || c->kind != LLM42_KIND_PROMPT || r->kv >= r->prompt_count) continue;
-        if (plan->count > 1 || c->rows != llm42_choice_rows(&e->view, r, c->kind, plan->schedule))
+        if (!llm42__runs_alone(e, &b->owner[i]->info, c, plan->schedule)) continue;
+        if (plan->count > 1 || c->rows != llm42_choice_rows(&e->view, &b->owner[i]->info, c->kind, plan->schedule))
             return llm42__refuse(e, LLM42_RULE_ISOLATED, c->request, error);
         isolated = true;
     }
-    int most = fixed && !isolated ? e->M : e->desc.token_budget, shape = fixed && !isolated ? e->M : b->pass.rows;
-    if (plan->schedule == LLM42_SCHEDULE_INVARIANT && e->view.replay == LLM42_SCHEDULE_INVARIANT)
-        most = LLM42__MAX(most, e->M);
+    const bool fixed = plan->schedule == LLM42_SCHEDULE_FIXED;
+    const int most = isolated ? e->desc.token_budget : llm42__most_rows(e, plan->schedule),
+              shape = fixed && !isolated ? e->M : b->pass.rows;
     if (b->pass.rows > most) return llm42__refuse(e, LLM42_RULE_ROWS, 0, error);
     if (!plan->shape) plan->shape = shape;
     if (fixed ? plan->shape != shape : plan->shape < shape || plan->shape > most)
@@ -6427,28 +6485,14 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-// The rule that a choice breaks if it may have no rows.
-static llm42_rule llm42__rule_of(const llm42_request *r, const llm42_choice *c, bool replay) {
-    if (c->kind == LLM42_KIND_DECODE) return LLM42_RULE_DECODE;
-    if (c->kind == LLM42_KIND_PROMPT) return r->state == LLM42_STATE_PREFILL ? LLM42_RULE_PREFILL : LLM42_RULE_PROMPT;
-    return replay ? LLM42_RULE_WINDOW : LLM42_RULE_REPLAY;
-}
-
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_choice *c = &b->plan.choice[at];
     llm42__request *r = llm42__find(e, c->request);
-    if (!r || r->slot < 0) return llm42__refuse(e, LLM42_RULE_RUNNING, c->request, error);
-    if (r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
-    if ((unsigned)c->kind >= LLM42_KIND_COUNT) return llm42__refuse(e, LLM42_RULE_KIND, c->request, error);
-    int most = llm42_choice_rows(&e->view, &r->info, c->kind, b->plan.schedule);
-    if (!most)
-        return llm42__refuse(e, llm42__rule_of(&r->info, c, b->plan.schedule == e->view.replay), c->request, error);
-    if (!c->rows) c->rows = most;
-    if (c->rows < 0 || c->rows > most || c->rows > b->room - b->pass.rows)
-        return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
-    if (r->info.must_verify && c->rows < most)  // the KV of all these rows is undefined
-        return llm42__refuse(e, LLM42_RULE_FAILED, c->request, error);
+    if (r && r->slot >= 0 && r->planned == e->plans) return llm42__refuse(e, LLM42_RULE_ONCE, c->request, error);
+    const int rule = llm42__broken_rule(e, r, c, b->plan.schedule, &c->rows);
+    if (rule >= 0) return llm42__refuse(e, (llm42_rule)rule, c->request, error);
+    if (c->rows > b->room - b->pass.rows) return llm42__refuse(e, LLM42_RULE_ROWS, c->request, error);
     r->planned = e->plans;
     r->pages_before = r->pages;
     b->owner[at] = r;

@@ -1060,6 +1060,170 @@ TEST(a_made_up_view_ends_in_a_rule_or_in_the_same_result) {
     CHECK(refused > 0 && served > 0);
 }
 
+// >>parts --------------------------------------------------------------------------------------------------------
+// A planner that calls the parts of a plan in any order, between choices by chance, some of which break a rule.
+typedef struct mixer {
+    bool harm;  // some choices break a rule
+    int64_t calls, held, added, kept, refused;
+} mixer;
+
+// Whether a plan obeys the rules of a plan, as llm42.h states them.
+static bool would_run(const llm42_view *v, const llm42_plan *plan) {
+    const llm42_policy *p = &v->desc->policy;
+    const bool fixed = plan->schedule == LLM42_SCHEDULE_FIXED;
+    int all = p->window * p->group, rows = 0;
+    if (!plan->count) return true;
+    if (!(llm42_policy_schedules(p) >> plan->schedule & 1) || plan->count > v->running_count) return false;
+    if (!fixed) all = plan->schedule == v->replay ? LLM42__MAX(all, v->desc->token_budget) : v->desc->token_budget;
+    for (int i = 0; i < plan->count; i++) {
+        const llm42_choice *c = &plan->choice[i];
+        const llm42_request *r = NULL;
+        for (int k = 0; k < v->running_count; k++) r = v->running[k]->id == c->request ? v->running[k] : r;
+        for (int k = 0; k < i; k++) r = plan->choice[k].request == c->request ? NULL : r;
+        if (!r || (unsigned)c->kind >= LLM42_KIND_COUNT) return false;
+        const int most = llm42_choice_rows(v, r, c->kind, plan->schedule), own = c->rows ? c->rows : most;
+        const bool prompt = r->verified && c->kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count;
+        if (own < 1 || own > most || (r->must_verify && own < most)) return false;
+        if (fixed && prompt && p->prefill == LLM42_PREFILL_ISOLATED) return plan->count == 1 && own == most;
+        rows += own;
+    }
+    return rows <= all;
+}
+
+static double any_order(const llm42_view *v, const llm42_request *r) { return (double)((r->id + v->passes) % 3) - 0.5; }
+
+// A part leaves a plan that runs if it got one, and leaves alone what it got. It adds nothing to a plan that does not
+// run.
+static void add_part(mixer *m, const llm42_view *v, llm42_plan *plan) {
+    llm42_engine_desc desc = *v->desc;
+    llm42_view copy = *v;
+    llm42_choice held[REQUESTS + 1];
+    const llm42_plan was = *plan;
+    const bool ran = would_run(v, plan);
+    const int part = any(0, 2);
+    copy.desc = &desc;
+    if (once_in(3)) desc.policy.group = any(1, 2 * desc.policy.group);
+    if (once_in(3)) desc.policy.verify = LLM42_VERIFY_WAIT;
+    memcpy(held, plan->choice, sizeof *held * (size_t)plan->room);
+    if (part == 0) llm42_plan_windows(&copy, plan, any_order);
+    if (part == 1) llm42_plan_prompts(&copy, plan);
+    if (part == 2) llm42_plan_ordinary(&copy, plan);
+    const bool runs = would_run(v, plan);
+    CHECK_MSG(runs || (!ran && plan->count == was.count), "part %d: %d choices, then %d, which do not run", part,
+              was.count, plan->count);
+    CHECK_MSG(!was.count || !was.schedule || plan->schedule == was.schedule, "part %d changes the schedule", part);
+    CHECK_MSG(ran || !was.schedule || plan->count == was.count, "part %d adds to a plan that does not run", part);
+    if (was.count > 0 && was.count <= was.room)
+        CHECK_MSG(!memcmp(held, plan->choice, sizeof *held * (size_t)was.count), "part %d changes a choice", part);
+    m->calls++, m->held += was.count > 0, m->kept += !ran, m->added += was.count > 0 && plan->count > was.count;
+}
+
+static void add_choice(const llm42_view *v, llm42_plan *plan) {
+    const llm42_request *r = v->running[any(0, v->running_count - 1)];
+    const llm42_kind kind = (llm42_kind)any(LLM42_KIND_DECODE, LLM42_KIND_WINDOW);
+    if (!plan->count && once_in(2)) plan->schedule = once_in(2) ? v->replay : (llm42_schedule)any(1, 3);
+    const int most = llm42_choice_rows(v, r, kind, plan->schedule ? plan->schedule : v->replay);
+    for (int i = 0; i < plan->count; i++)
+        if (plan->choice[i].request == r->id) return;
+    if (most && plan->count < plan->room) llm42_choose(plan, r, kind, once_in(2) ? 0 : any(1, most));
+}
+
+static void do_harm(const llm42_view *v, llm42_plan *plan) {
+    const llm42_request unknown = {.id = 4242}, *r = v->running[0];
+    const int how = any(0, 6);
+    if (how == 0) llm42_choose(plan, &unknown, LLM42_KIND_WINDOW, 0);
+    if (how == 1 && v->waiting) llm42_choose(plan, v->waiting, LLM42_KIND_PROMPT, 0);
+    if (how == 2) llm42_choose(plan, r, (llm42_kind)7, 0);
+    if (how == 3) llm42_choose(plan, r, LLM42_KIND_PROMPT, any(-2, 40));
+    if (how == 4) plan->schedule = (llm42_schedule)any(0, 4);
+    for (int i = any(0, 3); how == 5 && plan->count < plan->room + i;) llm42_choose(plan, r, LLM42_KIND_DECODE, 1);
+    if (how == 6 && plan->count > 0) llm42_choose(plan, r, plan->choice[0].kind, 0);
+}
+
+static llm42_result plan_of_parts(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
+    mixer *m = user;
+    for (int n = any(1, 6); n > 0; n--) {
+        if (m->harm && once_in(8)) do_harm(v, plan);
+        else if (once_in(3)) add_choice(v, plan);
+        else add_part(m, v, plan);
+    }
+    if (would_run(v, plan) && plan->count) return LLM42_OK;
+    if (m->harm && plan->count && once_in(4)) return m->refused++, LLM42_OK;
+    plan->count = plan->schedule = 0;
+    return llm42_planner_default()->plan(NULL, v, plan, e);
+}
+
+// Serves with random sequences. Returns how many of the plans were refused, each by a rule.
+static int64_t serve_with_parts(mixer *m, llm42_engine_desc desc, const answer *want) {
+    const llm42_planner planner = {.name = "parts", .user = m, .plan = plan_of_parts};
+    const bool every = desc.policy.mode == LLM42_MODE_BATCH_INVARIANT,
+               none = desc.policy.mode == LLM42_MODE_NONDETERMINISTIC;
+    llm42_engine *engine;
+    llm42_result result = LLM42_OK;
+    int64_t refused = 0;
+    desc.planner = &planner;
+    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_request_desc r = request(i);
+        r.deterministic = !none && i % 3 != 1;
+        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    }
+    for (int steps = 0; result != LLM42_IDLE && steps < STEPS; steps++) {
+        result = llm42_engine_step(engine, &error);
+        refused += result == LLM42_PLAN;
+        if (result < 0) CHECK_CONTAINS(error.text, "planner parts breaks rule ");
+    }
+    CHECK_INT(result, LLM42_IDLE);
+    for (int i = 0; i < REQUESTS; i++) {
+        const answer got = take(engine, i + 1);
+        CHECK_MSG(none || (!every && i % 3 == 1) || same(&want[i], &got), "request %d differs", i);
+    }
+    llm42_engine_close(engine);
+    return refused;
+}
+
+TEST(parts_of_a_plan_compose) {
+    static const bool marked[REQUESTS] = {true, true, true, true, true, true};
+    const llm42_sim_desc simulated = {.calibration = &calibration},
+                         truth = {.calibration = &calibration, .no_flips = true};
+    static reference want;
+    mixer m = {0};
+    int64_t refused = 0;
+    llm42_engine_desc desc = {.model = shape,
+                              .backend = llm42_backend_sim(),
+                              .backend_desc = &truth,
+                              .kv = {.pages = 16},
+                              .max_context = 64,
+                              .max_running = REQUESTS};
+    serve(&desc, marked, want.alone);
+    desc.backend_desc = &simulated;
+    chance = 6;
+    for (int n = 0; n < (TEST_SLOW ? 2000 : 20000); n++) {
+        desc.policy = (llm42_policy){.mode = (llm42_mode)any(LLM42_MODE_DVR, LLM42_MODE_HYBRID),
+                                     .verifier = (llm42_verifier)any(LLM42_VERIFIER_FIXED, LLM42_VERIFIER_INVARIANT),
+                                     .verify = (llm42_verify)any(LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT),
+                                     .prefill = (llm42_prefill)any(LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT),
+                                     .chunked_prefill = (llm42_chunked)any(LLM42_CHUNKED_ON, LLM42_CHUNKED_OFF),
+                                     .window = any(1, 8),
+                                     .group = any(1, 4)};
+        if (desc.policy.mode == LLM42_MODE_HYBRID) desc.policy.verifier = LLM42_VERIFIER_INVARIANT;
+        desc.token_budget = desc.policy.chunked_prefill == LLM42_CHUNKED_OFF ? 64 : any(REQUESTS, 40);
+        desc.experiment.bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON;
+        desc.max_running = any(1, REQUESTS);
+        m.harm = once_in(2);
+        random_drafter guesses = guess(&want, 4, 0);
+        const llm42_drafter drafter = random_drafter_of(&guesses);
+        desc.drafter = once_in(3) ? &drafter : NULL, desc.draft_limit = 5;
+        refused += serve_with_parts(&m, desc, want.alone);
+    }
+    printf("  %" PRId64 " parts, %" PRId64 " of them on what a plan holds, %" PRId64 " added to it; %" PRId64
+           " got a plan that does not run; %" PRId64 " plans refused\n",
+           m.calls, m.held, m.added, m.kept, refused);
+    CHECK(m.added > m.held / 50 && m.kept > 0);
+    CHECK(refused > 0 && refused == m.refused);
+    memset(&seen, 0, sizeof seen);
+}
+
 // A request that runs is not in the queue: nothing waits behind it, also when what did has gone.
 static llm42_result plan_and_ask(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *e) {
     for (int i = 0; i < v->running_count; i++) *(int *)user += llm42_next_waiting(v, v->running[i]) != NULL;
@@ -1152,6 +1316,7 @@ int main(int argc, char **argv) {
     RUN(a_wrapped_planner_changes_no_result);
     RUN(planners_of_the_examples_in_every_mode);
     RUN(a_made_up_view_ends_in_a_rule_or_in_the_same_result);
+    RUN(parts_of_a_plan_compose);
     RUN(nothing_waits_behind_a_request_that_runs);
     llm42_model_free(model);
     llm42_model_free(shape);

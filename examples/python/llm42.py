@@ -678,7 +678,8 @@ class View:
 
 
 class Plan:
-    """What a planner fills in. Its fields are those of llm42_plan; schedule may be set to a word."""
+    """What a planner fills in. Its fields are those of llm42_plan; schedule may be set to a word. windows, prompts and
+    ordinary may be called in any order: each adds only what can run beside what the plan holds."""
 
     def __init__(self, pointer, view, keep):
         self.__dict__.update(_to=pointer, _view=view, _keep=keep)
