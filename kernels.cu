@@ -43,6 +43,9 @@
 #include <type_traits>
 
 typedef __nv_bfloat16 llm42__bf16;
+// A function of the device, always inlined, so that its arrays stay in registers. A loop that is always unrolled.
+#define LLM42__DEVICE __device__ __forceinline__
+#define LLM42__UNROLLED(...) _Pragma("unroll") for (__VA_ARGS__)
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
 enum { LLM42__KERNELS = 29 };
@@ -57,46 +60,42 @@ enum { LLM42__KERNELS = 29 };
 // return while A still runs. Before its wait a kernel may read only what no kernel of this pass writes, such as
 // metadata and keys of earlier passes. Earlier devices run kernels one after another and need neither.
 #ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
-__device__ __forceinline__ void llm42__wait_for_previous() {
+LLM42__DEVICE void llm42__wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 #endif
-__device__ __forceinline__ void llm42__launch_next() {
+LLM42__DEVICE void llm42__launch_next() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-__device__ __forceinline__ uint32_t llm42__shared_address(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
+LLM42__DEVICE uint32_t llm42__shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 #ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
 // Starts a copy of 16 bytes from global to shared memory, and goes on. If !valid it writes zeros.
-__device__ __forceinline__ void llm42__copy16(uint32_t to, const void *from, bool valid) {
+LLM42__DEVICE void llm42__copy16(uint32_t to, const void *from, bool valid) {
     int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
-__device__ __forceinline__ void llm42__copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT> __device__ __forceinline__ void llm42__copy_wait() {
+LLM42__DEVICE void llm42__copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> LLM42__DEVICE void llm42__copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
-// wgmma reads shared memory through another path, the async proxy. After this fence and a barrier it sees what this
-// thread has copied.
-__device__ __forceinline__ void llm42__fence_async() {
+// wgmma reads shared memory by the async proxy. After this fence and a barrier it sees what this thread has copied.
+LLM42__DEVICE void llm42__fence_async() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-// An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. A phase ends with the last of
-// them. Then the next one begins.
-__device__ __forceinline__ void llm42__mbarrier_open(uint32_t barrier, int arrivals) {
+// An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. The last ends a phase.
+LLM42__DEVICE void llm42__mbarrier_open(uint32_t barrier, int arrivals) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-__device__ __forceinline__ void llm42__mbarrier_arrive(uint32_t barrier) {
+LLM42__DEVICE void llm42__mbarrier_arrive(uint32_t barrier) {
     asm volatile("{\n.reg .b64 phase;\nmbarrier.arrive.shared.b64 phase, [%0];\n}" ::"r"(barrier) : "memory");
 }
 // Waits for the end of a phase: phases have parity 0 and 1 in turn. The one before the first counts as ended. CLUSTER:
@@ -106,25 +105,20 @@ __device__ __forceinline__ void llm42__mbarrier_arrive(uint32_t barrier) {
 #else
 #define LLM42__TRY_WAIT "mbarrier.test_wait.parity"
 #endif
-template <bool CLUSTER = false>
-__device__ __forceinline__ void llm42__mbarrier_wait(uint32_t barrier, uint32_t parity) {
+#define LLM42__TRY_PHASE(ACQUIRE)                                                                           \
+    asm volatile("{\n.reg .pred p;\n" LLM42__TRY_WAIT ACQUIRE ".b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}" \
+                 : "=r"(ended)                                                                              \
+                 : "r"(barrier), "r"(parity)                                                                \
+                 : "memory")
+template <bool CLUSTER = false> LLM42__DEVICE void llm42__mbarrier_wait(uint32_t barrier, uint32_t parity) {
     uint32_t ended = 0;
 #ifdef LLM42__MOST_WAIT_NS
     uint64_t begin, now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
 #endif
     while (!ended) {
-        if constexpr (CLUSTER)
-            asm volatile("{\n.reg .pred p;\n" LLM42__TRY_WAIT ".acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-                         "selp.u32 %0, 1, 0, p;\n}"
-                         : "=r"(ended)
-                         : "r"(barrier), "r"(parity)
-                         : "memory");
-        else
-            asm volatile("{\n.reg .pred p;\n" LLM42__TRY_WAIT ".shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                         : "=r"(ended)
-                         : "r"(barrier), "r"(parity)
-                         : "memory");
+        if constexpr (CLUSTER) LLM42__TRY_PHASE(".acquire.cluster.shared::cta");
+        else LLM42__TRY_PHASE(".shared");
 #ifdef LLM42__MOST_WAIT_NS
         asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         if (!ended && now - begin > LLM42__MOST_WAIT_NS) __trap();
@@ -133,47 +127,46 @@ __device__ __forceinline__ void llm42__mbarrier_wait(uint32_t barrier, uint32_t 
 }
 
 // Loads four 8x8 matrices of 16-bit values. Lane i gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void llm42__load_matrices(uint32_t r[4], uint32_t address) {
+LLM42__DEVICE void llm42__load_matrices(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address));
 }
-__device__ __forceinline__ void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
+LLM42__DEVICE void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address));
 }
 
-// c[16 x 8] += a[16 x 16] b[16 x 8]. Lane (g = lane / 4, t = lane % 4) holds c of rows g and g + 8, columns 2t and 2t
-// + 1.
-__device__ __forceinline__ void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+// c[16 x 8] += a[16 x 16] b[16 x 8]. Lane (g = lane / 4, t = lane % 4) has c of rows g, g + 8 and columns 2t, 2t + 1.
+LLM42__DEVICE void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // 1 / x, with an error of at most one unit in the last place.
-__device__ __forceinline__ float llm42__near_inverse(float x) {
+LLM42__DEVICE float llm42__near_inverse(float x) {
     asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(x));
     return x;
 }
 
 // Turns a warp's 8x8 matrix of 16-bit values: rows become columns.
-__device__ __forceinline__ uint32_t llm42__transposed(uint32_t x) {
+LLM42__DEVICE uint32_t llm42__transposed(uint32_t x) {
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
     return x;
 }
 
 // Barrier `id` for `threads` threads. llm42__barrier waits for all of them; llm42__arrive only counts as arrived.
-__device__ __forceinline__ void llm42__barrier(int id, int threads) {
+LLM42__DEVICE void llm42__barrier(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void llm42__arrive(int id, int threads) {
+LLM42__DEVICE void llm42__arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // Loads what other devices may have written: a cache beside the multiprocessor could hold an older value.
-__device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
+LLM42__DEVICE uint4 llm42__load_shared_by_ranks(const void *from) {
     uint4 v;
     asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -183,32 +176,31 @@ __device__ __forceinline__ uint4 llm42__load_shared_by_ranks(const void *from) {
 }
 
 // Two words of mail. Each is an access of its own in the memory model, and as such whole.
-__device__ __forceinline__ void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
+LLM42__DEVICE void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
     const unsigned long long high = (unsigned long long)stamp << 32;
     asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1,%2};" ::"l"(to), "l"(high | first), "l"(high | second)
                  : "memory");
 }
-__device__ __forceinline__ ulonglong2 llm42__get_mail(const ulonglong2 *from) {
+LLM42__DEVICE ulonglong2 llm42__get_mail(const ulonglong2 *from) {
     ulonglong2 v;
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(from) : "memory");
     return v;
 }
 
-// A number that devices tell one another. Who sees it with llm42__seen also sees what was written before
-// llm42__tell.
-__device__ __forceinline__ void llm42__tell(unsigned *flag, unsigned value) {
+// A number that devices tell one another. Who sees it also sees what was written before it was told.
+LLM42__DEVICE void llm42__tell(unsigned *flag, unsigned value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
-__device__ __forceinline__ unsigned llm42__seen(const unsigned *flag) {
+LLM42__DEVICE unsigned llm42__seen(const unsigned *flag) {
     unsigned value;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
     return value;
 }
 #endif
 
-__device__ __forceinline__ float llm42__rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
+LLM42__DEVICE float llm42__rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
 
-__device__ __forceinline__ uint32_t llm42__pack(float low, float high) {
+LLM42__DEVICE uint32_t llm42__pack(float low, float high) {
     __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
     return *reinterpret_cast<uint32_t *>(&pair);
 }
@@ -220,70 +212,68 @@ __device__ __forceinline__ uint32_t llm42__pack(float low, float high) {
 // depends on what the device gives for a near inverse: cuda_leaves tries the gate of each bf16 value. (An error of one
 // unit would show in one of them, 2^-23, whose divisor is just below 2.) With NaN both ways give NaN.
 template <int COUNT>
-__device__ __forceinline__ void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
+LLM42__DEVICE void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
     static_assert(COUNT % 2 == 0, "gates are rounded in pairs");
     float g[COUNT], u[COUNT], largest = 0;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += 2) {
+    LLM42__UNROLLED(int i = 0; i < COUNT; i += 2) {
         const uint32_t gates = llm42__pack(gate[i], gate[i + 1]), ups = llm42__pack(up[i], up[i + 1]);
         g[i] = llm42__float(gates << 16), g[i + 1] = llm42__float(gates & 0xffff0000);
         u[i] = llm42__float(ups << 16), u[i + 1] = llm42__float(ups & 0xffff0000);
     }
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) {
+    LLM42__UNROLLED(int i = 0; i < COUNT; i++) {
         largest = fmaxf(largest, fabsf(g[i]));
         const float divisor = 1.0f + llm42__exp2(g[i] * -1.44269504f), inverse = llm42__near_inverse(divisor),
                     quotient = g[i] * inverse, excess = fmaf(divisor, quotient, -g[i]);  // a zero keeps its sign
         out[i] = fmaf(-inverse, excess, quotient) * u[i];
     }
     if (largest < 64.0f) return;
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) out[i] = llm42__silu(g[i]) * u[i];
+    LLM42__UNROLLED(int i = 0; i < COUNT; i++) out[i] = llm42__silu(g[i]) * u[i];
 }
 
-// Byte offset of a piece in shared memory that has rows of 128 bytes. The pieces of a row are permuted, so that the
-// same piece of eight rows lies in eight different banks.
-__device__ __forceinline__ uint32_t llm42__swizzle(int row, int piece) {
-    return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4));
+// The sum over a warp, or over groups of LANES lanes. Order: lanes by butterfly. Each lane gets the sum.
+template <int LANES = 32, typename T> LLM42__DEVICE T llm42__sum_of_lanes(T x) {
+    LLM42__UNROLLED(int i = LANES / 2; i; i >>= 1) x += __shfl_xor_sync(0xffffffffu, x, i);
+    return x;
 }
+
+// Byte offset of a piece in rows of 128 bytes, permuted so that the same piece of eight rows lies in eight banks.
+LLM42__DEVICE uint32_t llm42__swizzle(int row, int piece) { return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4)); }
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they have the order of those of one warp (mma)
 #else
 #define LLM42__WARPGROUPS 0
 #endif
-#if LLM42__WARPGROUPS
 // The 64-bit word by which wgmma finds an operand in shared memory ("matrix descriptor" in the PTX manual). The operand
 // lies in panels with rows of 128 bytes whose pieces are exchanged (swizzled).
 //   bits  0-13   address / 16
 //   bits 16-29   leading dimension: bytes from one panel to the next / 16; unused (1) where the operand has one panel
 //   bits 32-45   stride: bytes from eight rows to the next eight / 16
 //   bits 62-63   1: pieces are permuted within 128 bytes
-__device__ __forceinline__ uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
+LLM42__DEVICE uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
     enum { EIGHT_ROWS = 8 * 128 };
     const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
                    swizzle_128 = 1;
     return start | leading << 16 | stride << 32 | swizzle_128 << 62;
 }
-#endif
 
-#if LLM42__WARPGROUPS && !defined(LLM42__EMULATED)  // tests/cuda/emulator.h has its own
+// Instructions of sm_90a. On other devices no kernel calls them, and what nothing calls is not compiled.
+#ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
 // The registers that a thread of this warpgroup has from here on.
-template <int COUNT> __device__ __forceinline__ void llm42__fewer_registers() {
+template <int COUNT> LLM42__DEVICE void llm42__fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
-template <int COUNT> __device__ __forceinline__ void llm42__more_registers() {
+template <int COUNT> LLM42__DEVICE void llm42__more_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
-__device__ __forceinline__ void llm42__wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void llm42__wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int LEFT> __device__ __forceinline__ void llm42__wgmma_wait() {
+LLM42__DEVICE void llm42__wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+LLM42__DEVICE void llm42__wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int LEFT> LLM42__DEVICE void llm42__wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 #define LLM42__FOUR(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-#define LLM42__EIGHT_FOURS(d, n)                                                                                   \
-    LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3]), LLM42__FOUR(d[n + 4]), \
-        LLM42__FOUR(d[n + 5]), LLM42__FOUR(d[n + 6]), LLM42__FOUR(d[n + 7])
+#define LLM42__TWO(n) LLM42__FOUR(c[n]), LLM42__FOUR(c[n + 1])
+#define LLM42__EIGHT(n) LLM42__TWO(n), LLM42__TWO(n + 2), LLM42__TWO(n + 4), LLM42__TWO(n + 6)
 // R: the registers of c, which are the operands %0, %1, ... of the instruction.
 #define LLM42__R4 "%0,%1,%2,%3"
 #define LLM42__R8 LLM42__R4 ",%4,%5,%6,%7"
@@ -296,86 +286,79 @@ template <int LEFT> __device__ __forceinline__ void llm42__wgmma_wait() {
 #define LLM42__R64 LLM42__R56 ",%56,%57,%58,%59,%60,%61,%62,%63"
 #define LLM42__R80 LLM42__R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define LLM42__R96 LLM42__R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
-#define LLM42__TWO_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1])
-#define LLM42__FOUR_FOURS(d, n) LLM42__FOUR(d[n]), LLM42__FOUR(d[n + 1]), LLM42__FOUR(d[n + 2]), LLM42__FOUR(d[n + 3])
 // c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. a and b lie in shared memory, along k. A,
 // B, ADD: the operands that follow c's.
-#define LLM42__WGMMA(EIGHTS, N, R, A, B, ADD, ...)                                                        \
-    __device__ __forceinline__ void llm42__wgmma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) { \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N  \
-                     "k16.f32.bf16.bf16 {" R "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                         \
-                     : __VA_ARGS__                                                                        \
-                     : "l"(a), "l"(b), "r"(add));                                                         \
+#define LLM42__WGMMA(EIGHTS, N, R, A, B, ADD, ...)                                                       \
+    LLM42__DEVICE void llm42__wgmma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {             \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N \
+                     "k16.f32.bf16.bf16 {" R "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                        \
+                     : __VA_ARGS__                                                                       \
+                     : "l"(a), "l"(b), "r"(add));                                                        \
     }
 LLM42__WGMMA(1, "8", LLM42__R4, "%4", "%5", "%6", LLM42__FOUR(c[0]))
-LLM42__WGMMA(2, "16", LLM42__R8, "%8", "%9", "%10", LLM42__TWO_FOURS(c, 0))
-LLM42__WGMMA(4, "32", LLM42__R16, "%16", "%17", "%18", LLM42__FOUR_FOURS(c, 0))
-LLM42__WGMMA(6, "48", LLM42__R24, "%24", "%25", "%26", LLM42__FOUR_FOURS(c, 0), LLM42__TWO_FOURS(c, 4))
-LLM42__WGMMA(8, "64", LLM42__R32, "%32", "%33", "%34", LLM42__EIGHT_FOURS(c, 0))
-LLM42__WGMMA(10, "80", LLM42__R40, "%40", "%41", "%42", LLM42__EIGHT_FOURS(c, 0), LLM42__TWO_FOURS(c, 8))
-LLM42__WGMMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8))
-LLM42__WGMMA(14, "112", LLM42__R56, "%56", "%57", "%58", LLM42__EIGHT_FOURS(c, 0), LLM42__FOUR_FOURS(c, 8),
-             LLM42__TWO_FOURS(c, 12))
-LLM42__WGMMA(16, "128", LLM42__R64, "%64", "%65", "%66", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8))
-LLM42__WGMMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
-             LLM42__FOUR_FOURS(c, 16))
-LLM42__WGMMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT_FOURS(c, 0), LLM42__EIGHT_FOURS(c, 8),
-             LLM42__EIGHT_FOURS(c, 16))
+LLM42__WGMMA(2, "16", LLM42__R8, "%8", "%9", "%10", LLM42__TWO(0))
+LLM42__WGMMA(4, "32", LLM42__R16, "%16", "%17", "%18", LLM42__TWO(0), LLM42__TWO(2))
+LLM42__WGMMA(6, "48", LLM42__R24, "%24", "%25", "%26", LLM42__TWO(0), LLM42__TWO(2), LLM42__TWO(4))
+LLM42__WGMMA(8, "64", LLM42__R32, "%32", "%33", "%34", LLM42__EIGHT(0))
+LLM42__WGMMA(10, "80", LLM42__R40, "%40", "%41", "%42", LLM42__EIGHT(0), LLM42__TWO(8))
+LLM42__WGMMA(12, "96", LLM42__R48, "%48", "%49", "%50", LLM42__EIGHT(0), LLM42__TWO(8), LLM42__TWO(10))
+LLM42__WGMMA(14, "112", LLM42__R56, "%56", "%57", "%58", LLM42__EIGHT(0), LLM42__TWO(8), LLM42__TWO(10), LLM42__TWO(12))
+LLM42__WGMMA(16, "128", LLM42__R64, "%64", "%65", "%66", LLM42__EIGHT(0), LLM42__EIGHT(8))
+LLM42__WGMMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT(0), LLM42__EIGHT(8), LLM42__TWO(16),
+             LLM42__TWO(18))
+LLM42__WGMMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT(0), LLM42__EIGHT(8), LLM42__EIGHT(16))
 // The same with a in registers (A: four operands), and b along its columns.
-#define LLM42__WGMMA_HELD(EIGHTS, N, R, A, B, ADD, ...)                                                              \
-    __device__ __forceinline__ void llm42__wgmma(float(&c)[EIGHTS][4], const uint32_t(&a)[4], uint64_t b, int add) { \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N             \
-                     "k16.f32.bf16.bf16 {" R "}, {" A "}, " B ", p, 1, 1, 1;\n}"                                     \
-                     : __VA_ARGS__                                                                                   \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                \
+#define LLM42__WGMMA_HELD(EIGHTS, N, R, A, B, ADD, ...)                                                  \
+    LLM42__DEVICE void llm42__wgmma(float(&c)[EIGHTS][4], const uint32_t(&a)[4], uint64_t b, int add) {  \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N \
+                     "k16.f32.bf16.bf16 {" R "}, {" A "}, " B ", p, 1, 1, 1;\n}"                         \
+                     : __VA_ARGS__                                                                       \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                    \
     }
-LLM42__WGMMA_HELD(8, "64", LLM42__R32, "%32,%33,%34,%35", "%36", "%37", LLM42__EIGHT_FOURS(c, 0))
-LLM42__WGMMA_HELD(16, "128", LLM42__R64, "%64,%65,%66,%67", "%68", "%69", LLM42__EIGHT_FOURS(c, 0),
-                  LLM42__EIGHT_FOURS(c, 8))
+LLM42__WGMMA_HELD(8, "64", LLM42__R32, "%32,%33,%34,%35", "%36", "%37", LLM42__EIGHT(0))
+LLM42__WGMMA_HELD(16, "128", LLM42__R64, "%64,%65,%66,%67", "%68", "%69", LLM42__EIGHT(0), LLM42__EIGHT(8))
 
-__device__ __forceinline__ uint32_t llm42__block_in_cluster() {
+LLM42__DEVICE uint32_t llm42__block_in_cluster() {
     uint32_t rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 // The address by which the blocks of a cluster reach what block `rank` has at an address of its shared memory.
-__device__ __forceinline__ uint32_t llm42__address_in(uint32_t address, uint32_t rank) {
+LLM42__DEVICE uint32_t llm42__address_in(uint32_t address, uint32_t rank) {
     uint32_t there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
 }
 // The place in block `rank` of the cluster that p has in this block's shared memory.
-template <typename T> __device__ __forceinline__ const T *llm42__in_block(const T *p, uint32_t rank) {
+template <typename T> LLM42__DEVICE const T *llm42__in_block(const T *p, uint32_t rank) {
     uint64_t there;
     asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(rank));
     return (const T *)there;
 }
 // Waits for all threads of a cluster.
-__device__ __forceinline__ void llm42__cluster_barrier() {
+LLM42__DEVICE void llm42__cluster_barrier() {
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
 // The same. What a thread has written before, all of them see behind it.
-__device__ __forceinline__ void llm42__cluster_meet() {
+LLM42__DEVICE void llm42__cluster_meet() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 // Makes opened barriers known to the cluster and to copies.
-__device__ __forceinline__ void llm42__mbarriers_opened() {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
+LLM42__DEVICE void llm42__mbarriers_opened() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // Arrives, and says how many bytes this phase waits for.
-__device__ __forceinline__ void llm42__mbarrier_expect(uint32_t barrier, uint32_t bytes) {
+LLM42__DEVICE void llm42__mbarrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void llm42__mbarrier_arrive_in(uint32_t there) {  // an address in a cluster
+LLM42__DEVICE void llm42__mbarrier_arrive_in(uint32_t there) {  // an address in a cluster
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
 }
 // The same. What this thread has read or written before comes before what the cluster's blocks do after the phase.
-__device__ __forceinline__ void llm42__mbarrier_release_in(uint32_t there) {
+LLM42__DEVICE void llm42__mbarrier_release_in(uint32_t there) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
 }
 // Starts a store of 16 bytes into the shared memory of a cluster's block. They count for an mbarrier there.
-__device__ __forceinline__ void llm42__store4_in(uint32_t there, const float (&four)[4], uint32_t barrier_there) {
+LLM42__DEVICE void llm42__store4_in(uint32_t there, const float (&four)[4], uint32_t barrier_there) {
     asm volatile(
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there),
         "f"(four[0]), "f"(four[1]), "f"(four[2]), "f"(four[3]), "r"(barrier_there)
@@ -383,8 +366,7 @@ __device__ __forceinline__ void llm42__store4_in(uint32_t there, const float (&f
 }
 // Starts a copy of a box of a matrix into shared memory, by the copy engine (TMA). The box begins at (row, column) and
 // is as large as the map says. What lies outside the matrix becomes zeros. The bytes count for an mbarrier.
-__device__ __forceinline__ void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row,
-                                                uint32_t barrier) {
+LLM42__DEVICE void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
             to),
@@ -392,8 +374,8 @@ __device__ __forceinline__ void llm42__copy_box(uint32_t to, const CUtensorMap *
         : "memory");
 }
 // The same, to the same place in each of a cluster's blocks in a set.
-__device__ __forceinline__ void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row,
-                                                   uint32_t barrier, uint16_t blocks) {
+LLM42__DEVICE void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
+                                      uint16_t blocks) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
                  "[%1, {%2, %3}], [%4], %5;" ::"r"(to),
                  "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
@@ -401,12 +383,12 @@ __device__ __forceinline__ void llm42__copy_box_to(uint32_t to, const CUtensorMa
 }
 // Stores 8x8 matrices of 16-bit values, turned: four, or two. A lane holds what llm42__load_matrices would give it.
 // Lane i has the address of column i % 8 of matrix i / 8.
-__device__ __forceinline__ void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[4]) {
+LLM42__DEVICE void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]),
                  "r"(r[1]), "r"(r[2]), "r"(r[3])
                  : "memory");
 }
-__device__ __forceinline__ void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[2]) {
+LLM42__DEVICE void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[2]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1,%2};" ::"r"(address), "r"(r[0]), "r"(r[1])
                  : "memory");
 }
@@ -420,18 +402,11 @@ static cudaError_t llm42__launch_clusters(int blocks, void (*kernel)(PARAMS...),
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
     attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = (unsigned)blocks;
-    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.dynamicSmemBytes = shared;
-    config.stream = stream;
-    config.attrs = attributes;
+    attributes[1].val.clusterDim = {(unsigned)blocks, 1, 1};
     int device = 0, major = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    config.numAttrs = major < 9 ? 0 : blocks > 1 ? 2 : 1;
+    const cudaLaunchConfig_t config = {grid, block, shared, stream, attributes, major < 9 ? 0u : blocks > 1 ? 2u : 1u};
     return cudaLaunchKernelEx(&config, kernel, static_cast<PARAMS>(args)...);
 }
 template <typename... PARAMS, typename... ARGS>
@@ -443,8 +418,7 @@ static cudaError_t llm42__launch(void (*kernel)(PARAMS...), dim3 grid, dim3 bloc
 // >>kernel-product -----------------------------------------------------------------------------------------------
 // Owns: matrix products, in the sequential order.
 
-// Rows of a grouped product, for a mixture: the rows offset[e] <= r < offset[e + 1] are multiplied by expert e's
-// weights.
+// Rows of a grouped product, for a mixture: expert e's weights are for the rows offset[e] <= r < offset[e + 1].
 typedef struct llm42__groups {
     const int32_t *offset;  // [E + 1]; NULL: one matrix for all rows
     const int32_t *source;  // row of x behind row r; NULL: r itself
@@ -457,8 +431,7 @@ typedef struct llm42__owners {
     int rows;
     float *to[8];
 } llm42__owners;
-template <typename OUT>
-__device__ __forceinline__ OUT *llm42__row_of(OUT *y, const llm42__owners &owners, int row, int n) {
+template <typename OUT> LLM42__DEVICE OUT *llm42__row_of(OUT *y, const llm42__owners &owners, int row, int n) {
     if constexpr (std::is_same_v<OUT, float>)
         if (owners.rows) y = owners.to[row / owners.rows];
     return y + (size_t)row * n;
@@ -495,7 +468,7 @@ template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
         COPIED = WARPS * 32 / PIECES  // rows that the block's threads copy at once
     };
     // Offset of a piece. The pieces of a row are permuted, so that eight rows use different banks.
-    static __device__ __forceinline__ uint32_t place(int row, int piece) {
+    static LLM42__DEVICE uint32_t place(int row, int piece) {
         return (uint32_t)(row * ROW) + (uint32_t)((piece ^ (row & 7)) << 4);
     }
 };
@@ -505,13 +478,11 @@ template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
 // piece of every COPIED-th row, from row `first` on.
 template <typename RING> struct llm42__operand {
     int block, blocks, stride, k, at = 0, stage = 0;
-    __device__ __forceinline__ llm42__operand(int blocks, int k)
+    LLM42__DEVICE llm42__operand(int blocks, int k)
         : block((int)blockIdx.x), blocks(blocks), stride((int)gridDim.x), k(k) {}
-    __device__ __forceinline__ bool ended() const { return block >= blocks; }
-    // False for a piece behind the end of k.
-    __device__ __forceinline__ bool there(int piece) const { return RING::CHUNK == 64 || at + piece * 8 < k; }
+    LLM42__DEVICE bool ended() const { return block >= blocks; }
     // Goes on by one stage. True if another block of outputs begins.
-    __device__ __forceinline__ bool advance() {
+    LLM42__DEVICE bool advance() {
         at += RING::CHUNK;
         if (++stage == RING::STAGES) stage = 0;
         if (at < k) return false;
@@ -523,13 +494,12 @@ template <typename RING> struct llm42__operand {
 
 // Starts copies of the next chunk of w. from: where this thread's first piece lies.
 template <typename RING>
-__device__ __forceinline__ void llm42__load_w(llm42__operand<RING> &w, const llm42__bf16 *&from, int first, int piece,
-                                              uint32_t stages) {
+LLM42__DEVICE void llm42__load_w(llm42__operand<RING> &w, const llm42__bf16 *&from, int first, int piece,
+                                 uint32_t stages) {
     if (w.ended()) return;
     const uint32_t to = stages + (uint32_t)(w.stage * RING::STAGE);
     const bool valid = RING::CHUNK == 64 || w.at + piece * 8 < w.k;
-#pragma unroll
-    for (int i = 0; i < RING::OUTPUTS / RING::COPIED; i++)
+    LLM42__UNROLLED(int i = 0; i < RING::OUTPUTS / RING::COPIED; i++)
         llm42__copy16(to + RING::place(first + i * RING::COPIED, piece), from + (size_t)i * RING::COPIED * w.k, valid);
     from += RING::CHUNK;
     const int passed = w.at + RING::CHUNK;
@@ -538,12 +508,11 @@ __device__ __forceinline__ void llm42__load_w(llm42__operand<RING> &w, const llm
 
 // Starts copies of the next chunk of the rows row0 <= r < row_end of x; beyond them it writes zeros.
 template <typename RING>
-__device__ __forceinline__ void llm42__load_x(llm42__operand<RING> &own, const llm42__bf16 *x, const int32_t *source,
-                                              int row0, int row_end, int first, int piece, uint32_t stages) {
+LLM42__DEVICE void llm42__load_x(llm42__operand<RING> &own, const llm42__bf16 *x, const int32_t *source, int row0,
+                                 int row_end, int first, int piece, uint32_t stages) {
     if (own.ended()) return;
     const uint32_t to = stages + (uint32_t)(own.stage * RING::STAGE) + RING::W_BYTES;
-#pragma unroll
-    for (int i = 0; i < (RING::ROWS + RING::COPIED - 1) / RING::COPIED; i++) {
+    LLM42__UNROLLED(int i = 0; i < (RING::ROWS + RING::COPIED - 1) / RING::COPIED; i++) {
         const int place = first + i * RING::COPIED, row = row0 + place;
         if (RING::ROWS % RING::COPIED != 0 && place >= RING::ROWS) break;
         const bool valid = row < row_end && (RING::CHUNK == 64 || own.at + piece * 8 < own.k);
@@ -554,10 +523,9 @@ __device__ __forceinline__ void llm42__load_x(llm42__operand<RING> &own, const l
 }
 
 // The sum of a value over this lane and those below it.
-__device__ __forceinline__ int llm42__sum_upto(int value) {
+LLM42__DEVICE int llm42__sum_upto(int value) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 1; i < 32; i *= 2) {
+    LLM42__UNROLLED(int i = 1; i < 32; i *= 2) {
         const int below = __shfl_up_sync(0xffffffffu, value, i);
         value += lane >= i ? below : 0;
     }
@@ -566,8 +534,8 @@ __device__ __forceinline__ int llm42__sum_upto(int value) {
 
 // Finds the expert and the rows row0 <= r < row_end of row tile `tile`. False: there is no such tile. Each warp of a
 // block looks for itself: its lanes count the tiles of 32 experts at a time.
-__device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, int tile, int tile_rows, int *expert,
-                                                  int *row0, int *row_end) {
+LLM42__DEVICE bool llm42__find_group(const llm42__groups &groups, int tile, int tile_rows, int *expert, int *row0,
+                                     int *row_end) {
     const int lane = threadIdx.x % 32;
     for (int first = 0; first < groups.experts; first += 32) {
         const int e = min(first + lane, groups.experts), begin = groups.offset[e],
@@ -588,9 +556,9 @@ __device__ __forceinline__ bool llm42__find_group(const llm42__groups &groups, i
 // Counts through the leaves of a sum. Host functions, too, for tests.
 struct llm42__leaf_count {
     int terms, count, left, done;  // of a leaf; leaves; terms left in this one; leaves that have ended
-    __host__ __device__ __forceinline__ bool ends_within() const { return left == 16; }  // the next 32 terms
+    __host__ LLM42__DEVICE bool ends_within() const { return left == 16; }  // the next 32 terms
     // The leaf that ends with the next n terms, or -1.
-    __host__ __device__ __forceinline__ int pass(int n) {
+    __host__ LLM42__DEVICE int pass(int n) {
         left -= n;
         if (left || done == count) return -1;
         left = terms;
@@ -598,24 +566,21 @@ struct llm42__leaf_count {
     }
 };
 struct llm42__one_leaf {  // a product without leaves
-    __device__ __forceinline__ bool ends_within() const { return false; }
-    __device__ __forceinline__ int pass(int) { return -1; }
+    LLM42__DEVICE bool ends_within() const { return false; }
+    LLM42__DEVICE int pass(int) { return -1; }
 };
 
-// sum += x w^T over the terms of a stage, in ascending order.
-// close(l) takes the sums of leaf l where it ends.
+// sum += x w^T over the terms of a stage, in ascending order. close(l) takes the sums of leaf l where it ends.
 template <int TILES, int WARPS, int CHUNK, int STAGES, typename LEAVES, typename CLOSE>
-__device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t at, LEAVES &leaves, CLOSE close) {
+LLM42__DEVICE void llm42__multiply(float (&sum)[TILES][4], uint32_t at, LEAVES &leaves, CLOSE close) {
     using ring = llm42__ring<TILES, WARPS, CHUNK, STAGES>;
     const int lane = threadIdx.x % 32, w_row = threadIdx.x / 32 * 16 + lane % 16;
-#pragma unroll
-    for (int pair = 0; pair < CHUNK / 32; pair++) {  // of steps of 16
+    LLM42__UNROLLED(int pair = 0; pair < CHUNK / 32; pair++) {  // of steps of 16
         uint32_t a[2][4], b[4];
         llm42__load_matrices(a[0], at + ring::place(w_row, 4 * pair + lane / 16));
         llm42__load_matrices(a[1], at + ring::place(w_row, 4 * pair + 2 + lane / 16));
         const bool apart = leaves.ends_within();  // a leaf ends between the two steps
-#pragma unroll
-        for (int t = 0; t < TILES; t++) {
+        LLM42__UNROLLED(int t = 0; t < TILES; t++) {
             llm42__load_matrices(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
             llm42__mma(sum[t], a[0], b[0], b[1]);
             if (!apart) llm42__mma(sum[t], a[1], b[2], b[3]);
@@ -623,8 +588,7 @@ __device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t
         int ended = leaves.pass(apart ? 16 : 32);
         if (ended >= 0) close(ended);
         if (!apart) continue;
-#pragma unroll
-        for (int t = 0; t < TILES; t++) {
+        LLM42__UNROLLED(int t = 0; t < TILES; t++) {
             llm42__load_matrices(b, at + ring::W_BYTES + ring::place(t * 8 + lane % 8, 4 * pair + lane / 8));
             llm42__mma(sum[t], a[1], b[2], b[3]);
         }
@@ -636,8 +600,8 @@ __device__ __forceinline__ void llm42__multiply(float (&sum)[TILES][4], uint32_t
 // Takes a leaf's sums into the tree: pending[l] waits for its neighbour of 2^l leaves. Sets them to zero, or to the
 // sums of all leaves behind the last one.
 template <int TILES>
-__host__ __device__ __forceinline__ void llm42__join_leaf(float (&pending)[3][TILES][4], float (&sum)[TILES][4],
-                                                          int leaf, bool last) {
+__host__ LLM42__DEVICE void llm42__join_leaf(float (&pending)[3][TILES][4], float (&sum)[TILES][4], int leaf,
+                                             bool last) {
     bool alone = false;
     for (int level = 0; level < 3; level++) {
         if (alone) continue;
@@ -654,15 +618,13 @@ __host__ __device__ __forceinline__ void llm42__join_leaf(float (&pending)[3][TI
 
 // Writes a warp's sums, for sixteen outputs from n0 on and the rows from row0 on, and sets them to zero.
 template <int TILES, bool GATED, typename OUT>
-__device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, const llm42__owners &owners, int n,
-                                                     int n0, int row0, int row_end) {
+LLM42__DEVICE void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, const llm42__owners &owners, int n, int n0,
+                                        int row0, int row_end) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int t = 0; t < TILES; t++) {
+    LLM42__UNROLLED(int t = 0; t < TILES; t++) {
         float gated[2];
         if (GATED) llm42__gate<2>({sum[t][0], sum[t][1]}, {sum[t][2], sum[t][3]}, gated);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
+        LLM42__UNROLLED(int i = 0; i < 2; i++) {
             const int row = row0 + t * 8 + lane % 4 * 2 + i;
             const float first = sum[t][i], second = sum[t][2 + i];
             sum[t][i] = sum[t][2 + i] = 0.0f;
@@ -681,8 +643,7 @@ __device__ __forceinline__ void llm42__write_outputs(float (&sum)[TILES][4], OUT
 // y[R, N] = x[R, k] w[N, k]^T. With GATED, each group of eight gate outputs and eight up outputs gives eight values
 // silu(gate) x up, so that y is [R, N/2].
 // Work: a warp computes 16 outputs of TILES x 8 rows. The WARPS warps of a block have the same rows; blockIdx.y says
-// which. Blocks stride over the outputs and keep the ring full. Copies of w start before the kernel that writes x
-// has ended.
+// which. Blocks stride over the outputs and keep the ring full. Copies of w start before x has been written.
 // Order: the sequential order, with LEAVES in each leaf. It depends on k and the leaves alone, so it is the same for
 // every R and for all other template arguments.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, bool LEAVES, typename OUT>
@@ -730,9 +691,7 @@ __global__ void __launch_bounds__(WARPS * 32)
         }();
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
-            // All threads' copies of this stage have arrived, and all threads are done with the stage that is filled
-            // next.
-            __syncthreads();
+            __syncthreads();  // all threads' copies of this stage are there, and the stage to fill next is read
             load_w();
             load_x();
             llm42__copy_commit();
@@ -770,8 +729,7 @@ static cudaError_t llm42__cu_matmul(const llm42__bf16 *x, const llm42__bf16 *w, 
                          (OUT *)y, rows, n, k, groups, leaves);
 }
 
-// The builds of llm42__k_matmul that algorithms are chosen from. All give the same bits. The last one fits every device
-// and any number of rows.
+// The builds of llm42__k_matmul that algorithms are chosen from, with the same bits. The last one fits every device.
 #define LLM42__TILE_KIND(T, W, C, S, RESIDENT)                                      \
     {                                                                               \
         "tile" #T "x" #W "x" #C "x" #S, T * 8, W * 16, S *(W * 16 + T * 8) * C * 2, \
@@ -790,14 +748,11 @@ static const llm42__tile_kind llm42__tile_kinds[] = {
 enum { LLM42__TILE_KINDS = sizeof llm42__tile_kinds / sizeof *llm42__tile_kinds };
 
 // The sum of what 1, 2, 4 or 8 leaves have at an index, by the tree of neighbours.
-__device__ __forceinline__ float4 llm42__leaf_sum(const float4 (&part)[8], int count) {
+LLM42__DEVICE float4 llm42__leaf_sum(const float4 (&part)[8], int count) {
     float4 sum[8];
-#pragma unroll
-    for (int p = 0; p < 8; p++) sum[p] = part[p];
-#pragma unroll
-    for (int apart = 1; apart < 8; apart *= 2)
-#pragma unroll
-        for (int p = 0; p < 8; p += 2 * apart)
+    LLM42__UNROLLED(int p = 0; p < 8; p++) sum[p] = part[p];
+    LLM42__UNROLLED(int apart = 1; apart < 8; apart *= 2)
+        LLM42__UNROLLED(int p = 0; p < 8; p += 2 * apart)
             if (p + apart < count) {
                 sum[p].x += sum[p + apart].x;
                 sum[p].y += sum[p + apart].y;
@@ -807,8 +762,8 @@ __device__ __forceinline__ float4 llm42__leaf_sum(const float4 (&part)[8], int c
     return sum[0];
 }
 
-__device__ __forceinline__ void llm42__write4(float4 sum, float *to) { *(float4 *)to = sum; }
-__device__ __forceinline__ void llm42__write4(float4 sum, llm42__bf16 *to) {
+LLM42__DEVICE void llm42__write4(float4 sum, float *to) { *(float4 *)to = sum; }
+LLM42__DEVICE void llm42__write4(float4 sum, llm42__bf16 *to) {
     uint2 both;
     both.x = llm42__pack(sum.x, sum.y), both.y = llm42__pack(sum.z, sum.w);
     *(uint2 *)to = both;
@@ -824,8 +779,7 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
     for (size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
          i += 4 * (size_t)gridDim.x * blockDim.x) {
         float4 part[8];
-#pragma unroll
-        for (int p = 0; p < 8; p++)
+        LLM42__UNROLLED(int p = 0; p < 8; p++)
             part[p] = p < count ? *(const float4 *)(parts + p * part_stride + i) : make_float4(0, 0, 0, 0);
         const int row = (int)(i / n);
         llm42__write4(llm42__leaf_sum(part, count), llm42__row_of(out, owners, row, n) + (i - (size_t)row * n));
@@ -837,17 +791,15 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
 
 // A block computes 128 outputs of ROWS rows at a time. One of its three warpgroups starts copies, the other two take 64
 // outputs each. A cluster of SPLIT x SHARE blocks works together. SPLIT blocks compute the same tile, each from a part
-// of the leaves. SHARE blocks have the same outputs, and each has its own rows. Each copies a part of w for all of
-// them.
+// of the leaves. SHARE blocks have the same outputs and rows of their own, and each copies a part of w for all.
 //
 // Shared memory of a block:
 //   stages     a ring; a stage holds a chunk of 64 terms, of w and of x
 //   scratch    of each of the eight warps: sums of leaves while others are summed, other blocks' sums, outputs
 //   mbarriers  full and empty of each stage; ready and joined of each warp
 //
-// Registers hold sums of three leaves for up to 128 rows, but only of two for more. Then other sums must wait
-// elsewhere: in registers that are left, in the scratch and in device memory (llm42__held_sums). The scratch must leave
-// room for four stages. With three, 192 rows took 25 to 31% longer on an H200 (o and down of 8B, 4 and 8 leaves).
+// Registers hold sums of three leaves for up to 128 rows, but only of two for more. Then other sums must wait elsewhere
+// (llm42__held_sums): in registers that are left, in the scratch, which must leave room for four stages, and in memory.
 enum { LLM42__LEAF_OUTPUTS = 128 };
 template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_tile {
     enum {
@@ -895,31 +847,28 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
     };
 };
 
-#if LLM42__WARPGROUPS
 // The warp of this thread, the same register for all lanes.
-__device__ __forceinline__ int llm42__warp() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0); }
+LLM42__DEVICE int llm42__warp() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0); }
 
 // A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
 // the same time have few tiles of outputs between them.
 template <typename TILE> struct llm42__leaf_work {
     int part, share, row_tiles, tiles, rows;  // a tile here has the rows of all SHARE blocks
-    __device__ __forceinline__ llm42__leaf_work(int rows, int n) : rows(rows) {
+    LLM42__DEVICE llm42__leaf_work(int rows, int n) : rows(rows) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
         row_tiles = (rows + TILE::CLUSTER_ROWS - 1) / TILE::CLUSTER_ROWS;
         tiles = row_tiles * (n / TILE::OUTPUTS);
     }
-    __device__ __forceinline__ int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
-    __device__ __forceinline__ int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
-    __device__ __forceinline__ int row0(int tile) const {
-        return tile % row_tiles * TILE::CLUSTER_ROWS + share * TILE::ROWS;
-    }
-    __device__ __forceinline__ int row_end() const { return rows; }
-    __device__ __forceinline__ int n0(int tile) const { return tile / row_tiles * TILE::OUTPUTS; }
-    __device__ __forceinline__ int w_row(int tile) const { return n0(tile); }
-    __device__ __forceinline__ int column(int terms) const { return part * TILE::LEAVES * terms; }
-    __device__ __forceinline__ size_t part_at() const { return 0; }
-    __device__ __forceinline__ void seek(int) {}
+    LLM42__DEVICE int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
+    LLM42__DEVICE int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
+    LLM42__DEVICE int row0(int tile) const { return tile % row_tiles * TILE::CLUSTER_ROWS + share * TILE::ROWS; }
+    LLM42__DEVICE int row_end() const { return rows; }
+    LLM42__DEVICE int n0(int tile) const { return tile / row_tiles * TILE::OUTPUTS; }
+    LLM42__DEVICE int w_row(int tile) const { return n0(tile); }
+    LLM42__DEVICE int column(int terms) const { return part * TILE::LEAVES * terms; }
+    LLM42__DEVICE size_t part_at() const { return 0; }
+    LLM42__DEVICE void seek(int) {}
 };
 
 // The same for a mixture (llm42__k_experts): an item is a tile of one expert's rows, a leaf and 128 outputs, of which
@@ -931,14 +880,13 @@ template <typename TILE> struct llm42__expert_work {
     int leaves, n, tiles;  // tiles: items, in all
     size_t part_stride;
     int expert = 0, row = 0, end = 0, output = 0, leaf = 0;  // of the item that seek has found
-    __device__ __forceinline__ llm42__expert_work(const int4 *table, int row_tiles, int leaves, int n,
-                                                  size_t part_stride)
+    LLM42__DEVICE llm42__expert_work(const int4 *table, int row_tiles, int leaves, int n, size_t part_stride)
         : table(table), leaves(leaves), n(n), tiles(row_tiles * leaves * (n / TILE::OUTPUTS)),
           part_stride(part_stride) {}
-    __device__ __forceinline__ int first() const { return (int)blockIdx.x; }
-    __device__ __forceinline__ int stride() const { return (int)gridDim.x; }
+    LLM42__DEVICE int first() const { return (int)blockIdx.x; }
+    LLM42__DEVICE int stride() const { return (int)gridDim.x; }
     // Finds an item that is not before the last one.
-    __device__ __forceinline__ void seek(int item) {
+    LLM42__DEVICE void seek(int item) {
         const int blocks = n / TILE::OUTPUTS, rest = item / blocks, tile = rest / leaves;
         output = (item - rest * blocks) * TILE::OUTPUTS;
         leaf = rest - tile * leaves;
@@ -947,25 +895,25 @@ template <typename TILE> struct llm42__expert_work {
         end = table->z;
         expert = table->w;
     }
-    __device__ __forceinline__ int row0(int) const { return row; }
-    __device__ __forceinline__ int row_end() const { return end; }
-    __device__ __forceinline__ int n0(int) const { return output; }
-    __device__ __forceinline__ int w_row(int) const { return expert * n + output; }
-    __device__ __forceinline__ int column(int terms) const { return leaf * terms; }
-    __device__ __forceinline__ size_t part_at() const { return leaf * part_stride; }
+    LLM42__DEVICE int row0(int) const { return row; }
+    LLM42__DEVICE int row_end() const { return end; }
+    LLM42__DEVICE int n0(int) const { return output; }
+    LLM42__DEVICE int w_row(int) const { return expert * n + output; }
+    LLM42__DEVICE int column(int terms) const { return leaf * terms; }
+    LLM42__DEVICE size_t part_at() const { return leaf * part_stride; }
 };
 
 // A place in the ring, and how often the ring has been gone round, modulo 2.
 template <int STAGES> struct llm42__ring_place {
     int stage = 0;
     uint32_t turn = 0;
-    __device__ __forceinline__ void advance() {
+    LLM42__DEVICE void advance() {
         if (++stage == STAGES) stage = 0, turn ^= 1;
     }
 };
 
 // Opens the barriers of the stages.
-template <typename TILE> __device__ __forceinline__ void llm42__open_stages(uint32_t shared) {
+template <typename TILE> LLM42__DEVICE void llm42__open_stages(uint32_t shared) {
     for (int s = 0; s < TILE::STAGES; s++) {
         llm42__mbarrier_open(shared + TILE::FULL_AT + 8 * s, 1);
         llm42__mbarrier_open(shared + TILE::EMPTY_AT + 8 * s, TILE::WARPS * TILE::SHARE);
@@ -974,8 +922,8 @@ template <typename TILE> __device__ __forceinline__ void llm42__open_stages(uint
 
 // Fills the stages, by one thread. Copies of w start before the kernel that writes x has ended.
 template <typename TILE, typename WORK>
-__device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t shared,
-                                                   WORK work, int terms) {
+LLM42__DEVICE void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t shared, WORK work,
+                                      int terms) {
     const int chunks = TILE::LEAVES * terms / TILE::CHUNK, ahead = LLM42__MIN(chunks, (int)TILE::STAGES);
     const uint16_t sharers = (uint16_t)(((1 << TILE::SHARE) - 1) << work.part * TILE::SHARE);
     const int first = work.share * TILE::W_ROWS;
@@ -1012,19 +960,15 @@ __device__ __forceinline__ void llm42__fill_stages(const CUtensorMap *w_map, con
 }
 
 // Keeps the compiler from using sums before the products that wait has waited for.
-template <int EIGHTS> __device__ __forceinline__ void llm42__settle(float (&sum)[EIGHTS][4]) {
-#pragma unroll
-    for (int e = 0; e < EIGHTS; e++) asm volatile("" : LLM42__FOUR(sum[e])::"memory");
+template <int EIGHTS> LLM42__DEVICE void llm42__settle(float (&sum)[EIGHTS][4]) {
+    LLM42__UNROLLED(int e = 0; e < EIGHTS; e++) asm volatile("" : LLM42__FOUR(sum[e])::"memory");
 }
 // to = to + other
-template <int EIGHTS>
-__device__ __forceinline__ void llm42__add_sums(float (&to)[EIGHTS][4], float (&other)[EIGHTS][4]) {
+template <int EIGHTS> LLM42__DEVICE void llm42__add_sums(float (&to)[EIGHTS][4], float (&other)[EIGHTS][4]) {
     llm42__settle(to);
     llm42__settle(other);
-#pragma unroll
-    for (int e = 0; e < EIGHTS; e++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) to[e][i] = to[e][i] + other[e][i];
+    LLM42__UNROLLED(int e = 0; e < EIGHTS; e++)
+        LLM42__UNROLLED(int i = 0; i < 4; i++) to[e][i] = to[e][i] + other[e][i];
     llm42__settle(to);
 }
 
@@ -1037,24 +981,23 @@ template <typename TILE> struct llm42__stage_products {
     llm42__ring_place<TILE::STAGES> place;
     int running = -1;  // the stage that the tensor cores still read
 
-    __device__ __forceinline__ llm42__stage_products(uint32_t shared, int terms, int part)
+    LLM42__DEVICE llm42__stage_products(uint32_t shared, int terms, int part)
         : full(shared + TILE::FULL_AT), empty(shared + TILE::EMPTY_AT), chunks(terms / TILE::CHUNK), part(part) {
         const int group = llm42__warp() / 4 - 1;
         w = llm42__smem_descriptor(shared + (uint32_t)(group * 64 * TILE::ROW), 16);
         x = llm42__smem_descriptor(shared + TILE::W_BYTES, 16);
     }
     // Gives back the running stage, to all blocks that fill it.
-    __device__ __forceinline__ void give_back() {
+    LLM42__DEVICE void give_back() {
         const int lane = threadIdx.x % 32;
         if (running < 0 || lane >= TILE::SHARE) return;
         if (TILE::SHARE == 1) llm42__mbarrier_arrive(empty + 8 * running);
         else llm42__mbarrier_arrive_in(llm42__address_in(empty + 8 * running, (uint32_t)(part * TILE::SHARE + lane)));
     }
-    __device__ __forceinline__ void start(float (&sum)[TILE::EIGHTS][4], bool first) {
+    LLM42__DEVICE void start(float (&sum)[TILE::EIGHTS][4], bool first) {
         llm42__mbarrier_wait(full + 8 * place.stage, place.turn);
         llm42__wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < TILE::CHUNK / 16; step++) {
+        LLM42__UNROLLED(int step = 0; step < TILE::CHUNK / 16; step++) {
             const uint32_t at = (uint32_t)(place.stage * TILE::STAGE + step * 32) >> 4;
             llm42__wgmma(sum, w + at, x + at, !first || step);
         }
@@ -1065,57 +1008,50 @@ template <typename TILE> struct llm42__stage_products {
         place.advance();
     }
     // Waits for the last products.
-    __device__ __forceinline__ void finish() {
+    LLM42__DEVICE void finish() {
         llm42__wgmma_wait<0>();
         give_back();
         running = -1;
     }
     // Sums a leaf. then() runs beside its first products, when those of the leaf before have ended.
-    template <typename THEN> __device__ __forceinline__ void leaf(float (&sum)[TILE::EIGHTS][4], THEN then) {
+    template <typename THEN> LLM42__DEVICE void leaf(float (&sum)[TILE::EIGHTS][4], THEN then) {
         start(sum, true);
         then();
 #pragma unroll 1
         for (int chunk = 1; chunk < chunks; chunk++) start(sum, false);
     }
-    __device__ __forceinline__ void leaf(float (&sum)[TILE::EIGHTS][4]) {
+    LLM42__DEVICE void leaf(float (&sum)[TILE::EIGHTS][4]) {
         leaf(sum, [] {});
     }
 };
 
-// A warp's sums that wait for others: the first IN_SCRATCH eights in its scratch, the next IN_WORKSPACE in the
-// workspace, and the others in registers.
+// A warp's sums that wait for others: IN_SCRATCH eights in its scratch, IN_WORKSPACE in the workspace, then registers.
 template <int EIGHTS, int IN_SCRATCH, int IN_WORKSPACE> struct llm42__held_sums {
     enum { STORED = IN_SCRATCH + IN_WORKSPACE, KEPT = EIGHTS - STORED };
     float4 *scratch, *workspace;
     float kept[KEPT ? KEPT : 1][4];
-    __device__ __forceinline__ float4 *place(int e) {
+    LLM42__DEVICE float4 *place(int e) {
         return (e < IN_SCRATCH ? scratch + e * 32 : workspace + (e - IN_SCRATCH) * 32) + threadIdx.x % 32;
     }
-    __device__ __forceinline__ void hold(const float (&sum)[EIGHTS][4]) {
-#pragma unroll
-        for (int e = 0; e < STORED; e++) *place(e) = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
-#pragma unroll
-        for (int e = 0; e < KEPT; e++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) kept[e][i] = sum[STORED + e][i];
+    LLM42__DEVICE void hold(const float (&sum)[EIGHTS][4]) {
+        LLM42__UNROLLED(int e = 0; e < STORED; e++) *place(e) = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
+        LLM42__UNROLLED(int e = 0; e < KEPT; e++)
+            LLM42__UNROLLED(int i = 0; i < 4; i++) kept[e][i] = sum[STORED + e][i];
     }
-    __device__ __forceinline__ void recall(float (&sum)[EIGHTS][4]) {
-#pragma unroll
-        for (int e = 0; e < STORED; e++) {
+    LLM42__DEVICE void recall(float (&sum)[EIGHTS][4]) {
+        LLM42__UNROLLED(int e = 0; e < STORED; e++) {
             const float4 four = *place(e);
             sum[e][0] = four.x, sum[e][1] = four.y, sum[e][2] = four.z, sum[e][3] = four.w;
         }
-#pragma unroll
-        for (int e = 0; e < KEPT; e++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) sum[STORED + e][i] = kept[e][i];
+        LLM42__UNROLLED(int e = 0; e < KEPT; e++)
+            LLM42__UNROLLED(int i = 0; i < 4; i++) sum[STORED + e][i] = kept[e][i];
     }
 };
 
 // a = the sum of the block's leaves, by the tree of neighbours: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
 template <typename TILE>
-__device__ __forceinline__ void llm42__sum_leaves(llm42__stage_products<TILE> &products, float (&a)[TILE::EIGHTS][4],
-                                                  float4 *scratch) {
+LLM42__DEVICE void llm42__sum_leaves(llm42__stage_products<TILE> &products, float (&a)[TILE::EIGHTS][4],
+                                     float4 *scratch) {
     llm42__held_sums<TILE::EIGHTS, TILE::EIGHTS, 0> held = {scratch};
     float b[TILE::EIGHTS][4] = {}, c[TILE::EIGHTS][4] = {};
     products.leaf(a);                                   // 0
@@ -1147,8 +1083,8 @@ __device__ __forceinline__ void llm42__sum_leaves(llm42__stage_products<TILE> &p
 
 // The same with registers for two leaves' sums. Others wait where there is room.
 template <typename TILE>
-__device__ __forceinline__ void llm42__sum_leaf_pairs(llm42__stage_products<TILE> &products,
-                                                      float (&a)[TILE::EIGHTS][4], float4 *scratch, float4 *workspace) {
+LLM42__DEVICE void llm42__sum_leaf_pairs(llm42__stage_products<TILE> &products, float (&a)[TILE::EIGHTS][4],
+                                         float4 *scratch, float4 *workspace) {
     typedef float sums[TILE::EIGHTS][4];
     llm42__held_sums<TILE::EIGHTS, TILE::PAIR_IN_SCRATCH, TILE::PAIR_IN_WORKSPACE> two = {scratch, workspace};
     llm42__held_sums<TILE::EIGHTS, 0, TILE::FOUR_IN_WORKSPACE> four = {nullptr,
@@ -1179,11 +1115,10 @@ __device__ __forceinline__ void llm42__sum_leaf_pairs(llm42__stage_products<TILE
     llm42__settle(a);
 }
 
-// Sends each block of the same outputs its rows' sums, takes theirs, and joins them: own = the sums of the rows that
-// this block writes.
+// Sends each block of the same outputs its rows' sums and takes theirs. own: the sums of the rows that this one writes.
 template <typename TILE>
-__device__ __forceinline__ void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[TILE::EIGHTS][4],
-                                                   uint32_t shared, float4 *scratch, int part, int share) {
+LLM42__DEVICE void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[TILE::EIGHTS][4], uint32_t shared,
+                                      float4 *scratch, int part, int share) {
     const int lane = threadIdx.x % 32;
     const uint32_t joined = shared + TILE::JOINED_AT + 8 * (llm42__warp() - 4),
                    mine = llm42__shared_address(scratch) + (uint32_t)lane * 16;
@@ -1194,34 +1129,26 @@ __device__ __forceinline__ void llm42__join_blocks(float (&own)[TILE::OWN][4], f
             llm42__mbarrier_release_in(llm42__address_in(ready, (uint32_t)(lane * TILE::SHARE + share)));
         llm42__mbarrier_wait<true>(ready, 0);
     }
-#pragma unroll
-    for (int to = 0; to < TILE::SPLIT; to++) {
+    LLM42__UNROLLED(int to = 0; to < TILE::SPLIT; to++) {
         if (to == part) {
-#pragma unroll
-            for (int e = 0; e < TILE::OWN; e++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) own[e][i] = sum[to * TILE::OWN + e][i];
+            LLM42__UNROLLED(int e = 0; e < TILE::OWN; e++)
+                LLM42__UNROLLED(int i = 0; i < 4; i++) own[e][i] = sum[to * TILE::OWN + e][i];
             continue;
         }
         const uint32_t rank = (uint32_t)(to * TILE::SHARE + share), place = (uint32_t)(part - (part > to)),
                        there = llm42__address_in(mine + place * (TILE::OWN * TILE::EIGHT), rank),
                        joined_there = llm42__address_in(joined, rank);
-#pragma unroll
-        for (int e = 0; e < TILE::OWN; e++)
+        LLM42__UNROLLED(int e = 0; e < TILE::OWN; e++)
             llm42__store4_in(there + (uint32_t)(e * TILE::EIGHT), sum[to * TILE::OWN + e], joined_there);
     }
     llm42__mbarrier_wait<true>(joined, 0);
-#pragma unroll
-    for (int e = 0; e < TILE::OWN; e++) {
+    LLM42__UNROLLED(int e = 0; e < TILE::OWN; e++) {
         float4 sums[TILE::SPLIT];
-#pragma unroll
-        for (int p = 0; p < TILE::SPLIT; p++)
+        LLM42__UNROLLED(int p = 0; p < TILE::SPLIT; p++)
             sums[p] = p == part ? make_float4(own[e][0], own[e][1], own[e][2], own[e][3])
                                 : scratch[((p - (p > part)) * TILE::OWN + e) * 32 + lane];
-#pragma unroll
-        for (int apart = 1; apart < TILE::SPLIT; apart *= 2)
-#pragma unroll
-            for (int p = 0; p < TILE::SPLIT; p += 2 * apart)
+        LLM42__UNROLLED(int apart = 1; apart < TILE::SPLIT; apart *= 2)
+            LLM42__UNROLLED(int p = 0; p < TILE::SPLIT; p += 2 * apart)
                 sums[p] = make_float4(sums[p].x + sums[p + apart].x, sums[p].y + sums[p + apart].y,
                                       sums[p].z + sums[p + apart].z, sums[p].w + sums[p + apart].w);
         own[e][0] = sums[0].x, own[e][1] = sums[0].y, own[e][2] = sums[0].z, own[e][3] = sums[0].w;
@@ -1231,13 +1158,11 @@ __device__ __forceinline__ void llm42__join_blocks(float (&own)[TILE::OWN][4], f
 // Writes a warp's sums, for sixteen outputs from n0 on and the rows from row0 on. A lane has output lane / 4 and the
 // eighth behind it. It exchanges one of them with its neighbour, so that 64 bytes of a row are written at once.
 template <int OWN>
-__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], float *y, const llm42__owners &owners,
-                                                  int n, int n0, int row0, int rows, float4 *) {
+LLM42__DEVICE void llm42__write_rows(const float (&sum)[OWN][4], float *y, const llm42__owners &owners, int n, int n0,
+                                     int row0, int rows, float4 *) {
     const int lane = threadIdx.x % 32, odd = lane / 4 % 2;
-#pragma unroll
-    for (int e = 0; e < OWN; e++)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
+    LLM42__UNROLLED(int e = 0; e < OWN; e++)
+        LLM42__UNROLLED(int i = 0; i < 2; i++) {
             const float got = __shfl_xor_sync(0xffffffffu, odd ? sum[e][i] : sum[e][2 + i], 4);
             const int row = row0 + e * 8 + lane % 4 * 2 + i, at = odd ? 8 + lane / 4 - 1 : lane / 4;
             if (row >= rows) continue;
@@ -1248,13 +1173,12 @@ __device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], fl
 // In bf16 they go through the warp's scratch, which gives two pieces of each row. The pieces of every other four rows
 // are exchanged, so that eight rows use different banks.
 template <int OWN>
-__device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y, const llm42__owners &,
-                                                  int n, int n0, int row0, int rows, float4 *scratch) {
+LLM42__DEVICE void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y, const llm42__owners &, int n, int n0,
+                                     int row0, int rows, float4 *scratch) {
     const int lane = threadIdx.x % 32;
     auto place = [](int row, int piece) { return row * 2 + (piece ^ (row >> 2 & 1)); };
     __syncwarp();  // all lanes have read what was in the scratch
-#pragma unroll
-    for (int e = 0; e < OWN; e += 2) {
+    LLM42__UNROLLED(int e = 0; e < OWN; e += 2) {
         const bool last = e + 1 == OWN;  // eight rows without a neighbour
         const uint32_t to = llm42__shared_address(scratch +
                                                   place((e + (last ? 0 : lane / 16)) * 8 + lane % 8, lane / 8 % 2));
@@ -1268,8 +1192,7 @@ __device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], ll
         }
     }
     __syncwarp();
-#pragma unroll
-    for (int i = 0; i < (OWN + 1) / 2; i++) {
+    LLM42__UNROLLED(int i = 0; i < (OWN + 1) / 2; i++) {
         const int row = i * 16 + lane / 2, piece = lane % 2;
         if (row < OWN * 8 && row0 + row < rows)
             *(float4 *)(y + (size_t)(row0 + row) * n + n0 + piece * 8) = scratch[place(row, piece)];
@@ -1277,15 +1200,13 @@ __device__ __forceinline__ void llm42__write_rows(const float (&sum)[OWN][4], ll
     __syncwarp();
 }
 
-// Writes what a warp's sixteen outputs from n0 on give: eight gate outputs and eight up outputs give eight values,
-// which are one piece of a row.
+// The same with a gate: sixteen outputs from n0 on, eight of gate and eight of up, give one piece of a row.
 template <int EIGHTS>
-__device__ __forceinline__ void llm42__write_gated(const float (&sum)[EIGHTS][4], llm42__bf16 *y, int n, int n0,
-                                                   int row0, int rows, float4 *scratch) {
+LLM42__DEVICE void llm42__write_gated(const float (&sum)[EIGHTS][4], llm42__bf16 *y, int n, int n0, int row0, int rows,
+                                      float4 *scratch) {
     const int lane = threadIdx.x % 32;
     __syncwarp();  // all lanes have read what was in the scratch
-#pragma unroll
-    for (int e = 0; e < EIGHTS; e += 2) {
+    LLM42__UNROLLED(int e = 0; e < EIGHTS; e += 2) {
         const float(&a)[4] = sum[e], (&b)[4] = sum[LLM42__MIN(e + 1, EIGHTS - 1)];  // the last one twice: not read
         float out[4];
         llm42__gate<4>({a[0], a[1], b[0], b[1]}, {a[2], a[3], b[2], b[3]}, out);
@@ -1293,16 +1214,14 @@ __device__ __forceinline__ void llm42__write_gated(const float (&sum)[EIGHTS][4]
         llm42__store_matrices_turned(llm42__shared_address(scratch + e * 8 + lane % 16), both);
     }
     __syncwarp();
-#pragma unroll
-    for (int row = lane; row < EIGHTS * 8; row += 32)
+    LLM42__UNROLLED(int row = lane; row < EIGHTS * 8; row += 32)
         if (row0 + row < rows) *(float4 *)(y + (size_t)(row0 + row) * (n / 2) + n0 / 2) = scratch[row];
     __syncwarp();
 }
 
 template <typename TILE, bool GATED, typename WORK, typename OUT>
-__device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *y,
-                                                      const llm42__owners &owners, float4 *workspace, int n,
-                                                      int terms) {
+LLM42__DEVICE void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *y, const llm42__owners &owners,
+                                         float4 *workspace, int n, int terms) {
     const int warp = llm42__warp() - 4;
     const uint32_t base = llm42__shared_address(shared);
     float4 *scratch = (float4 *)(shared + TILE::SCRATCH_AT + warp * TILE::SCRATCH);
@@ -1326,7 +1245,6 @@ __device__ __forceinline__ void llm42__multiply_tiles(unsigned char *shared, WOR
         }
     }
 }
-#endif
 
 // Shapes: x [R, k] and w [n, k], by their maps -> y [R, n] = x w^T, where k = SPLIT x LEAVES x terms, terms is a
 // multiple of 64 and n of 128. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else clusters stride over
@@ -1365,9 +1283,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
 }
 
 // The map of a matrix [rows, k] by which the copy engine finds boxes of box_rows rows and 64 terms. In shared memory
-// their rows of 128 bytes lie as llm42__swizzle says. A row of a box is read from memory as it is, in 128 bytes. If the
-// L2 cache is told to read 256 at a time, products that wait for memory are slower: down of 8B with eight leaves and 64
-// rows took 34.8 us instead of 32.7 on an H200.
+// their rows of 128 bytes lie as llm42__swizzle says. The L2 cache reads 128 bytes at a time: with 256 it is slower.
 static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, int rows, int k, int box_rows) {
     typedef decltype(&cuTensorMapEncodeTiled) encode_fn;
     static const encode_fn encode = []() {  // of the driver, so that programs need not be linked with it
@@ -1428,11 +1344,9 @@ static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, 
 }
 
 // The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. With
-// 4,096 outputs the same rows have 32 tiles. So the 132 multiprocessors of an H200 compute four tiles of rows at once.
-// That is 384 to 768 rows. With SPLIT 2 a tile takes two blocks, so it is two tiles of rows: 128 to 384 rows. On an
-// H200 tiles of 96 to 128 rows are 2 to 5% faster if pairs share w, and larger ones gain little (down of 8B, 8 leaves).
-// But of an odd number of tiles of rows a pair computes one for nothing. Clusters of four blocks were slower: only 30
-// run at a time.
+// 4,096 outputs the same rows have 32 tiles, so the 132 multiprocessors of an H200 compute four tiles of rows at once:
+// 384 to 768 rows, or with SPLIT 2 half as many. If pairs share w, tiles of 96 to 128 rows are faster and larger ones
+// not; of an odd number of tiles of rows a pair computes one for nothing.
 typedef struct llm42__leaf_kind {
     const char *name;
     int rows, split;
@@ -1548,8 +1462,7 @@ static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4
 typedef struct llm42__prefill_task {
     int32_t row, rows, first, end, seq;
 } llm42__prefill_task;
-// A task of attention for a single row of a sequence (decode): `units` of the row's units, or as many as are left. The
-// first of them begins at key `begin`.
+// A task of attention for a single row (decode): from key `begin` on, `units` of the row's units, or what is left.
 typedef struct llm42__decode_task {
     int32_t row, begin, end;  // end: of the row's keys
     int32_t unit_keys;        // keys of a unit
@@ -1620,14 +1533,13 @@ __host__ __device__ static inline int llm42__mail_quads(int stride, int elements
 
 // Where the first half of a quad lies in the mail from a rank. The second half lies 32 places behind it.
 template <int PARTS>
-__device__ __forceinline__ ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
+LLM42__DEVICE ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
     const size_t quads = (size_t)llm42__mail_quads(stride, llm42__quad<PARTS>::ELEMENTS);
     return box + 2 * (((size_t)from * LLM42__MAIL_ROWS + row) * quads + quad / 32 * 32) + quad % 32;
 }
 
 // Waits for a quad, whose first half is to come to `from`.
-__device__ __forceinline__ uint4 llm42__receive(const llm42__rank_parts &parts, const ulonglong2 *from,
-                                                unsigned stamp) {
+LLM42__DEVICE uint4 llm42__receive(const llm42__rank_parts &parts, const ulonglong2 *from, unsigned stamp) {
     ulonglong2 first, second;
     unsigned ended = 0;
     for (unsigned turn = 1; !ended; turn++) {
@@ -1641,23 +1553,20 @@ __device__ __forceinline__ uint4 llm42__receive(const llm42__rank_parts &parts, 
 
 // The sum of the ranks' quads, rounded once. Order: bf16 parts by rank, fp32 parts by the leaves' tree.
 template <int PARTS>
-__device__ __forceinline__ typename llm42__quad<PARTS>::sum llm42__sum_quads(const uint4 (&quad)[8], int ranks) {
+LLM42__DEVICE typename llm42__quad<PARTS>::sum llm42__sum_quads(const uint4 (&quad)[8], int ranks) {
     if constexpr (llm42__quad<PARTS>::FP32) {
         float4 part[8];
-#pragma unroll
-        for (int r = 0; r < 8; r++)
+        LLM42__UNROLLED(int r = 0; r < 8; r++)
             part[r] = make_float4(__uint_as_float(quad[r].x), __uint_as_float(quad[r].y), __uint_as_float(quad[r].z),
                                   __uint_as_float(quad[r].w));
         const float4 sum = llm42__leaf_sum(part, ranks);
         return make_uint2(llm42__pack(sum.x, sum.y), llm42__pack(sum.z, sum.w));
     } else {
         float sum[8];
-#pragma unroll
-        for (int r = 0; r < 8; r++) {
+        LLM42__UNROLLED(int r = 0; r < 8; r++) {
             if (r >= ranks) continue;
             const __nv_bfloat162 *pair = (const __nv_bfloat162 *)&quad[r];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
+            LLM42__UNROLLED(int j = 0; j < 4; j++) {
                 const float2 v = __bfloat1622float2(pair[j]);
                 sum[2 * j] = r ? sum[2 * j] + v.x : v.x;
                 sum[2 * j + 1] = r ? sum[2 * j + 1] + v.y : v.y;
@@ -1670,11 +1579,9 @@ __device__ __forceinline__ typename llm42__quad<PARTS>::sum llm42__sum_quads(con
 
 // The sum of the parts of a quad, read from where they are.
 template <int PARTS>
-__device__ __forceinline__ typename llm42__quad<PARTS>::sum llm42__add_quads(const llm42__rank_parts &parts,
-                                                                             size_t quad) {
+LLM42__DEVICE typename llm42__quad<PARTS>::sum llm42__add_quads(const llm42__rank_parts &parts, size_t quad) {
     uint4 of[8] = {};
-#pragma unroll
-    for (int r = 0; r < 8; r++)
+    LLM42__UNROLLED(int r = 0; r < 8; r++)
         if (r < parts.ranks) of[r] = llm42__load_shared_by_ranks((const uint4 *)parts.of[r] + quad);
     return llm42__sum_quads<PARTS>(of, parts.ranks);
 }
@@ -1682,8 +1589,7 @@ __device__ __forceinline__ typename llm42__quad<PARTS>::sum llm42__add_quads(con
 // The sum of the parts of eight elements from `at` on. fp32 parts of these are two quads. The even and the odd thread
 // of a pair load neighbouring quads and then exchange sums, since 32 bytes is the least that memory gives. So all
 // threads of a warp come here, `in` or not, and a pair has sixteen elements that lie together.
-template <int PARTS>
-__device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, bool in) {
+template <int PARTS> LLM42__DEVICE uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, bool in) {
     if constexpr (PARTS == LLM42__WHOLE) {
         return in ? *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at) : make_uint4(0, 0, 0, 0);
     } else if constexpr (PARTS == LLM42__ROUNDED) {
@@ -1699,16 +1605,14 @@ __device__ __forceinline__ uint4 llm42__add_parts(const llm42__rank_parts &parts
     }
 }
 
-// The stamp of an exchange. No other exchange has it, in this pass or another one, until the numbers of passes begin
-// anew.
-__device__ __forceinline__ unsigned llm42__stamp(const llm42__rank_parts &parts, const llm42__header *header) {
+// The stamp of an exchange. No other one has it, in this pass or another, until the numbers of passes begin anew.
+LLM42__DEVICE unsigned llm42__stamp(const llm42__rank_parts &parts, const llm42__header *header) {
     return header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
 }
 
 // Sends a row to the other ranks by mail. Work: each thread of the block takes a quad at a time.
 template <int PARTS>
-__device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, int row, int stride,
-                                                const llm42__header *header) {
+LLM42__DEVICE void llm42__send_row(const llm42__rank_parts &parts, int row, int stride, const llm42__header *header) {
     const unsigned stamp = llm42__stamp(parts, header);
     const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
@@ -1725,16 +1629,15 @@ __device__ __forceinline__ void llm42__send_row(const llm42__rank_parts &parts, 
 
 // Takes the other ranks' parts of a row. out [stride], in shared memory, is the row's sum. Work: as in llm42__send_row.
 template <int PARTS>
-__device__ __forceinline__ void llm42__take_row(const llm42__rank_parts &parts, int row, int stride,
-                                                const llm42__header *header, typename llm42__quad<PARTS>::sum *out) {
+LLM42__DEVICE void llm42__take_row(const llm42__rank_parts &parts, int row, int stride, const llm42__header *header,
+                                   typename llm42__quad<PARTS>::sum *out) {
     const unsigned stamp = llm42__stamp(parts, header);
     const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
         uint4 quad[8] = {};
         ulonglong2 *box = parts.mail[parts.self];
-#pragma unroll
-        for (int r = 0; r < 8; r++) {
+        LLM42__UNROLLED(int r = 0; r < 8; r++) {
             if (r >= parts.ranks) continue;
             if (r == parts.self) quad[r] = own[q];
             else quad[r] = llm42__receive(parts, llm42__mail_at<PARTS>(box, r, row, q, stride), stamp);
@@ -1800,11 +1703,9 @@ __global__ void __launch_bounds__(256)
 // >>kernel-rows --------------------------------------------------------------------------------------------------
 // Owns: the operators that take a row at a time: norms with the residual, rotation with the KV writes, and the gate.
 
-// Sum over a block; every thread gets the same bits. Order: lanes by butterfly, then warps ascending. shared: 32
-// floats.
-__device__ __forceinline__ float llm42__block_sum(float value, float *shared) {
-#pragma unroll
-    for (int i = 16; i; i >>= 1) value += __shfl_xor_sync(0xffffffffu, value, i);
+// Sum over a block, for every thread. Order: lanes by butterfly, then warps ascending. shared: 32 floats.
+LLM42__DEVICE float llm42__block_sum(float value, float *shared) {
+    value = llm42__sum_of_lanes(value);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
     float sum = 0;
@@ -1825,17 +1726,17 @@ enum { LLM42__MOST_WIDTH = 16384, LLM42__NORM_THREADS = 512 };  // at most
 typedef struct llm42__held_pieces {
     int thread, threads, stride;
     bool idle;
-    __device__ __forceinline__ int at(int i) const { return (thread + i * threads) * 8; }
-    __device__ __forceinline__ bool ended(int i) const { return at(i) >= stride || idle; }
+    LLM42__DEVICE int at(int i) const { return (thread + i * threads) * 8; }
+    LLM42__DEVICE bool ended(int i) const { return at(i) >= stride || idle; }
 } llm42__held_pieces;
 
 // Loads the pieces of a row: x, of the embedding or the residual stream, and (but for EMBED) other, of delta. If parts
 // of delta come by mail, all threads of the block first take them together, and `sums` holds the row's sum. Otherwise
 // it stays where it is, and each thread adds up its own pieces.
 template <int KIND, int PARTS>
-__device__ __forceinline__ void
-llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x, const llm42__rank_parts &delta,
-                  size_t row, const llm42__held_pieces &held, const llm42__meta &meta, uint4 *sums) {
+LLM42__DEVICE void llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x,
+                                     const llm42__rank_parts &delta, size_t row, const llm42__held_pieces &held,
+                                     const llm42__meta &meta, uint4 *sums) {
     using quad = llm42__quad<PARTS>;
     const int stride = held.stride;
     if constexpr (quad::MAIL) {
@@ -1844,8 +1745,7 @@ llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x, co
     }
     const llm42__bf16 *from = KIND == LLM42__EMBED ? (const llm42__bf16 *)delta.of[0] + (size_t)meta.token[row] * stride
                                                    : x + row * stride;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
         if constexpr (!quad::MAIL && KIND != LLM42__EMBED)
             other[i] = llm42__add_parts<PARTS>(delta, row * stride + held.at(i), held.at(i) < stride);
         if (held.ended(i)) continue;  // all threads of a warp come to llm42__add_parts
@@ -1857,16 +1757,14 @@ llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x, co
 // piece += other, but for EMBED, rounded; x = the pieces, but for ADD_DRAWS. Returns the sum of the thread's squares,
 // with elements ascending; that of an idle thread is zero.
 template <int KIND>
-__device__ __forceinline__ float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], llm42__bf16 *x,
-                                                const llm42__held_pieces &held) {
+LLM42__DEVICE float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], llm42__bf16 *x,
+                                   const llm42__held_pieces &held) {
     float sum = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
         if (held.ended(i)) break;
         __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
         const __nv_bfloat162 *o = (const __nv_bfloat162 *)&other[i];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
+        LLM42__UNROLLED(int j = 0; j < 4; j++) {
             float2 a = __bfloat1622float2(p[j]);
             if (KIND != LLM42__EMBED) {
                 float2 b = __bfloat1622float2(o[j]);
@@ -1883,17 +1781,15 @@ __device__ __forceinline__ float llm42__add_row(uint4 (&piece)[4], const uint4 (
 
 // piece x weight / sqrt(mean of squares + eps), rounded, is given to write(at, eight elements). squares: of the row.
 template <typename WRITE>
-__device__ __forceinline__ void llm42__norm_row(uint4 (&piece)[4], float squares, const float4 (&weight)[4][2],
-                                                int width, float eps, const llm42__held_pieces &held, WRITE write) {
+LLM42__DEVICE void llm42__norm_row(uint4 (&piece)[4], float squares, const float4 (&weight)[4][2], int width, float eps,
+                                   const llm42__held_pieces &held, WRITE write) {
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(squares, (float)width) + eps)) +
                         (squares - squares);  // overflow becomes NaN
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
         if (held.ended(i)) break;
         __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
         const float *v = (const float *)weight[i];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
+        LLM42__UNROLLED(int j = 0; j < 4; j++) {
             float2 a = __bfloat1622float2(p[j]);
             p[j] = __floats2bfloat162_rn(a.x * scale * v[2 * j], a.y * scale * v[2 * j + 1]);
         }
@@ -1905,8 +1801,7 @@ __device__ __forceinline__ void llm42__norm_row(uint4 (&piece)[4], float squares
 // x += delta, or x = the embedding of the row's token.
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
 // With mail a block has more threads, which exchange the row; without, it has just these.
-// Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. That of delta:
-// llm42__sum_quads.
+// Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. Of delta: llm42__sum_quads.
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
@@ -1916,8 +1811,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     __shared__ uint4 sums[mail ? LLM42__MOST_WIDTH / 8 : 1];
     const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, mail && (int)threadIdx.x >= threads};
     float4 w[4][2];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
         if (held.ended(i)) break;
         w[i][0] = *(const float4 *)(weight + held.at(i));
         w[i][1] = *(const float4 *)(weight + held.at(i) + 4);
@@ -1955,42 +1849,32 @@ template <int DP> struct llm42__pairs {
     float x[8][2];
     int d, lane, low, high;
     bool whole;
-    __device__ __forceinline__ llm42__pairs(const llm42__heads &a, int lane)
+    LLM42__DEVICE llm42__pairs(const llm42__heads &a, int lane)
         : d(a.head_dim), lane(lane), low(lane * 8), high(low + a.head_dim / 2),
           whole(a.head_dim == DP && a.qkv_stride % 8 == 0) {}
-    __device__ __forceinline__ bool there(int i) const { return lane * 8 + i < d / 2; }
+    LLM42__DEVICE bool there(int i) const { return lane * 8 + i < d / 2; }
 
-    __device__ __forceinline__ void load(const llm42__bf16 *from, bool needed) {
+    LLM42__DEVICE void load(const llm42__bf16 *from, bool needed) {
         if (needed && whole) {
-            union {
-                uint4 piece[2];
-                llm42__bf16 value[2][8];
-            } all;
-            all.piece[0] = *(const uint4 *)(from + low), all.piece[1] = *(const uint4 *)(from + high);
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                x[i][0] = __bfloat162float(all.value[0][i]);
-                x[i][1] = __bfloat162float(all.value[1][i]);
-            }
+            const uint4 piece[2] = {*(const uint4 *)(from + low), *(const uint4 *)(from + high)};
+            const llm42__bf16 *value = (const llm42__bf16 *)piece;
+            LLM42__UNROLLED(int i = 0; i < 16; i++) x[i % 8][i / 8] = __bfloat162float(value[i]);
             return;
         }
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
+        LLM42__UNROLLED(int i = 0; i < 8; i++) {
             x[i][0] = needed && there(i) ? __bfloat162float(from[low + i]) : 0.0f;
             x[i][1] = needed && there(i) ? __bfloat162float(from[high + i]) : 0.0f;
         }
     }
-    __device__ __forceinline__ void store(llm42__bf16 *to) const {
+    LLM42__DEVICE void store(llm42__bf16 *to) const {
         if (whole) {
             uint4 piece[2];
             uint32_t *words = (uint32_t *)piece;
-#pragma unroll
-            for (int i = 0; i < 8; i++) words[i] = llm42__pack(x[2 * i % 8][i / 4], x[2 * i % 8 + 1][i / 4]);
+            LLM42__UNROLLED(int i = 0; i < 8; i++) words[i] = llm42__pack(x[2 * i % 8][i / 4], x[2 * i % 8 + 1][i / 4]);
             *(uint4 *)(to + low) = piece[0], *(uint4 *)(to + high) = piece[1];
             return;
         }
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
+        LLM42__UNROLLED(int i = 0; i < 8; i++) {
             if (!there(i)) continue;
             to[low + i] = __float2bfloat16_rn(x[i][0]);
             to[high + i] = __float2bfloat16_rn(x[i][1]);
@@ -2019,13 +1903,12 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     const float *angle = a.rope + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
     llm42__pairs<DP> p(a, lane);
     float2 turn[8];  // cosine and sine
-#pragma unroll
-    for (int i = 0; i < 8; i++) turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
+    LLM42__UNROLLED(int i = 0; i < 8; i++)
+        turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
     p.load(qkv + (size_t)row * a.qkv_stride + (size_t)head * d, needed);
     if (a.bias && needed)
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
+        LLM42__UNROLLED(int i = 0; i < 8; i++) {
             if (!p.there(i)) continue;
             p.x[i][0] = llm42__rounded(p.x[i][0] + a.bias[head * d + p.low + i]);
             p.x[i][1] = llm42__rounded(p.x[i][1] + a.bias[head * d + p.high + i]);
@@ -2033,18 +1916,15 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
     float sum = 0, scale = 1;
     if (a.q_norm || a.k_norm) {
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
+        LLM42__UNROLLED(int i = 0; i < 8; i++) {
             sum = fmaf(p.x[i][0], p.x[i][0], sum);
             sum = fmaf(p.x[i][1], p.x[i][1], sum);
         }
-#pragma unroll
-        for (int i = LANES / 2; i; i >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, i);
+        sum = llm42__sum_of_lanes<LANES>(sum);
         scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
     }
     if (!needed) return;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
+    LLM42__UNROLLED(int i = 0; i < 8; i++) {
         if (norm && p.there(i)) {
             p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.low + i]);
             p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.high + i]);
@@ -2058,8 +1938,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     p.store(to);
 }
 
-// Shapes: y [R, 2F], where gate and up alternate in groups of eight, -> out [R, F]. Work: a thread computes eight
-// outputs. No sums.
+// Shapes: y [R, 2F], gate and up in groups of eight -> out [R, F]. Work: a thread computes eight outputs. No sums.
 __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42__bf16 *out, size_t count) {
     llm42__launch_next();
     llm42__wait_for_previous();
@@ -2067,8 +1946,7 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
     if (i >= count) return;
     const uint4 from[] = {((const uint4 *)y)[2 * i], ((const uint4 *)y)[2 * i + 1]};
     float gate_up[2][8], to[8];
-#pragma unroll
-    for (int j = 0; j < 16; j++) {
+    LLM42__UNROLLED(int j = 0; j < 16; j++) {
         const uint32_t two = ((const uint32_t *)from)[j / 2];
         gate_up[j / 8][j % 8] = llm42__float(j % 2 ? two & 0xffff0000 : two << 16);
     }
@@ -2083,19 +1961,15 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
 // The one order of sums in attention. Each unit of keys is summed on its own:
 //   1. scores, by the tensor cores
 //   2. weights e^(score - top), where top is the unit's largest score
-//   3. their total: eight sums, one for each remainder of a key's position t modulo 8, with t ascending. They are then
-//      added pairwise
+//   3. their total: eight sums, one for each remainder of a key's position t modulo 8, t ascending; then pairwise
 //   4. weights x values, by the tensor cores
 // Then units are merged in ascending order. Units that a row does not see change none of the row's bits. Nor do unseen
-// keys within a unit. So a result depends on the row's keys, on where units begin and on their length. It does not
-// depend on the rows beside it, or on which block or warp sums a unit.
+// keys within a unit. So a result depends on the row's keys, on where units begin and on their length, and not on the
+// rows beside it, or on which block or warp sums a unit.
 //
 // Units by position have 128 keys and begin at multiples of 128. Only single rows under FAST have units by load
 // (section cuda-tasks). In a unit of more than 128 keys the largest score so far can grow from one step of 128 keys to
 // the next, and what was summed before is scaled to it (online softmax).
-//
-// llm42__k_attend_prefill is for consecutive rows of a sequence, llm42__k_attend_decode for single rows. Both have the
-// one order.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__PREFILL_QUERIES = 64 };
 
@@ -2105,24 +1979,19 @@ enum { LLM42__STRIP_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__PREFILL_QUERIES = 
 //
 //   DP = 128:   panel 0: elements 0 .. 63 of all keys   | panel 1: elements 64 .. 127 of all keys
 //               KEYS x 128 bytes                        | KEYS x 128 bytes
-template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__key_place(int row, int piece) {
+template <int DP, int KEYS> LLM42__DEVICE uint32_t llm42__key_place(int row, int piece) {
     if (DP >= 64) return (uint32_t)(piece / 8 * (KEYS * 128)) + llm42__swizzle(row, piece % 8);
     const int turn = DP == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
     return (uint32_t)(row * DP * 2 + ((piece ^ turn) << 4));
 }
 
-// Scores of 16 queries with a strip, the 32 keys from `first` on of the KEYS in shared memory. score[n] is of keys 8n
-// .. 8n + 7, as llm42__mma has them.
+// Scores of 16 queries with the 32 keys from `first` on of the KEYS in shared memory. score[n] is of eight from 8n on.
 template <int DP, int KEYS>
-__device__ __forceinline__ void llm42__score(float (*score)[4], const uint32_t (&q)[DP / 16][4], uint32_t k_at,
-                                             int first) {
+LLM42__DEVICE void llm42__score(float (*score)[4], const uint32_t (&q)[DP / 16][4], uint32_t k_at, int first) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int n = 0; n < 4; n++) score[n][0] = score[n][1] = score[n][2] = score[n][3] = 0.0f;
-#pragma unroll
-    for (int kk = 0; kk < DP / 16; kk++)
-#pragma unroll
-        for (int pair = 0; pair < 2; pair++) {
+    LLM42__UNROLLED(int n = 0; n < 4; n++) score[n][0] = score[n][1] = score[n][2] = score[n][3] = 0.0f;
+    LLM42__UNROLLED(int kk = 0; kk < DP / 16; kk++)
+        LLM42__UNROLLED(int pair = 0; pair < 2; pair++) {
             uint32_t b[4];
             llm42__load_matrices(b, k_at + llm42__key_place<DP, KEYS>(first + pair * 16 + lane / 16 * 8 + lane % 8,
                                                                       2 * kk + lane / 8 % 2));
@@ -2138,29 +2007,24 @@ typedef struct llm42__visible {
 
 // Turns the scores of the unit that begins at t0 into weights e^(scale (score - top)). top: the largest score; total:
 // the sum of weights. The argument `scale` contains the factor log2(e).
-__device__ __forceinline__ void llm42__softmax_unit(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
-                                                    const llm42__visible &visible, float scale) {
+LLM42__DEVICE void llm42__softmax_unit(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
+                                       const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
     if (t0 < visible.all_low || t0 + LLM42__UNIT_KEYS - 1 > visible.all_high) {
-#pragma unroll
-        for (int n = 0; n < 16; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
+        LLM42__UNROLLED(int n = 0; n < 16; n++)
+            LLM42__UNROLLED(int i = 0; i < 4; i++) {
                 int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
                 if (t < visible.low[i / 2] || t > visible.high[i / 2]) score[n][i] = -INFINITY;
             }
     }
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    LLM42__UNROLLED(int r = 0; r < 2; r++) {
         float even = 0, odd = 0;
         top[r] = -INFINITY;
-#pragma unroll
-        for (int n = 0; n < 16; n++) top[r] = fmaxf(top[r], fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+        LLM42__UNROLLED(int n = 0; n < 16; n++) top[r] = fmaxf(top[r], fmaxf(score[n][2 * r], score[n][2 * r + 1]));
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
         const float base = top[r] == -INFINITY ? 0.0f : top[r] * scale;
-#pragma unroll
-        for (int n = 0; n < 16; n++) {
+        LLM42__UNROLLED(int n = 0; n < 16; n++) {
             even += score[n][2 * r] = llm42__exp2(fmaf(score[n][2 * r], scale, -base));
             odd += score[n][2 * r + 1] = llm42__exp2(fmaf(score[n][2 * r + 1], scale, -base));
         }
@@ -2170,21 +2034,11 @@ __device__ __forceinline__ void llm42__softmax_unit(float (&score)[16][4], float
     }
 }
 
-// The weights of the 16 keys from 16 kk on, in the layout of a tensor core operand.
-__device__ __forceinline__ void llm42__pack_weights(uint32_t (&a)[4], const float (&weight)[16][4], int kk) {
-    a[0] = llm42__pack(weight[2 * kk][0], weight[2 * kk][1]);
-    a[1] = llm42__pack(weight[2 * kk][2], weight[2 * kk][3]);
-    a[2] = llm42__pack(weight[2 * kk + 1][0], weight[2 * kk + 1][1]);
-    a[3] = llm42__pack(weight[2 * kk + 1][2], weight[2 * kk + 1][3]);
-}
-
 // out += weights x values, for the sixteen keys from `key` on of the KEYS in shared memory.
 template <int DP, int KEYS>
-__device__ __forceinline__ void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at,
-                                                  int key) {
+LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at, int key) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int pair = 0; pair < DP / 16; pair++) {
+    LLM42__UNROLLED(int pair = 0; pair < DP / 16; pair++) {
         uint32_t b[4];
         llm42__load_matrices_transposed(b, v_at + llm42__key_place<DP, KEYS>(key + lane % 16, 2 * pair + lane / 16));
         llm42__mma(out[2 * pair], a, b[0], b[1]);
@@ -2192,10 +2046,8 @@ __device__ __forceinline__ void llm42__add_values(float (&out)[DP / 8][4], const
     }
 }
 
-// The factors for merging a unit into the sums so far. Both are scaled to the higher of the two tops: the sums so far
-// by `keep`, the unit by `take`. top becomes the higher one.
-__device__ __forceinline__ void llm42__merge_factors(float &top, float unit_top, float scale, float &keep,
-                                                     float &take) {
+// The factors for merging a unit (take) into the sums so far (keep): to the higher of the two tops, which top becomes.
+LLM42__DEVICE void llm42__merge_factors(float &top, float unit_top, float scale, float &keep, float &take) {
     float higher = fmaxf(top, unit_top), base = higher == -INFINITY ? 0.0f : higher;
     keep = llm42__exp2((top - base) * scale);
     take = llm42__exp2((unit_top - base) * scale);
@@ -2206,35 +2058,32 @@ __device__ __forceinline__ void llm42__merge_factors(float &top, float unit_top,
 template <int DP> struct llm42__merged {
     enum { COLUMNS = DP < 32 ? 1 : DP / 32 };
     float top, total, x[COLUMNS];
-    static __device__ __forceinline__ int column() { return threadIdx.x % 32 * COLUMNS; }  // the first one
+    static LLM42__DEVICE int column() { return threadIdx.x % 32 * COLUMNS; }  // the first one
     // Reads this lane's columns of a record.
-    __device__ __forceinline__ void read(const float *record) {
+    LLM42__DEVICE void read(const float *record) {
         if constexpr (COLUMNS == 4) {
             const float4 four = *(const float4 *)(record + column());
             x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
         } else {
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) x[c] = record[column() % DP + c];
+            LLM42__UNROLLED(int c = 0; c < COLUMNS; c++) x[c] = record[column() % DP + c];
         }
     }
 };
 
-// A unit's record for a query: DP columns, top and total, and two floats that make it whole pieces of 16 bytes, which
-// nothing writes.
+// A unit's record for a query: DP columns, top and total, and two floats that nothing writes, for whole pieces.
 __host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
 
 // Merges a query's records of `units` units, `step` floats apart, in ascending order. start: the first of them is what
 // to begin with. Of 32 units each lane computes the factors of one, so that they are not computed in every lane.
 template <int DP>
-__device__ __forceinline__ void llm42__merge_units(llm42__merged<DP> &m, bool start, const float *unit, size_t step,
-                                                   int units, float scale) {
+LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, bool start, const float *unit, size_t step, int units,
+                                      float scale) {
     const int lane = threadIdx.x % 32;
     for (int first = 0; first < units; first += 32) {
         const int count = LLM42__MIN(32, units - first);
         const float *own = unit + (size_t)(first + LLM42__MIN(lane, count - 1)) * step;
         float top = own[DP], keep, take, total = own[DP + 1], so_far = top;  // so_far: the largest top up to this lane
-#pragma unroll
-        for (int i = 1; i < 32; i *= 2) {
+        LLM42__UNROLLED(int i = 1; i < 32; i *= 2) {
             const float before = __shfl_up_sync(0xffffffffu, so_far, i);
             if (lane >= i) so_far = fmaxf(so_far, before);
         }
@@ -2257,20 +2106,18 @@ __device__ __forceinline__ void llm42__merge_units(llm42__merged<DP> &m, bool st
             llm42__merged<DP> next;
             next.read(unit + (size_t)(first + i) * step);
             m.total = fmaf(m.total, keep_i, __shfl_sync(0xffffffffu, total, i));
-#pragma unroll
-            for (int c = 0; c < llm42__merged<DP>::COLUMNS; c++) m.x[c] = fmaf(m.x[c], keep_i, next.x[c] * take_i);
+            LLM42__UNROLLED(int c = 0; c < llm42__merged<DP>::COLUMNS; c++)
+                m.x[c] = fmaf(m.x[c], keep_i, next.x[c] * take_i);
         }
     }
 }
 
 // Writes a query's columns, as far as the head has them.
-template <int DP>
-__device__ __forceinline__ void llm42__write_merged(const llm42__merged<DP> &m, llm42__bf16 *query, int head_dim) {
+template <int DP> LLM42__DEVICE void llm42__write_merged(const llm42__merged<DP> &m, llm42__bf16 *query, int head_dim) {
     const float inverse = __fdiv_rn(1.0f, m.total);
     const int column = m.column();
     if constexpr (llm42__merged<DP>::COLUMNS % 2 == 0) {
-#pragma unroll
-        for (int c = 0; c < llm42__merged<DP>::COLUMNS; c += 2)
+        LLM42__UNROLLED(int c = 0; c < llm42__merged<DP>::COLUMNS; c += 2)
             if (column + c < head_dim)  // d is even
                 *(__nv_bfloat162 *)(query + column + c) = __floats2bfloat162_rn(m.x[c] * inverse, m.x[c + 1] * inverse);
     } else {
@@ -2291,7 +2138,7 @@ typedef struct llm42__attention {
 } llm42__attention;
 
 // Where a lane's i-th piece lies when a warp copies a strip: llm42__key_place with what is known there.
-template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__copy_place(int first, int i) {
+template <int DP, int KEYS> LLM42__DEVICE uint32_t llm42__copy_place(int first, int i) {
     enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
     const int lane = threadIdx.x % 32, piece = lane % PIECES, row = first + lane / PIECES;
     if (DP < 64) return llm42__key_place<DP, KEYS>(row + i * AT_ONCE, piece);
@@ -2304,38 +2151,34 @@ template <int DP, int KEYS> __device__ __forceinline__ uint32_t llm42__copy_plac
 // of 8). place: where the lane's key lies in the cache, in pieces; LLM42__NOWHERE gives zeros. All lanes must call it.
 #define LLM42__NOWHERE 0xffffffffu
 template <int DP, int KEYS>
-__device__ __forceinline__ void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *cache, uint32_t place) {
+LLM42__DEVICE void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *cache, uint32_t place) {
     enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
     const int lane = threadIdx.x % 32, piece = lane % PIECES;
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
+    LLM42__UNROLLED(int i = 0; i < PIECES; i++) {
         const uint32_t from = __shfl_sync(0xffffffffu, place, i * AT_ONCE + lane / PIECES);
         llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, i),
                       cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8, from != LLM42__NOWHERE);
     }
 }
 
-// The same for the keys t <= k < end of a sequence, where sixteen keys follow one another in a page. page: of the first
-// sixteen keys of the strip, and of the others. step: pieces from a key to the next. t is a multiple of sixteen, and a
-// page has sixteen keys or more.
+// The same for the keys t <= k < end of a sequence, in pages of sixteen keys or more. page: of the strip's first
+// sixteen keys, and of the others. step: pieces from a key to the next. t is a multiple of sixteen.
 template <int DP, int KEYS>
-__device__ __forceinline__ void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache,
-                                                  const int (&page)[2], int shift, int t, int end, uint32_t step) {
+LLM42__DEVICE void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache, const int (&page)[2], int shift,
+                                     int t, int end, uint32_t step) {
     enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
     const int lane = threadIdx.x % 32, keys = end - t - lane / PIECES;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
+    LLM42__UNROLLED(int half = 0; half < 2; half++) {
         const int slot = (page[half] << shift) + (t + 16 * half & (1 << shift) - 1);
         const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * step + lane % PIECES) * 8;
-#pragma unroll
-        for (int i = 0; i < PIECES / 2; i++)
+        LLM42__UNROLLED(int i = 0; i < PIECES / 2; i++)
             llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, half * PIECES / 2 + i),
                           at + (size_t)(i * AT_ONCE * 8 * step), half * 16 + i * AT_ONCE < keys);
     }
 }
 
 // The row of a task that its query i belongs to: i / group.
-__device__ __forceinline__ int llm42__row_of_query(const llm42__attention &a, int i) {
+LLM42__DEVICE int llm42__row_of_query(const llm42__attention &a, int i) {
     return (int)((uint32_t)i * a.group_inverse >> 16);
 }
 
@@ -2345,7 +2188,7 @@ template <int DP> struct llm42__queries {
     uint32_t shared, own[SHARED ? 1 : DP / 16][4];
     // Loads them; those that the task does not have become zeros. They arrive in shared memory as copies do.
     template <int THREADS>
-    __device__ __forceinline__ void load(uint32_t to, const llm42__attention &a, const llm42__prefill_task &task) {
+    LLM42__DEVICE void load(uint32_t to, const llm42__attention &a, const llm42__prefill_task &task) {
         auto there = [&](int i) { return llm42__row_of_query(a, i) < task.rows; };
         auto at = [&](int i) {  // query i, or the pass's first if it is not there
             const int row = llm42__row_of_query(a, i);
@@ -2355,16 +2198,14 @@ template <int DP> struct llm42__queries {
         shared = to;
         if constexpr (SHARED) {
             enum { PIECES = DP / 8 };
-#pragma unroll
-            for (int i = threadIdx.x; i < LLM42__PREFILL_QUERIES * PIECES; i += THREADS) {
+            LLM42__UNROLLED(int i = threadIdx.x; i < LLM42__PREFILL_QUERIES * PIECES; i += THREADS) {
                 const int query = i / PIECES, piece = i % PIECES;
                 llm42__copy16(to + llm42__key_place<DP, LLM42__PREFILL_QUERIES>(query, piece), at(query) + piece * 8,
                               there(query));
             }
         } else {
             const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4, second = first + 8;
-#pragma unroll
-            for (int kk = 0; kk < DP / 16; kk++) {
+            LLM42__UNROLLED(int kk = 0; kk < DP / 16; kk++) {
                 const int column = kk * 16 + lane % 4 * 2;
                 own[kk][0] = there(first) ? *(const uint32_t *)(at(first) + column) : 0;
                 own[kk][1] = there(second) ? *(const uint32_t *)(at(second) + column) : 0;
@@ -2375,71 +2216,56 @@ template <int DP> struct llm42__queries {
     }
 };
 
-// Waits for all groups of products that the warpgroup has committed, but for the last LEFT. It waits for `product`,
-// too, which is not among these.
-template <int DP, int LEFT, int EIGHTS> __device__ __forceinline__ void llm42__await(float (&product)[EIGHTS][4]) {
-#if LLM42__WARPGROUPS
-    if constexpr (DP >= 64) {
+// Waits for the groups of products that the warpgroup has committed but for the last LEFT; `product` is not of these.
+template <int DP, int LEFT, int EIGHTS> LLM42__DEVICE void llm42__await(float (&product)[EIGHTS][4]) {
+    if constexpr (LLM42__WARPGROUPS && DP >= 64) {
         llm42__wgmma_wait<LEFT>();
         llm42__settle(product);
     }
-#endif
 }
 
 // Starts the scores of a team's 64 queries (16 for each warp) with the keys of a unit.
 template <int DP>
-__device__ __forceinline__ void llm42__score_unit(float (&score)[16][4], const llm42__queries<DP> &q, uint32_t k_at) {
-#if LLM42__WARPGROUPS
-    if constexpr (DP >= 64) {
+LLM42__DEVICE void llm42__score_unit(float (&score)[16][4], const llm42__queries<DP> &q, uint32_t k_at) {
+    if constexpr (LLM42__WARPGROUPS && DP >= 64) {
         // bytes: of a panel of 64 elements of the queries, and of the keys; of 16 elements
         enum { Q_PANEL = 64 * 128, PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN = 16 * 2 };
         const uint64_t queries = llm42__smem_descriptor(q.shared, 16), keys = llm42__smem_descriptor(k_at, 16);
         llm42__wgmma_fence();
-#pragma unroll
-        for (int kk = 0; kk < DP / 16; kk++)
+        LLM42__UNROLLED(int kk = 0; kk < DP / 16; kk++)
             llm42__wgmma(score, queries + ((kk / 4 * Q_PANEL + kk % 4 * SIXTEEN) >> 4),
                          keys + ((kk / 4 * PANEL + kk % 4 * SIXTEEN) >> 4), kk > 0);
         llm42__wgmma_commit();
-    } else
-#endif
-    {
-#pragma unroll
-        for (int block = 0; block < 4; block++)
+    } else {
+        LLM42__UNROLLED(int block = 0; block < 4; block++)
             llm42__score<DP, LLM42__UNIT_KEYS>(&score[4 * block], q.own, k_at, 32 * block);
     }
 }
 
 // Starts the sums of weights x values of a unit.
 template <int DP>
-__device__ __forceinline__ void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4],
-                                                       uint32_t v_at) {
-#if LLM42__WARPGROUPS
-    if constexpr (DP >= 64) {
+LLM42__DEVICE void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4], uint32_t v_at) {
+    if constexpr (LLM42__WARPGROUPS && DP >= 64) {
         enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN_KEYS = 16 * 128 };  // bytes: of a panel; of 16 keys in a panel
         const uint64_t values = llm42__smem_descriptor(v_at, PANEL);
         llm42__wgmma_fence();
-#pragma unroll
-        for (int kk = 0; kk < 8; kk++) llm42__wgmma(out, weight[kk], values + (kk * SIXTEEN_KEYS >> 4), kk > 0);
+        LLM42__UNROLLED(int kk = 0; kk < 8; kk++)
+            llm42__wgmma(out, weight[kk], values + (kk * SIXTEEN_KEYS >> 4), kk > 0);
         llm42__wgmma_commit();
-    } else
-#endif
-    {
-#pragma unroll
-        for (int i = 0; i < DP / 8; i++) out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
-#pragma unroll
-        for (int kk = 0; kk < 8; kk++) llm42__add_values<DP, LLM42__UNIT_KEYS>(out, weight[kk], v_at, 16 * kk);
+    } else {
+        LLM42__UNROLLED(int i = 0; i < DP / 8; i++) out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
+        LLM42__UNROLLED(int kk = 0; kk < 8; kk++)
+            llm42__add_values<DP, LLM42__UNIT_KEYS>(out, weight[kk], v_at, 16 * kk);
     }
 }
 
 // The positions that a warp's sixteen queries from `first` on see.
-__device__ __forceinline__ llm42__visible llm42__visible_of(const llm42__attention &a, const llm42__prefill_task &task,
-                                                            int first) {
+LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const llm42__prefill_task &task, int first) {
     const int queries = task.rows * a.group, position = task.end - task.rows;  // of the first row
     auto lowest = [&](int high) { return a.window ? LLM42__MAX(0, high - a.window + 1) : 0; };
     llm42__visible visible;
     visible.all_low = 0, visible.all_high = -1;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    LLM42__UNROLLED(int r = 0; r < 2; r++) {
         const int i = first + threadIdx.x % 32 / 4 + r * 8;
         visible.high[r] = i < queries ? position + llm42__row_of_query(a, i) : -1;
         visible.low[r] = lowest(visible.high[r]);
@@ -2458,18 +2284,16 @@ typedef struct llm42__softmax {
 
 // Merges a unit's sums with those of the units before it, whose columns are in shared memory: [DP / 8][128 threads].
 template <int DP>
-__device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], llm42__softmax &unit,
-                                                    const llm42__softmax &before, const float4 *merged, float scale) {
+LLM42__DEVICE void llm42__merge_before(float (&out)[DP / 8][4], llm42__softmax &unit, const llm42__softmax &before,
+                                       const float4 *merged, float scale) {
     float keep[2], take[2];
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    LLM42__UNROLLED(int r = 0; r < 2; r++) {
         float so_far = before.top[r];
         llm42__merge_factors(so_far, unit.top[r], scale, keep[r], take[r]);
         unit.top[r] = so_far;
         unit.total[r] = fmaf(before.total[r], keep[r], unit.total[r] * take[r]);
     }
-#pragma unroll
-    for (int n = 0; n < DP / 8; n++) {
+    LLM42__UNROLLED(int n = 0; n < DP / 8; n++) {
         const float4 m = merged[n * 128];
         out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
         out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
@@ -2480,19 +2304,16 @@ __device__ __forceinline__ void llm42__merge_before(float (&out)[DP / 8][4], llm
 
 // Writes the results of sixteen queries from `first` on.
 template <int DP>
-__device__ __forceinline__ void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task,
-                                                     int first, const float (&out)[DP / 8][4],
-                                                     const float (&total)[2]) {
+LLM42__DEVICE void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task, int first,
+                                        const float (&out)[DP / 8][4], const float (&total)[2]) {
     const int lane = threadIdx.x % 32, kv_head = blockIdx.x;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
+    LLM42__UNROLLED(int r = 0; r < 2; r++) {
         const int i = first + lane / 4 + r * 8, row = llm42__row_of_query(a, i),
                   columns = i < task.rows * a.group ? a.head_dim : 0;
         const float inverse = __fdiv_rn(1.0f, total[r]);
         llm42__bf16 *to = a.out + (size_t)(task.row + row) * a.stride +
                           (size_t)(kv_head * a.group + i - row * a.group) * a.head_dim + lane % 4 * 2;
-#pragma unroll
-        for (int n = 0; n < DP / 8; n++)
+        LLM42__UNROLLED(int n = 0; n < DP / 8; n++)
             if (n * 8 + lane % 4 * 2 < columns)  // d is even
                 *(__nv_bfloat162 *)(to + n * 8) = __floats2bfloat162_rn(out[n][2 * r] * inverse,
                                                                         out[n][2 * r + 1] * inverse);
@@ -2517,10 +2338,9 @@ template <int DP, int TEAMS> struct llm42__prefill_shape {
 // one. before: of a single team, what has been merged; with two it is in *state.
 enum { LLM42__TEAM_BARRIER = 1, LLM42__TURN_BARRIER = 4 };  // the first one's number
 template <int DP, int TEAMS>
-__device__ __forceinline__ void llm42__merge_in_turn(const llm42__attention &a, const llm42__prefill_task &task,
-                                                     int team, int unit, int units, float (&out)[DP / 8][4],
-                                                     llm42__softmax &own, llm42__softmax &before, float4 *merged,
-                                                     llm42__softmax *state) {
+LLM42__DEVICE void llm42__merge_in_turn(const llm42__attention &a, const llm42__prefill_task &task, int team, int unit,
+                                        int units, float (&out)[DP / 8][4], llm42__softmax &own, llm42__softmax &before,
+                                        float4 *merged, llm42__softmax *state) {
     if (TEAMS > 1 && unit > 0) {
         llm42__barrier(LLM42__TURN_BARRIER + team, 256);
         before = *state;
@@ -2532,24 +2352,22 @@ __device__ __forceinline__ void llm42__merge_in_turn(const llm42__attention &a, 
     }
     if (TEAMS > 1) *state = own;
     else before = own;
-#pragma unroll
-    for (int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
+    LLM42__UNROLLED(int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
     if (TEAMS > 1) llm42__arrive(LLM42__TURN_BARRIER + (unit + 1) % TEAMS, 256);
 }
 
-// The keys and values of a task that a warp copies: 32 of each unit, from key 32 x warp on. It looks up their pages one
-// unit ahead. step: pieces from a key to the next.
+// The keys and values of a task that a warp copies: 32 of each unit, from key 32 x warp on. Their pages are looked up
+// one unit ahead. step: pieces from a key to the next.
 template <int DP> struct llm42__unit_copies {
     const llm42__prefill_task &task;
     const int32_t *pages;
     uint32_t step;
     int shift, warp, units, page[2], next_page[2];
-    __device__ __forceinline__ int first(int unit) const { return task.first + unit * LLM42__UNIT_KEYS + warp * 32; }
-    __device__ __forceinline__ void look_up(int unit, int (&to)[2]) const {
-#pragma unroll
-        for (int i = 0; i < 2; i++) to[i] = pages[LLM42__MIN(first(unit) + 16 * i, task.end - 1) >> shift];
+    LLM42__DEVICE int first(int unit) const { return task.first + unit * LLM42__UNIT_KEYS + warp * 32; }
+    LLM42__DEVICE void look_up(int unit, int (&to)[2]) const {
+        LLM42__UNROLLED(int i = 0; i < 2; i++) to[i] = pages[LLM42__MIN(first(unit) + 16 * i, task.end - 1) >> shift];
     }
-    __device__ __forceinline__ void load(const llm42__bf16 *cache, uint32_t to, int unit) const {
+    LLM42__DEVICE void load(const llm42__bf16 *cache, uint32_t to, int unit) const {
         const int t = first(unit), own = t + threadIdx.x % 32;
         if (unit < units && shift >= 4)
             llm42__copy_pages<DP, LLM42__UNIT_KEYS>(to, warp * 32, cache, page, shift, t, task.end, step);
@@ -2564,10 +2382,10 @@ template <int DP> struct llm42__unit_copies {
 
 // A team's work on a task: all of its units. base: of the block's shared memory.
 template <int DP, int TEAMS>
-__device__ __forceinline__ void llm42__attend_task(const llm42__attention &a, const llm42__prefill_task &task,
-                                                   llm42__unit_copies<DP> &copies, int team, uint32_t base,
-                                                   const llm42__bf16 *k_cache, const llm42__bf16 *v_cache,
-                                                   float4 *merged, llm42__softmax *state) {
+LLM42__DEVICE void llm42__attend_task(const llm42__attention &a, const llm42__prefill_task &task,
+                                      llm42__unit_copies<DP> &copies, int team, uint32_t base,
+                                      const llm42__bf16 *k_cache, const llm42__bf16 *v_cache, float4 *merged,
+                                      llm42__softmax *state) {
     using shape = llm42__prefill_shape<DP, TEAMS>;
     const uint32_t k_at = base + (uint32_t)(team * 2 * shape::UNIT), v_at = k_at + shape::UNIT;
     const int units = copies.units;
@@ -2592,8 +2410,9 @@ __device__ __forceinline__ void llm42__attend_task(const llm42__attention &a, co
         copies.load(k_cache, k_at, unit + TEAMS);
         copies.look_up(unit + 2 * TEAMS, copies.next_page);
         llm42__softmax_unit(score, own.top, own.total, task.first + unit * LLM42__UNIT_KEYS, visible, a.scale);
-#pragma unroll
-        for (int kk = 0; kk < 8; kk++) llm42__pack_weights(weight[kk], score, kk);
+        LLM42__UNROLLED(int i = 0; i < 32;
+                        i++)  // weight[kk]: of the 16 keys from 16 kk on, as the tensor cores take them
+            weight[i / 4][i % 4] = llm42__pack(score[i / 2][i % 2 * 2], score[i / 2][i % 2 * 2 + 1]);
         // A condition that always holds: else the compiler waits for copies before it computes weights.
         if (task.rows > 0) llm42__copy_wait<0>();
         llm42__fence_async();
@@ -2661,37 +2480,27 @@ static inline int llm42__prefill_teams(unsigned blocks, unsigned processors, boo
     return blocks <= processors && llm42__prefill_shape<DP, 2>::bytes(warpgroups) <= most ? 2 : 1;
 }
 
-// A warp's sums for the queries of one row, in octets of eight. Rows of the tensor cores' result are keys (or columns
-// of out), and its columns are queries. So lane (g, t) holds queries 2t and 2t + 1 of an octet, and columns 16m + g and
-// 16m + g + 8 of out.
+// A warp's sums for the queries of one row, in octets. Rows of the tensor cores' result are keys (or columns of out)
+// and its columns are queries. So lane (g, t) has queries 2t, 2t + 1 of an octet and columns 16m + g, 16m + g + 8 of
+// out.
 template <int DP, int OCTETS> struct llm42__partial {
-    float out[OCTETS][DP / 16][4], top[OCTETS][2], total[OCTETS][2];
-    __device__ __forceinline__ void clear() {
-#pragma unroll
-        for (int q = 0; q < OCTETS; q++) {
-#pragma unroll
-            for (int i = 0; i < DP / 4; i++) out[q][i / 4][i % 4] = 0.0f;
-            top[q][0] = top[q][1] = -INFINITY;
-            total[q][0] = total[q][1] = 0.0f;
-        }
+    float out[OCTETS][DP / 16][4] = {}, top[OCTETS][2], total[OCTETS][2] = {};
+    LLM42__DEVICE llm42__partial() {
+        LLM42__UNROLLED(int i = 0; i < OCTETS * 2; i++) top[i / 2][i % 2] = -INFINITY;
     }
 };
 
 // Scores of a strip of keys: score[0] of its first sixteen keys, score[1] of the others.
 template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__score_across(float (*score)[OCTETS][4], const uint32_t (&q)[OCTETS][DP / 16][2],
-                                                    uint32_t k_at) {
+LLM42__DEVICE void llm42__score_across(float (*score)[OCTETS][4], const uint32_t (&q)[OCTETS][DP / 16][2],
+                                       uint32_t k_at) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-#pragma unroll
-        for (int i = 0; i < OCTETS * 4; i++) score[half][i / 4][i % 4] = 0.0f;
-#pragma unroll
-        for (int kk = 0; kk < DP / 16; kk++) {
+    LLM42__UNROLLED(int half = 0; half < 2; half++) {
+        LLM42__UNROLLED(int i = 0; i < OCTETS * 4; i++) score[half][i / 4][i % 4] = 0.0f;
+        LLM42__UNROLLED(int kk = 0; kk < DP / 16; kk++) {
             uint32_t k[4];
             llm42__load_matrices(k, k_at + llm42__key_place<DP, 32>(half * 16 + lane % 16, 2 * kk + lane / 16));
-#pragma unroll
-            for (int octet = 0; octet < OCTETS; octet++)
+            LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
                 llm42__mma(score[half][octet], k, q[octet][kk][0], q[octet][kk][1]);
         }
     }
@@ -2700,82 +2509,67 @@ __device__ __forceinline__ void llm42__score_across(float (*score)[OCTETS][4], c
 // Like llm42__softmax_unit, for the 128 keys from t0 on, of which the row sees low <= t <= high. top is the largest
 // score so far. What was summed before is scaled to it.
 template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__softmax_online(llm42__partial<DP, OCTETS> &p, float (&score)[8][OCTETS][4],
-                                                      int t0, int low, int high, float scale) {
+LLM42__DEVICE void llm42__softmax_online(llm42__partial<DP, OCTETS> &p, float (&score)[8][OCTETS][4], int t0, int low,
+                                         int high, float scale) {
     const int g = threadIdx.x % 32 / 4;
     if (t0 < low || t0 + LLM42__UNIT_KEYS - 1 > high) {
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-#pragma unroll
-            for (int i = 0; i < OCTETS * 4; i++) {
+        LLM42__UNROLLED(int j = 0; j < 8; j++)
+            LLM42__UNROLLED(int i = 0; i < OCTETS * 4; i++) {
                 int t = t0 + j * 16 + g + i % 4 / 2 * 8;
                 if (t < low || t > high) score[j][i / 4][i % 4] = -INFINITY;
             }
     }
-#pragma unroll
-    for (int octet = 0; octet < OCTETS; octet++) {
+    LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++) {
         float fade[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+        LLM42__UNROLLED(int r = 0; r < 2; r++) {
             float top = p.top[octet][r], sum = 0;
-#pragma unroll
-            for (int j = 0; j < 8; j++) top = fmaxf(top, fmaxf(score[j][octet][r], score[j][octet][2 + r]));
-#pragma unroll
-            for (int i = 4; i < 32; i <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, i));
+            LLM42__UNROLLED(int j = 0; j < 8; j++) top = fmaxf(top, fmaxf(score[j][octet][r], score[j][octet][2 + r]));
+            LLM42__UNROLLED(int i = 4; i < 32; i <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, i));
             const float base = top == -INFINITY ? 0.0f : top * scale;
             fade[r] = p.top[octet][r] == top ? 1.0f : llm42__exp2((p.top[octet][r] - top) * scale);
             p.top[octet][r] = top;
-#pragma unroll
-            for (int j = 0; j < 8; j++) {
+            LLM42__UNROLLED(int j = 0; j < 8; j++) {
                 sum += score[j][octet][r] = llm42__exp2(fmaf(score[j][octet][r], scale, -base));
                 sum += score[j][octet][2 + r] = llm42__exp2(fmaf(score[j][octet][2 + r], scale, -base));
             }
             p.total[octet][r] = fmaf(p.total[octet][r], fade[r], sum);
         }
         if (__all_sync(0xffffffffu, fade[0] == 1.0f && fade[1] == 1.0f)) continue;  // times one changes nothing
-#pragma unroll
-        for (int i = 0; i < DP / 4; i++) p.out[octet][i / 4][i % 4] *= fade[i % 2];
+        LLM42__UNROLLED(int i = 0; i < DP / 4; i++) p.out[octet][i / 4][i % 4] *= fade[i % 2];
     }
 }
 
 // out += weights x values, for the sixteen keys of a strip from `key` on.
 template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__add_values_across(llm42__partial<DP, OCTETS> &p,
-                                                         const float (&weight)[OCTETS][4], uint32_t v_at, int key) {
+LLM42__DEVICE void llm42__add_values_across(llm42__partial<DP, OCTETS> &p, const float (&weight)[OCTETS][4],
+                                            uint32_t v_at, int key) {
     const int lane = threadIdx.x % 32;
     uint32_t b[OCTETS][2];
-#pragma unroll
-    for (int octet = 0; octet < OCTETS; octet++) {
+    LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++) {
         b[octet][0] = llm42__transposed(llm42__pack(weight[octet][0], weight[octet][1]));
         b[octet][1] = llm42__transposed(llm42__pack(weight[octet][2], weight[octet][3]));
     }
-#pragma unroll
-    for (int m = 0; m < DP / 16; m++) {
+    LLM42__UNROLLED(int m = 0; m < DP / 16; m++) {
         uint32_t v[4];
         llm42__load_matrices_transposed(
             v, v_at + llm42__key_place<DP, 32>(key + lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2));
-#pragma unroll
-        for (int octet = 0; octet < OCTETS; octet++) llm42__mma(p.out[octet][m], v, b[octet][0], b[octet][1]);
+        LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
+            llm42__mma(p.out[octet][m], v, b[octet][0], b[octet][1]);
     }
 }
 
-// Writes the records of a unit that is complete, one for each query.
-// place(query): where the record of a query begins.
+// Writes the records of a unit that is complete, one for each query. place(query): where that one begins.
 template <int DP, int OCTETS, typename PLACE>
-__device__ __forceinline__ void llm42__write_records(const llm42__partial<DP, OCTETS> &p, int queries, PLACE place) {
+LLM42__DEVICE void llm42__write_records(const llm42__partial<DP, OCTETS> &p, int queries, PLACE place) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-#pragma unroll
-    for (int octet = 0; octet < OCTETS; octet++)
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
+    LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
+        LLM42__UNROLLED(int r = 0; r < 2; r++) {
             float total = p.total[octet][r];
-#pragma unroll
-            for (int i = 4; i < 32; i <<= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
+            LLM42__UNROLLED(int i = 4; i < 32; i <<= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
             const int query = octet * 8 + t * 2 + r;
             if (query >= queries) continue;
             float *record = place(query);
-#pragma unroll
-            for (int m = 0; m < DP / 16; m++) {
+            LLM42__UNROLLED(int m = 0; m < DP / 16; m++) {
                 record[m * 16 + g] = p.out[octet][m][r];
                 record[m * 16 + g + 8] = p.out[octet][m][2 + r];
             }
@@ -2797,14 +2591,14 @@ struct llm42__unit_place {
 struct llm42__unit_walk {
     llm42__decode_task task;
     int all, last_unit;  // last_unit: of the task, not included
-    __device__ __forceinline__ llm42__unit_walk(const llm42__decode_task &task, int all)
+    LLM42__DEVICE llm42__unit_walk(const llm42__decode_task &task, int all)
         : task(task), all(all), last_unit(LLM42__MIN(task.row_units, task.first_unit + task.units)) {}
-    __device__ __forceinline__ llm42__unit_place begin(int unit) const {
+    LLM42__DEVICE llm42__unit_place begin(int unit) const {
         const int at = task.begin + (unit - task.first_unit) * task.unit_keys;
         if (unit >= last_unit) return {unit, 0, 0};
         return {unit, at, LLM42__MIN(at + task.unit_keys, task.end)};
     }
-    __device__ __forceinline__ llm42__unit_place after(llm42__unit_place p) const {
+    LLM42__DEVICE llm42__unit_place after(llm42__unit_place p) const {
         p.at += LLM42__UNIT_KEYS;
         return p.at < p.end ? p : begin(p.unit + all);
     }
@@ -2812,11 +2606,9 @@ struct llm42__unit_walk {
 
 // A row's queries of one kv head, in octets.
 template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16][2], const llm42__bf16 *from,
-                                                   int queries) {
+LLM42__DEVICE void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16][2], const llm42__bf16 *from, int queries) {
     const int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int i = 0; i < OCTETS * DP / 16; i++) {
+    LLM42__UNROLLED(int i = 0; i < OCTETS * DP / 16; i++) {
         const int query = i / (DP / 16) * 8 + lane / 4;
         const llm42__bf16 *at = from + (size_t)query * DP + i % (DP / 16) * 16 + lane % 4 * 2;
         q[i / (DP / 16)][i % (DP / 16)][0] = query < queries ? *(const uint32_t *)at : 0;
@@ -2828,28 +2620,25 @@ __device__ __forceinline__ void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16
 template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
     enum { ITEMS = OCTETS * 8 / WARPS };
     llm42__merged<DP> m[ITEMS];
-    // records: [units, queries, record] in shared memory, of the next `units` units (first: nothing has been added
-    // yet).
-    __device__ __forceinline__ void add(const float *records, int units, bool first, int queries, float scale) {
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++) {
+    // records: [units, queries, record] in shared memory, of the next units. first: nothing has been added yet.
+    LLM42__DEVICE void add(const float *records, int units, bool first, int queries, float scale) {
+        LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
             const int query = threadIdx.x / 32 + i * WARPS;
             if (query < queries)
                 llm42__merge_units<DP>(m[i], first, records + query * llm42__record(DP),
                                        (size_t)(queries * llm42__record(DP)), units, scale);
         }
     }
-    __device__ __forceinline__ void write(llm42__bf16 *out, int queries, int head_dim) const {  // out: [queries, d]
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++) {
+    LLM42__DEVICE void write(llm42__bf16 *out, int queries, int head_dim) const {  // out: [queries, d]
+        LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
             const int query = threadIdx.x / 32 + i * WARPS;
             if (query < queries) llm42__write_merged<DP>(m[i], out + (size_t)query * head_dim, head_dim);
         }
     }
     // Merges and writes a whole row, whose records lie in global memory. They are copied in batches to shared memory,
     // which has room for two batches in `bytes` bytes: one is merged while the next one arrives.
-    __device__ __forceinline__ void merge_all(const llm42__attention &a, const llm42__decode_task &task, int kv_head,
-                                              float *shared, int bytes, llm42__bf16 *out) {
+    LLM42__DEVICE void merge_all(const llm42__attention &a, const llm42__decode_task &task, int kv_head, float *shared,
+                                 int bytes, llm42__bf16 *out) {
         const int warp = threadIdx.x / 32, units = task.row_units, of_unit = a.group * llm42__record(DP),
                   at_once = bytes / (2 * of_unit * (int)sizeof(float));  // units of a batch
         const size_t step = (size_t)a.kv_heads * of_unit;
@@ -2876,7 +2665,7 @@ template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
 
 // True in the last block to finish of those that share a row and kv head. It can read the records of all. All threads
 // must call it. is_last: a word of shared memory.
-__device__ __forceinline__ bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsigned *is_last) {
+LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsigned *is_last) {
     __threadfence();  // records must be visible before the arrival
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -2895,18 +2684,18 @@ template <int DP, int RING> struct llm42__strip_ring {
     uint32_t base;
     int write = 0, read = 0;
     const llm42__bf16 *k_cache, *v_cache;
-    __device__ __forceinline__ llm42__strip_ring(const void *shared, const llm42__attention &a, int kv_head)
+    LLM42__DEVICE llm42__strip_ring(const void *shared, const llm42__attention &a, int kv_head)
         : base(llm42__shared_address(shared) + threadIdx.x / 32 * (RING * STRIP)), k_cache(a.k + kv_head * DP),
           v_cache(a.v + kv_head * DP) {}
     // place: of the lane's key in each of the four strips of keys.
-    __device__ __forceinline__ void load(int strip, const uint32_t (&place)[4], llm42__unit_place p) {
+    LLM42__DEVICE void load(int strip, const uint32_t (&place)[4], llm42__unit_place p) {
         if (p.at + strip % 4 * KEYS < p.end)
             llm42__copy_keys<DP, KEYS>(base + (uint32_t)(write * STRIP), 0, strip < 4 ? k_cache : v_cache,
                                        place[strip % 4]);
         llm42__copy_commit();
         if (++write == RING) write = 0;
     }
-    __device__ __forceinline__ uint32_t next() {
+    LLM42__DEVICE uint32_t next() {
         llm42__copy_wait<RING - 1>();
         __syncwarp();  // the strip has arrived for every lane
         const uint32_t at = base + (uint32_t)(read * STRIP);
@@ -2917,10 +2706,9 @@ template <int DP, int RING> struct llm42__strip_ring {
 
 // For each of the four strips of p: where this lane's key lies in the cache, counted in pieces (llm42__copy_keys), or
 // LLM42__NOWHERE if p has no such key. step: pieces from one key to the next.
-__device__ __forceinline__ void llm42__look_up(uint32_t (&place)[4], llm42__unit_place p, const int32_t *pages,
-                                               int page_shift, uint32_t step) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
+LLM42__DEVICE void llm42__look_up(uint32_t (&place)[4], llm42__unit_place p, const int32_t *pages, int page_shift,
+                                  uint32_t step) {
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
         const int t = p.at + i * LLM42__STRIP_KEYS + threadIdx.x % 32;
         place[i] = LLM42__NOWHERE;
         if (t < p.end)
@@ -2931,13 +2719,13 @@ __device__ __forceinline__ void llm42__look_up(uint32_t (&place)[4], llm42__unit
 // What a strip gives: scores of keys, with the last of them the weights of all, and then the sums of values. at: where
 // the strip lies; there: false if the step has no such keys; t0: the first key of the step.
 template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__sum_strip(llm42__partial<DP, OCTETS> &part, float (&score)[8][OCTETS][4],
-                                                 const uint32_t (&q)[OCTETS][DP / 16][2], int strip, bool there,
-                                                 uint32_t at, int t0, int low, int high, float scale) {
+LLM42__DEVICE void llm42__sum_strip(llm42__partial<DP, OCTETS> &part, float (&score)[8][OCTETS][4],
+                                    const uint32_t (&q)[OCTETS][DP / 16][2], int strip, bool there, uint32_t at, int t0,
+                                    int low, int high, float scale) {
     if (strip < 4 && there) llm42__score_across<DP, OCTETS>(&score[2 * strip], q, at);
     if (strip < 4 && !there)
-#pragma unroll
-        for (int i = 0; i < OCTETS * 8; i++) score[2 * strip + i / (OCTETS * 4)][i / 4 % OCTETS][i % 4] = -INFINITY;
+        LLM42__UNROLLED(int i = 0; i < OCTETS * 8; i++)
+            score[2 * strip + i / (OCTETS * 4)][i / 4 % OCTETS][i % 4] = -INFINITY;
     if (strip == 3) llm42__softmax_online<DP, OCTETS>(part, score, t0, low, high, scale);
     if (strip >= 4 && there) {
         llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4)], at, 0);
@@ -2947,14 +2735,13 @@ __device__ __forceinline__ void llm42__sum_strip(llm42__partial<DP, OCTETS> &par
 
 // Writes the records of a unit to the blocks of the cluster, to each those of its queries. to_round: where they begin.
 template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__write_round(const llm42__partial<DP, OCTETS> &part, float *to_round, int group,
-                                                   int queries, int cluster) {
+LLM42__DEVICE void llm42__write_round(const llm42__partial<DP, OCTETS> &part, float *to_round, int group, int queries,
+                                      int cluster) {
     llm42__write_records(part, group, [&](int query) {
         const int owner = query / queries;
         float *to = to_round + (query - owner * queries) * llm42__record(DP);
-#if LLM42__WARPGROUPS
-        if (cluster > 1) return (float *)llm42__in_block(to, (uint32_t)owner);
-#endif
+        if constexpr (LLM42__WARPGROUPS)
+            if (cluster > 1) return (float *)llm42__in_block(to, (uint32_t)owner);
         return to;
     });
 }
@@ -2962,18 +2749,16 @@ __device__ __forceinline__ void llm42__write_round(const llm42__partial<DP, OCTE
 // Starts the first copies. Strips whose keys were all written by earlier passes are copied before the wait, all others
 // after it. old: keys of the row that are certainly from earlier passes.
 template <int DP, int RING>
-__device__ __forceinline__ void llm42__fill_ring(llm42__strip_ring<DP, RING> &ring, const uint32_t (&places)[4],
-                                                 const llm42__unit_place &now, int old) {
+LLM42__DEVICE void llm42__fill_ring(llm42__strip_ring<DP, RING> &ring, const uint32_t (&places)[4],
+                                    const llm42__unit_place &now, int old) {
     static_assert(RING <= 4, "these strips are keys");
-#pragma unroll
-    for (int strip = 0; strip < RING; strip++) {
+    LLM42__UNROLLED(int strip = 0; strip < RING; strip++) {
         if (now.at + (strip + 1) * LLM42__STRIP_KEYS > old) llm42__wait_for_previous();
         ring.load(strip, places, now);
     }
 }
 
-// A block of llm42__k_attend_decode: what it has of the row and kv head of its cluster, and the records in its shared
-// memory.
+// A block of llm42__k_attend_decode: what it has of its cluster's row and kv head, and its records in shared memory.
 template <int DP, int RING, int WARPS> struct llm42__decode_block {
     enum { STRIPS = WARPS * RING * llm42__strip_ring<DP, RING>::STRIP, CLUSTERS = WARPS == 8 && LLM42__WARPGROUPS };
     int group, cluster, kv_head, block, all, queries,
@@ -2986,33 +2771,35 @@ template <int DP, int RING, int WARPS> struct llm42__decode_block {
     uint32_t written;
     unsigned *is_last;
     uint32_t merged = 0;
-    __device__ __forceinline__ llm42__decode_block(const llm42__attention &a, unsigned char *shared)
+    LLM42__DEVICE llm42__decode_block(const llm42__attention &a, unsigned char *shared)
         : group(a.group), cluster(CLUSTERS ? a.cluster : 1), kv_head(blockIdx.x / cluster), block(blockIdx.x % cluster),
           all(cluster * WARPS), queries(group / cluster), of_unit(queries * llm42__record(DP)),
           records((float *)(shared + STRIPS)), written(llm42__shared_address(records + DP + 2)),
           is_last((unsigned *)(records + llm42__record(DP) + DP + 2)) {}
-    __device__ __forceinline__ void open() const {
+    LLM42__DEVICE void open() const {
         if (threadIdx.x == 0) llm42__mbarrier_open(written, all);
-#if LLM42__WARPGROUPS
-        if (CLUSTERS && threadIdx.x == 0) llm42__mbarriers_opened();
-        if (CLUSTERS) llm42__cluster_barrier();
-#endif
-        if (!CLUSTERS) __syncthreads();
+        if constexpr (CLUSTERS) {
+            if (threadIdx.x == 0) llm42__mbarriers_opened();
+            llm42__cluster_barrier();
+        } else {
+            __syncthreads();
+        }
     }
     // Of a warp's lanes.
-    __device__ __forceinline__ void arrive(int lane) const {
-#if LLM42__WARPGROUPS
-        if (CLUSTERS && lane < cluster) llm42__mbarrier_release_in(llm42__address_in(written, (uint32_t)lane));
-#endif
-        if (!CLUSTERS && lane == 0) llm42__mbarrier_arrive(written);
+    LLM42__DEVICE void arrive(int lane) const {
+        if constexpr (CLUSTERS) {
+            if (lane < cluster) llm42__mbarrier_release_in(llm42__address_in(written, (uint32_t)lane));
+        } else if (lane == 0) {
+            llm42__mbarrier_arrive(written);
+        }
     }
 };
 
 // Merges the round that the barrier's last phase was for.
 template <int DP, int RING, int OCTETS, int WARPS>
-__device__ __forceinline__ void llm42__merge_round(llm42__row_merge<DP, OCTETS, WARPS> &row,
-                                                   const llm42__decode_block<DP, RING, WARPS> &own,
-                                                   const llm42__unit_walk &walk, int round, float scale) {
+LLM42__DEVICE void llm42__merge_round(llm42__row_merge<DP, OCTETS, WARPS> &row,
+                                      const llm42__decode_block<DP, RING, WARPS> &own, const llm42__unit_walk &walk,
+                                      int round, float scale) {
     row.add(own.records + (own.merged + 1) % 2 * own.all * own.of_unit,
             LLM42__MIN(own.all, walk.last_unit - walk.task.first_unit - round * own.all), round == 0, own.queries,
             scale);
@@ -3021,15 +2808,14 @@ __device__ __forceinline__ void llm42__merge_round(llm42__row_merge<DP, OCTETS, 
 // Sums a unit of a row, step by step, and goes on to the next place in the walk. next: the place after `now`; places,
 // next_places: where their keys lie in the cache.
 template <int DP, int RING, int OCTETS>
-__device__ __forceinline__ void
+LLM42__DEVICE void
 llm42__sum_unit_across(llm42__partial<DP, OCTETS> &part, const llm42__unit_walk &walk, llm42__unit_place &now,
                        llm42__unit_place &next, uint32_t (&places)[4], uint32_t (&next_places)[4], const int32_t *pages,
                        int page_shift, uint32_t step, llm42__strip_ring<DP, RING> &ring,
                        const uint32_t (&q)[OCTETS][DP / 16][2], int unit, int low, int high, float scale) {
     while (now.unit == unit && now.at < now.end) {
         float score[8][OCTETS][4];
-#pragma unroll
-        for (int strip = 0; strip < 8; strip++) {
+        LLM42__UNROLLED(int strip = 0; strip < 8; strip++) {
             const uint32_t at = ring.next();
             const bool there = now.at + strip % 4 * LLM42__STRIP_KEYS < now.end;
             llm42__sum_strip(part, score, q, strip, there, at, now.at, low, high, scale);
@@ -3039,33 +2825,16 @@ llm42__sum_unit_across(llm42__partial<DP, OCTETS> &part, const llm42__unit_walk 
         }
         now = next;
         next = walk.after(now);
-#pragma unroll
-        for (int i = 0; i < 4; i++) places[i] = next_places[i];
+        LLM42__UNROLLED(int i = 0; i < 4; i++) places[i] = next_places[i];
         llm42__look_up(next_places, next, pages, page_shift, step);
     }
 }
 
-// Writes the records of a unit to global memory, because several tasks share its row.
-template <int DP, int OCTETS>
-__device__ __forceinline__ void llm42__write_apart(const llm42__partial<DP, OCTETS> &part, float *to, int queries) {
-    llm42__write_records(part, queries, [&](int query) { return to + query * llm42__record(DP); });
-}
-
-// Merges a row that several tasks share, in the last of their blocks.
-template <int DP, int RING, int OCTETS, int WARPS>
-__device__ __forceinline__ void
-llm42__merge_tasks(llm42__row_merge<DP, OCTETS, WARPS> &row, const llm42__decode_block<DP, RING, WARPS> &own,
-                   const llm42__attention &a, const llm42__decode_task &task, float *shared, llm42__bf16 *out) {
-    const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * own.cluster);
-    if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + own.kv_head, blocks, own.is_last))
-        row.merge_all(a, task, own.kv_head, shared, own.STRIPS, out);
-}
-
 // The work of a block on a task: its warps' units, round by round.
 template <int DP, int RING, int OCTETS, int WARPS>
-__device__ __forceinline__ void llm42__attend_row(const llm42__attention &a, const llm42__meta &meta,
-                                                  const llm42__unit_walk &walk, int page_stride,
-                                                  llm42__decode_block<DP, RING, WARPS> &own, unsigned char *shared) {
+LLM42__DEVICE void llm42__attend_row(const llm42__attention &a, const llm42__meta &meta, const llm42__unit_walk &walk,
+                                     int page_stride, llm42__decode_block<DP, RING, WARPS> &own,
+                                     unsigned char *shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
     const llm42__decode_task &task = walk.task;
@@ -3087,16 +2856,13 @@ __device__ __forceinline__ void llm42__attend_row(const llm42__attention &a, con
     for (int round = 0; round < rounds; round++) {
         const int unit = task.first_unit + round * own.all + own.block * WARPS + warp;
         llm42__partial<DP, OCTETS> part;
-        part.clear();
         llm42__sum_unit_across(part, walk, now, next, places, next_places, pages, meta.page_shift, step, ring, q, unit,
                                low, high, a.scale);
-        if (!alone) {
-            if (unit < walk.last_unit)
-                llm42__write_apart(part,
-                                   a.partial +
-                                       (((size_t)task.record + unit - task.first_unit) * a.kv_heads + own.kv_head) *
-                                           own.group * llm42__record(DP),
-                                   own.group);
+        if (!alone) {  // several tasks share the row, so records go to global memory
+            const size_t place = ((size_t)task.record + unit - task.first_unit) * a.kv_heads + own.kv_head;
+            float *to = a.partial + place * own.group * llm42__record(DP);
+            auto record = [&](int query) { return to + query * llm42__record(DP); };
+            if (unit < walk.last_unit) llm42__write_records(part, own.group, record);
             continue;
         }
         if (round > 0)
@@ -3117,7 +2883,9 @@ __device__ __forceinline__ void llm42__attend_row(const llm42__attention &a, con
         row.write(out + (size_t)own.block * own.queries * a.head_dim, own.queries, a.head_dim);
         return;
     }
-    llm42__merge_tasks(row, own, a, task, (float *)shared, out);
+    const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * own.cluster);  // of the row
+    if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + own.kv_head, blocks, own.is_last))
+        row.merge_all(a, task, own.kv_head, (float *)shared, own.STRIPS, out);
     __syncthreads();  // all threads know whether this block is the last, before the next task
 }
 
@@ -3146,9 +2914,8 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
 }
 
 // The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are at least as many
-// multiprocessors as pairs of a row and a kv head, else four, and then of the builds of which two blocks fit a
-// multiprocessor the one with the longest ring is taken, or if there is none, of those of which one fits. `most`: bytes
-// of shared memory that a block may have.
+// multiprocessors as pairs of a row and a kv head, else four. Then the longest ring is taken with which two blocks fit
+// a multiprocessor, or if there is none, one. `most`: bytes of shared memory that a block may have.
 struct llm42__decode_shape {
     int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
 };
@@ -3167,9 +2934,8 @@ static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int 
     return shape;  // fits nowhere
 }
 
-// Blocks of eight warps that may share a row as a cluster: each merges a part of its queries. An H200 has 132
-// multiprocessors, but runs only 30 clusters of four blocks at a time. So for clusters of more than two blocks 7/8 of
-// the multiprocessors are counted on.
+// Blocks of eight warps that may share a row as a cluster: each merges a part of its queries. For clusters of more than
+// two blocks 7/8 of the multiprocessors are counted on: the 132 of an H200 run only 30 clusters of four at a time.
 static inline int llm42__decode_cluster(const llm42__decode_shape &shape, int group, int pairs, int processors) {
     int blocks = 1;
     while (shape.warps == 8 && blocks < 8 && group % (2 * blocks) == 0 &&
@@ -3184,8 +2950,8 @@ template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42
         if (shape.warps == 4 && shape.ring == 3) return llm42__k_attend_decode<DP, 3, OCTETS, 4>;
         if (shape.warps == 4 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 4>;
     }
-    return shape.warps == 8 ? llm42__k_attend_decode < DP, DP < 128 ? 4 : 3, OCTETS,
-           8 >              : llm42__k_attend_decode<DP, 4, OCTETS, 4>;
+    constexpr int RING = DP < 128 ? 4 : 3;
+    return shape.warps == 8 ? llm42__k_attend_decode<DP, RING, OCTETS, 8> : llm42__k_attend_decode<DP, 4, OCTETS, 4>;
 }
 
 // >>kernel-sample ------------------------------------------------------------------------------------------------
@@ -3203,13 +2969,6 @@ typedef struct llm42__best {
 } llm42__best;  // the largest, the lowest id on a tie; id -1: none
 __device__ __forceinline__ llm42__best llm42__better(llm42__best a, llm42__best b) {
     return b.id >= 0 && (a.id < 0 || b.score > a.score || (b.score == a.score && b.id < a.id)) ? b : a;
-}
-
-// Order: lanes by butterfly. Each lane gets the sum.
-template <typename T> __device__ __forceinline__ T llm42__sum_of_lanes(T x) {
-#pragma unroll
-    for (int i = 16; i; i >>= 1) x += __shfl_xor_sync(0xffffffffu, x, i);
-    return x;
 }
 
 // The 1,024 threads of a draw are those of one block or of a cluster of BLOCKS. Each block has this in its shared
@@ -3469,29 +3228,21 @@ __global__ void __launch_bounds__(32)
     const int lane = threadIdx.x, row = blockIdx.x;
     float logit[EACH], mine[2] = {};  // mine: the probabilities of the ranks lane and lane + 32
     unsigned taken = 0;
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
+    LLM42__UNROLLED(int i = 0; i < EACH; i++)
         if (lane + 32 * i < experts) logit[i] = (float)router[(size_t)row * stride + lane + 32 * i];
         else logit[i] = 0, taken |= 1u << i;
     auto largest_left = [&] {
         llm42__best best = {0, -1};
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
+        LLM42__UNROLLED(int i = 0; i < EACH; i++)
             if (!(taken >> i & 1)) best = llm42__better(best, llm42__best{logit[i], lane + 32 * i});
-#pragma unroll
-        for (int i = 16; i; i >>= 1)
-            best = llm42__better(best, llm42__best{__shfl_xor_sync(0xffffffffu, best.score, i),
-                                                   __shfl_xor_sync(0xffffffffu, best.id, i)});
-        return best;
+        return llm42__drawers<1>::of_lanes(best);
     };
     llm42__best best = largest_left();
     const float largest = best.score;
     float total = 0, sum = 0;
-#pragma unroll
-    for (int i = 0; i < EACH; i++)
+    LLM42__UNROLLED(int i = 0; i < EACH; i++)
         if (lane + 32 * i < experts) total += llm42__exp(logit[i] - largest);
-#pragma unroll
-    for (int i = 16; i; i >>= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
+    total = llm42__sum_of_lanes(total);
     for (int rank = 0; rank < used; rank++) {
         const int chosen = best.id < 0 ? rank : best.id;
         const float p = __fdiv_rn(llm42__exp(best.score - largest), total);
@@ -3501,8 +3252,7 @@ __global__ void __launch_bounds__(32)
         if (chosen % 32 == lane) taken |= 1u << chosen / 32;
         if (rank + 1 < used) best = largest_left();
     }
-#pragma unroll
-    for (int i = 0; i < 2; i++)
+    LLM42__UNROLLED(int i = 0; i < 2; i++)
         if (lane + 32 * i < used)
             weight[row * used + lane + 32 * i] = llm42__rounded(renorm ? __fdiv_rn(mine[i], sum) : mine[i]);
 }
@@ -3523,9 +3273,7 @@ __global__ void __launch_bounds__(LLM42__SORT_THREADS)
               end = min(entries, begin + run);
     int lower = 0, own = 0;  // entries of experts before e, and of e
     for (int i = begin + lane; i < end; i += 32) lower += id[i] < e, own += id[i] == e;
-#pragma unroll
-    for (int i = 16; i; i >>= 1)
-        lower += __shfl_xor_sync(0xffffffffu, lower, i), own += __shfl_xor_sync(0xffffffffu, own, i);
+    lower = llm42__sum_of_lanes(lower), own = llm42__sum_of_lanes(own);
     if (lane == 0) lower_of[warp] = lower, own_of[warp] = own;
     __syncthreads();
     int at = 0, first = 0, behind = 0;  // where this warp's entries begin, and where e's begin and end
@@ -3566,8 +3314,7 @@ __global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, con
             const int entry = blockIdx.x * used + rank;
             const uint4 four = ((const uint4 *)(y + (size_t)place[entry] * stride))[piece];
             const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-            for (int i = 0; i < 8; i++)
+            LLM42__UNROLLED(int i = 0; i < 8; i++)
                 sum[i] = fmaf(weight[entry], __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16),
                               sum[i]);
         }
@@ -3585,8 +3332,7 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
     llm42__wait_for_previous();
     for (int i = 4 * threadIdx.x; i < stride; i += 4 * blockDim.x) {
         float4 part[8];
-#pragma unroll
-        for (int p = 0; p < 8; p++) {
+        LLM42__UNROLLED(int p = 0; p < 8; p++) {
             part[p] = make_float4(0, 0, 0, 0);
             for (int rank = 0; p < count && rank < used; rank++) {
                 const int entry = blockIdx.x * used + rank;
@@ -3607,7 +3353,7 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
 
 // Where row r of a matrix goes on the device: to row r, or gate and up alternate in groups of eight rows.
 enum { LLM42__PLAIN = 0, LLM42__GATE = 1, LLM42__UP = 2 };
-__device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
+LLM42__DEVICE size_t llm42__placed(size_t r, int turn) {
     return turn == LLM42__PLAIN ? r : r / 8 * 16 + r % 8 + (turn == LLM42__UP ? 8 : 0);
 }
 
@@ -3615,7 +3361,7 @@ __device__ __forceinline__ size_t llm42__placed(size_t r, int turn) {
 typedef struct llm42__gaps {
     int part, padded;
 } llm42__gaps;
-__device__ __forceinline__ size_t llm42__spread(size_t i, llm42__gaps gaps) {
+LLM42__DEVICE size_t llm42__spread(size_t i, llm42__gaps gaps) {
     return gaps.part ? i / gaps.part * gaps.padded + i % gaps.part : i;
 }
 
@@ -3625,8 +3371,7 @@ typedef struct llm42__slice {
 } llm42__slice;
 
 // Puts the rows r0 <= r < r0 + count of a slice of a matrix [n, k] into their place, where rows are `stride` apart.
-// from: these rows, whole, in bf16 or fp32; NULL: they are made from (key, scale). Padding keeps its zeros. Work: a
-// thread for each element. No sums.
+// from: these rows, whole; NULL: they are made from (key, scale). Work: a thread for each element. No sums.
 __global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, llm42__gaps rows, llm42__gaps columns,
                                const void *from, bool fp32, llm42__slice slice, size_t r0, size_t count, int k,
                                uint64_t key, float scale) {
@@ -3673,8 +3418,7 @@ __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, ui
     }
 }
 
-// Counts the 16-bit words of y[r] that differ from those of other[(r + shift) % rows]. The count is an integer, so its
-// order does not matter.
+// Counts the 16-bit words of y[r] that differ from those of other[(r + shift) % rows].
 __global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift,
                                 unsigned *count) {
     unsigned mine = 0;
@@ -3697,18 +3441,15 @@ __global__ void __launch_bounds__(256)
         float sum[ROWS] = {};
         for (int at = lane * 8; at < k; at += 256) {
             const uint4 b = *(const uint4 *)(w + output * k + at);
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) {
+            LLM42__UNROLLED(int r = 0; r < ROWS; r++) {
                 const uint4 a = *(const uint4 *)(x + LLM42__MIN(row0 + r, (size_t)rows - 1) * k + at);
                 const llm42__bf16 *p = (const llm42__bf16 *)&a, *q = (const llm42__bf16 *)&b;
-#pragma unroll
-                for (int i = 0; i < 8; i++) sum[r] = fmaf(__bfloat162float(p[i]), __bfloat162float(q[i]), sum[r]);
+                LLM42__UNROLLED(int i = 0; i < 8; i++)
+                    sum[r] = fmaf(__bfloat162float(p[i]), __bfloat162float(q[i]), sum[r]);
             }
         }
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-#pragma unroll
-            for (int i = 16; i; i >>= 1) sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], i);
+        LLM42__UNROLLED(int r = 0; r < ROWS; r++) {
+            sum[r] = llm42__sum_of_lanes(sum[r]);
             if (lane == 0 && row0 + r < (size_t)rows) y[(row0 + r) * n + output] = sum[r];
         }
     }
@@ -3749,10 +3490,8 @@ __global__ void __launch_bounds__(512) llm42__k_read(const uint4 *from, size_t c
     size_t stride = (size_t)gridDim.x * blockDim.x, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     for (; i + 7 * stride < count; i += 8 * stride) {
         uint4 v[8];
-#pragma unroll
-        for (int j = 0; j < 8; j++) v[j] = __ldcs(from + i + j * stride);
-#pragma unroll
-        for (int j = 0; j < 8; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+        LLM42__UNROLLED(int j = 0; j < 8; j++) v[j] = __ldcs(from + i + j * stride);
+        LLM42__UNROLLED(int j = 0; j < 8; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
     }
     if (sum == 0x12345678u) *never = sum;
 }

@@ -255,7 +255,6 @@ __global__ void __launch_bounds__(128) step_mma(work w) {
     llm42__partial<DIM, 1> part;
     float score[8][1][4];
     llm42__load_across<DIM, 1>(q, w.q + ((size_t)row * HEADS + kv_head * GROUP) * DIM, GROUP);
-    part.clear();
 #pragma unroll
     for (int strip = 0; strip < 8; strip++) {
         const uint32_t key = (uint32_t)((row * (size_t)w.context + unit * UNIT + strip % 4 * KEYS + lane));
