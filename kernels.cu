@@ -1,4 +1,4 @@
-// kernels.cu: the kernels of the CUDA backend and the functions that launch them. llm42.cu includes it.
+// kernels.cu: the kernels of the CUDA backend, and what chooses their builds. llm42.cu includes it and launches them.
 //
 // Shapes: R rows, D model width, H query heads, K kv heads, d head size, F feed-forward width, V vocabulary, T context
 // tokens, E experts. Widths are padded with zeros to multiples of 64, which changes no sum. Each kernel says in which
@@ -22,8 +22,8 @@
 // Sections, in order: kernel-ptx, kernel-product, kernel-leaves, kernel-pass, kernel-exchange, kernel-rows,
 // kernel-attention, kernel-sample, kernel-mixture, kernel-tools. Each uses only those before it, and numbers (llm42.h).
 //
-// What runs an operator, in order of a layer. llm42.cu has the launchers, whose names begin with llm42__. A test is a
-// part of tests/test_cuda or a file of tests/cuda.
+// What runs an operator, in order of a layer. Launchers stand in llm42.cu (cuda-products, cuda-launches), because they
+// need an engine; their names begin with llm42__. A test is a part of tests/test_cuda or a file of tests/cuda.
 //
 //   operator          kernel                          launcher                   test
 //   x += delta, norm  k_norm                          enqueue_norm               arithmetic, layers

@@ -1085,12 +1085,12 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   rope       k_rope: rotated q, and KV into the cache           llm42__enqueue_attend
 //   attention  k_attend_prefill, k_attend_decode, or both         llm42__enqueue_attend
 //   o          a product                                          llm42__enqueue_attend
-//   exchange   k_meet, where the norm does not exchange   llm42__enqueue_exchange
+//   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //   norm       k_norm: x += o's sum, and h                        llm42__enqueue_layer_norm
 //   exchange   k_meet, where each rank norms some rows            llm42__enqueue
 //   gate_up    a product; its end, or k_gate, is silu(gate) x up  llm42__enqueue_feed_forward
 //   down       a product                                          llm42__enqueue_feed_forward
-//   exchange   k_meet, where the norm does not exchange   llm42__enqueue_exchange
+//   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //
 // Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
 //   router     a product
