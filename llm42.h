@@ -1805,6 +1805,9 @@ static llm42_result llm42__json_fail(const llm42__json *json, llm42_result resul
     return llm42_fail(json->error, result, "%s: %s", json->path, text);
 }
 
+#define LLM42__MALFORMED(json, ...) llm42__json_fail(json, LLM42_FORMAT, __VA_ARGS__)
+#define LLM42__NOT_SUPPORTED(json, ...) llm42__json_fail(json, LLM42_UNSUPPORTED, __VA_ARGS__)
+
 // How deep objects and arrays are nested. jsmn takes quadratic time for deep nesting, and no model file has any.
 static int llm42__json_depth(const char *text, size_t size) {
     int depth = 0, deepest = 0;
@@ -1823,7 +1826,7 @@ static llm42_result llm42__json_parse(llm42__json *json, const char *path, const
     enum { DEEPEST = 100 };
     *json = (llm42__json){.text = text, .path = path, .error = error};
     if (llm42__json_depth(text, size) > DEEPEST)
-        return llm42__json_fail(json, LLM42_FORMAT, "malformed JSON: nested more than %d deep", DEEPEST);
+        return LLM42__MALFORMED(json, "malformed JSON: nested more than %d deep", DEEPEST);
     jsmn_parser parser;
     jsmn_init(&parser);
     json->count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
@@ -1834,7 +1837,7 @@ static llm42_result llm42__json_parse(llm42__json *json, const char *path, const
         json->count = jsmn_parse(&parser, text, size, json->token, (unsigned)json->count);
     }
     if (json->count > 0) return LLM42_OK;
-    return llm42__json_fail(json, LLM42_FORMAT, "malformed JSON near byte %u", parser.pos);
+    return LLM42__MALFORMED(json, "malformed JSON near byte %u", parser.pos);
 }
 
 // The token after everything inside token i.
@@ -1875,10 +1878,10 @@ static llm42_result llm42__json_unique(const llm42__json *json, int object) {
     int key[MOST], count = 0;
     for (int i = object; (i = llm42__json_next(json, object, i)) > 0; key[count++] = i) {
         const jsmntok_t *t = &json->token[i];
-        if (count == MOST) return llm42__json_fail(json, LLM42_FORMAT, "more than %d keys", MOST);
+        if (count == MOST) return LLM42__MALFORMED(json, "more than %d keys", MOST);
         for (int k = 0; k < count; k++)
             if (llm42__json_equal(json, key[k], json->text + t->start, (size_t)(t->end - t->start)))
-                return llm42__json_fail(json, LLM42_FORMAT, "%.*s: the key is there twice", LLM42__SHOW(json, i));
+                return LLM42__MALFORMED(json, "%.*s: the key is there twice", LLM42__SHOW(json, i));
     }
     return LLM42_OK;
 }
@@ -1908,8 +1911,8 @@ static llm42_result llm42__json_field(const llm42__json *json, int object, const
     if (llm42__json_null(json, i)) return LLM42_OK;
     double x;
     if (!llm42__json_number(json, i, &x) || x < low || x > high)
-        return llm42__json_fail(json, LLM42_FORMAT, "%s: expected a number between %g and %g, found %.*s", key, low,
-                                high, LLM42__SHOW(json, i));
+        return LLM42__MALFORMED(json, "%s: expected a number between %g and %g, found %.*s", key, low, high,
+                                LLM42__SHOW(json, i));
     *value = x;
     return LLM42_OK;
 }
@@ -1918,7 +1921,7 @@ static llm42_result llm42__json_field(const llm42__json *json, int object, const
 static llm42_result llm42__json_int(const llm42__json *json, const char *key, int low, int high, int *value) {
     double x = *value;
     LLM42__TRY(llm42__json_field(json, 0, key, low, high, &x));
-    if (x != floor(x)) return llm42__json_fail(json, LLM42_FORMAT, "%s: expected an integer, found %g", key, x);
+    if (x != floor(x)) return LLM42__MALFORMED(json, "%s: expected an integer, found %g", key, x);
     *value = (int)x;
     return LLM42_OK;
 }
@@ -1926,7 +1929,7 @@ static llm42_result llm42__json_int(const llm42__json *json, const char *key, in
 // The same for a size. If *value is 0 and the field is missing, that is an error.
 static llm42_result llm42__json_size(const llm42__json *json, const char *key, int high, int *value) {
     LLM42__TRY(llm42__json_int(json, key, 1, high, value));
-    return *value ? LLM42_OK : llm42__json_fail(json, LLM42_FORMAT, "%s: must be given and at least 1", key);
+    return *value ? LLM42_OK : LLM42__MALFORMED(json, "%s: must be given and at least 1", key);
 }
 
 // The same for true or false.
@@ -1936,8 +1939,7 @@ static llm42_result llm42__json_bool(const llm42__json *json, const char *key, b
     *value = llm42__json_is(json, i, "true");
     if (json->token[i].type == JSMN_PRIMITIVE && (*value || llm42__json_is(json, i, "false"))) return LLM42_OK;
     const char *what = json->token[i].type == JSMN_STRING ? "the string " : "";
-    return llm42__json_fail(json, LLM42_FORMAT, "%s: expected true or false, found %s%.*s", key, what,
-                            LLM42__SHOW(json, i));
+    return LLM42__MALFORMED(json, "%s: expected true or false, found %s%.*s", key, what, LLM42__SHOW(json, i));
 }
 
 // >>owner --------------------------------------------------------------------------------------------------------
@@ -2000,19 +2002,17 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
 // Invariant: in a config that was read, sizes are positive and the KV heads divide the heads.
 
 // What a model's sizes, all of them positive, must fulfil together.
-static llm42_result llm42__config_check(const llm42_config *c, const char *path, llm42_error *error) {
+static llm42_result llm42__config_check(const llm42_config *c, const llm42__json *json) {
     const int most_used = LLM42__MIN(c->experts, 64);
     assert(c->vocab > 0 && c->dim > 0 && c->layers > 0 && c->heads > 0 && c->kv_heads > 0 && c->ffn > 0);
-    if (c->context < 2)
-        return llm42_fail(error, LLM42_FORMAT, "%s: max_position_embeddings: 1: a prompt and a new token need 2", path);
+    if (c->context < 2) return LLM42__MALFORMED(json, "max_position_embeddings: 1: a prompt and a new token need 2");
     if (c->heads % c->kv_heads)
-        return llm42_fail(error, LLM42_FORMAT, "%s: num_attention_heads %d is not a multiple of num_key_value_heads %d",
-                          path, c->heads, c->kv_heads);
+        return LLM42__MALFORMED(json, "num_attention_heads %d is not a multiple of num_key_value_heads %d", c->heads,
+                                c->kv_heads);
     if (c->head_dim % 2 || c->head_dim > 1024)
-        return llm42_fail(error, LLM42_FORMAT, "%s: head_dim %d: must be even and at most 1024", path, c->head_dim);
+        return LLM42__MALFORMED(json, "head_dim %d: must be even and at most 1024", c->head_dim);
     if (c->experts && (c->experts_used < 1 || c->experts_used > most_used))
-        return llm42_fail(error, LLM42_FORMAT, "%s: num_experts_per_tok %d: must be between 1 and %d", path,
-                          c->experts_used, most_used);
+        return LLM42__MALFORMED(json, "num_experts_per_tok %d: must be between 1 and %d", c->experts_used, most_used);
     return LLM42_OK;
 }
 
@@ -2024,22 +2024,22 @@ static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json)
                  {"qwen2", LLM42_ARCH_QWEN2}, {"qwen3", LLM42_ARCH_QWEN3},     {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
     int type = llm42__json_get(json, 0, "model_type"), act = llm42__json_get(json, 0, "hidden_act");
     if (type < 0 || json->token[type].type != JSMN_STRING)
-        return llm42__json_fail(json, LLM42_FORMAT, "model_type: missing or not a string");
+        return LLM42__MALFORMED(json, "model_type: missing or not a string");
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if (llm42__json_is(json, type, known[k].type)) c->arch = known[k].arch;
     if (!c->arch)
-        return llm42__json_fail(json, LLM42_UNSUPPORTED,
-                                "model_type: unknown architecture \"%.*s\" (known: llama, mistral, ministral, qwen2, "
-                                "qwen3, qwen3_moe)",
-                                LLM42__SHOW(json, type));
+        return LLM42__NOT_SUPPORTED(
+            json,
+            "model_type: unknown architecture \"%.*s\" (known: llama, mistral, ministral, qwen2, qwen3, qwen3_moe)",
+            LLM42__SHOW(json, type));
     if (act >= 0 && !llm42__json_is(json, act, "silu"))
-        return llm42__json_fail(json, LLM42_UNSUPPORTED, "hidden_act: only \"silu\" is supported");
+        return LLM42__NOT_SUPPORTED(json, "hidden_act: only \"silu\" is supported");
     bool attention_bias = false, mlp_bias = false;
     LLM42__TRY(llm42__json_bool(json, "attention_bias", &attention_bias));
     LLM42__TRY(llm42__json_bool(json, "mlp_bias", &mlp_bias));
     if (c->arch != LLM42_ARCH_QWEN2 && attention_bias)
-        return llm42__json_fail(json, LLM42_UNSUPPORTED, "attention_bias: true is not supported for this model_type");
-    if (mlp_bias) return llm42__json_fail(json, LLM42_UNSUPPORTED, "mlp_bias: true is not supported");
+        return LLM42__NOT_SUPPORTED(json, "attention_bias: true is not supported for this model_type");
+    if (mlp_bias) return LLM42__NOT_SUPPORTED(json, "mlp_bias: true is not supported");
     return LLM42_OK;
 }
 
@@ -2047,29 +2047,27 @@ static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json)
 static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json) {
     int scaling = llm42__json_get(json, 0, "rope_parameters"), older = llm42__json_get(json, 0, "rope_scaling");
     if (!llm42__json_null(json, scaling) && !llm42__json_null(json, older))
-        return llm42__json_fail(json, LLM42_FORMAT, "rope_parameters, rope_scaling: keep one of the two");
+        return LLM42__MALFORMED(json, "rope_parameters, rope_scaling: keep one of the two");
     if (llm42__json_null(json, scaling)) scaling = older;
     c->rope_theta = 10000.0;
     double whole = 1.0;  // all of a head is rotated
     LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta));
     LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 1.0, 1.0, &whole));
     if (llm42__json_null(json, scaling)) return LLM42_OK;
-    if (json->token[scaling].type != JSMN_OBJECT)
-        return llm42__json_fail(json, LLM42_FORMAT, "rope_parameters: expected an object");
+    if (json->token[scaling].type != JSMN_OBJECT) return LLM42__MALFORMED(json, "rope_parameters: expected an object");
     LLM42__TRY(llm42__json_unique(json, scaling));
     for (int i = scaling; (i = llm42__json_next(json, scaling, i)) > 0;)
         if (json->token[i + 1].type == JSMN_OBJECT)
-            return llm42__json_fail(json, LLM42_UNSUPPORTED,
-                                    "rope_parameters.%.*s: parameters by kind of layer are not supported",
-                                    LLM42__SHOW(json, i));
+            return LLM42__NOT_SUPPORTED(json, "rope_parameters.%.*s: parameters by kind of layer are not supported",
+                                        LLM42__SHOW(json, i));
     LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta));
     LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 1.0, 1.0, &whole));
     int type = llm42__json_get(json, scaling, "rope_type");
     if (type < 0) type = llm42__json_get(json, scaling, "type");
     if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
     if (!llm42__json_is(json, type, "llama3"))
-        return llm42__json_fail(json, LLM42_UNSUPPORTED, "rope_type: unknown \"%.*s\" (known: default, llama3)",
-                                LLM42__SHOW(json, type));
+        return LLM42__NOT_SUPPORTED(json, "rope_type: unknown \"%.*s\" (known: default, llama3)",
+                                    LLM42__SHOW(json, type));
     double *const context = &c->rope_original_context;
     LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor));
     LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor));
@@ -2077,9 +2075,8 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json)
     LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, context));
     if (c->rope_factor == 0 || *context == 0 || c->rope_low_freq_factor == 0 ||
         c->rope_high_freq_factor <= c->rope_low_freq_factor)
-        return llm42__json_fail(json, LLM42_FORMAT,
-                                "rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
-                                "original_max_position_embeddings");
+        return LLM42__MALFORMED(json, "rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
+                                      "original_max_position_embeddings");
     return LLM42_OK;
 }
 
@@ -2089,12 +2086,11 @@ static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json)
     if (llm42__json_null(json, first)) return LLM42_OK;
     c->stop_count = 0;
     if (json->token[first].type == JSMN_ARRAY) count = json->token[first++].size;
-    if (count > LLM42_MAX_STOP)
-        return llm42__json_fail(json, LLM42_UNSUPPORTED, "eos_token_id: more than %d tokens", LLM42_MAX_STOP);
+    if (count > LLM42_MAX_STOP) return LLM42__NOT_SUPPORTED(json, "eos_token_id: more than %d tokens", LLM42_MAX_STOP);
     for (int i = first; i < first + count; i++) {
         int64_t id;
         if (!llm42__json_whole(json, i, c->vocab - 1, &id))
-            return llm42__json_fail(json, LLM42_FORMAT, "eos_token_id: expected ids from 0 to %d", c->vocab - 1);
+            return LLM42__MALFORMED(json, "eos_token_id: expected ids from 0 to %d", c->vocab - 1);
         c->stop[c->stop_count++] = (int)id;
     }
     return LLM42_OK;
@@ -2107,12 +2103,11 @@ static llm42_result llm42__config_mixture(llm42_config *c, const llm42__json *js
     LLM42__TRY(llm42__json_int(json, "num_experts_per_tok", 1, 4096, &c->experts_used));
     LLM42__TRY(llm42__json_int(json, "moe_intermediate_size", 1, 1 << 20, &c->ffn));
     LLM42__TRY(llm42__json_int(json, "decoder_sparse_step", 1, 4096, &step));
-    if (!c->experts) return llm42__json_fail(json, LLM42_FORMAT, "num_experts: missing");
+    if (!c->experts) return LLM42__MALFORMED(json, "num_experts: missing");
     bool every = llm42__json_null(json, only) || (json->token[only].type == JSMN_ARRAY && !json->token[only].size);
     if (step != 1 || !every)
-        return llm42__json_fail(
-            json, LLM42_UNSUPPORTED,
-            "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
+        return LLM42__NOT_SUPPORTED(
+            json, "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
     return llm42__json_bool(json, "norm_topk_prob", &c->experts_renorm);
 }
 
@@ -2131,15 +2126,15 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json)
     double eps = c->norm_eps;
     LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps));
     if (eps > 0 && eps < FLT_MIN)
-        return llm42__json_fail(json, LLM42_FORMAT, "rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g",
-                                eps, (double)FLT_MIN);
+        return LLM42__MALFORMED(json, "rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g", eps,
+                                (double)FLT_MIN);
     c->norm_eps = (float)eps;
     if (c->arch == LLM42_ARCH_QWEN3_MOE) LLM42__TRY(llm42__config_mixture(c, json));
     if (!c->ffn) LLM42__TRY(llm42__json_size(json, "intermediate_size", 1 << 20, &c->ffn));
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &c->tied));
     LLM42__TRY(llm42__json_int(json, "bos_token_id", 0, c->vocab - 1, &c->bos));
     LLM42__TRY(llm42__config_rope(c, json));
-    LLM42__TRY(llm42__config_check(c, json->path, json->error));
+    LLM42__TRY(llm42__config_check(c, json));
     return llm42__config_stop(c, json);
 }
 
@@ -2148,20 +2143,18 @@ static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42
     int types = llm42__json_get(json, 0, "layer_types");
     if (llm42__json_null(json, types)) return LLM42_OK;
     if (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers)
-        return llm42__json_fail(json, LLM42_FORMAT, "layer_types: expected a list of num_hidden_layers = %d strings",
-                                c->layers);
+        return LLM42__MALFORMED(json, "layer_types: expected a list of num_hidden_layers = %d strings", c->layers);
     for (int l = 0, i = types + 1; l < c->layers; l++, i = llm42__json_skip(json, i)) {
         layer[l].sliding = llm42__json_is(json, i, "sliding_attention");
         if (!layer[l].sliding && !llm42__json_is(json, i, "full_attention"))
-            return llm42__json_fail(
-                json, LLM42_UNSUPPORTED,
-                "layer_types[%d]: \"%.*s\" is not supported (known: full_attention, sliding_attention)", l,
+            return LLM42__NOT_SUPPORTED(
+                json, "layer_types[%d]: \"%.*s\" is not supported (known: full_attention, sliding_attention)", l,
                 LLM42__SHOW(json, i));
         if (layer[l].sliding && c->arch == LLM42_ARCH_LLAMA)
-            return llm42__json_fail(json, LLM42_UNSUPPORTED,
-                                    "layer_types[%d]: sliding_attention is not supported for this model_type", l);
+            return LLM42__NOT_SUPPORTED(json, "layer_types[%d]: sliding_attention is not supported for this model_type",
+                                        l);
         if (layer[l].sliding && !c->sliding_window)
-            return llm42__json_fail(json, LLM42_FORMAT, "layer_types[%d]: sliding_attention needs sliding_window%s", l,
+            return LLM42__MALFORMED(json, "layer_types[%d]: sliding_attention needs sliding_window%s", l,
                                     c->arch == LLM42_ARCH_MISTRAL ? "" : " and use_sliding_window: true");
     }
     return LLM42_OK;
@@ -2177,8 +2170,7 @@ static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *js
     int first = mixture ? 0 : MAX_WINDOW_LAYERS, sliding = 0;
     LLM42__TRY(llm42__json_bool(json, "use_sliding_window", &wanted));
     if (c->arch == LLM42_ARCH_LLAMA && wanted)
-        return llm42__json_fail(json, LLM42_UNSUPPORTED,
-                                "use_sliding_window: true is not supported for this model_type");
+        return LLM42__NOT_SUPPORTED(json, "use_sliding_window: true is not supported for this model_type");
     if (mistral || wanted) {
         c->sliding_window = llm42__json_get(json, 0, "sliding_window") < 0 ? WINDOW : 0;
         LLM42__TRY(llm42__json_int(json, "sliding_window", 1, 1 << 26, &c->sliding_window));
@@ -2188,9 +2180,8 @@ static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *js
     LLM42__TRY(llm42__config_layer_types(c, json, layer));
     for (int l = 0; l < c->layers; l++) sliding += layer[l].sliding;
     if (mixture && c->sliding_window && sliding < c->layers)
-        return llm42__json_fail(
-            json, LLM42_UNSUPPORTED,
-            "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
+        return LLM42__NOT_SUPPORTED(
+            json, "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
     if (!sliding) c->sliding_window = 0;
     return LLM42_OK;
 }
@@ -2227,8 +2218,7 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     int offsets = llm42__json_get(json, name + 1, "data_offsets");
     if (dtype < 0 || shape < 0 || offsets < 0 || token[dtype].type != JSMN_STRING || token[shape].type != JSMN_ARRAY ||
         token[offsets].type != JSMN_ARRAY || token[offsets].size != 2)
-        return llm42__json_fail(json, LLM42_FORMAT, "%.*s: needs dtype, shape and two data_offsets",
-                                LLM42__SHOW(json, name));
+        return LLM42__MALFORMED(json, "%.*s: needs dtype, shape and two data_offsets", LLM42__SHOW(json, name));
     *tensor = (llm42__tensor){.name = json->text + token[name].start,
                               .length = token[name].end - token[name].start,
                               .dims = token[shape].size,
@@ -2239,17 +2229,16 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     int64_t begin, end, n;
     if (!llm42__json_whole(json, offsets + 1, (double)data_size, &begin) ||
         !llm42__json_whole(json, offsets + 2, (double)data_size, &end) || end < begin)
-        return llm42__json_fail(json, LLM42_FORMAT, "%.*s: data_offsets lie outside the file", LLM42__SHOW(json, name));
+        return LLM42__MALFORMED(json, "%.*s: data_offsets lie outside the file", LLM42__SHOW(json, name));
     double elements = 1;
     for (int i = 0; i < tensor->dims; i++) {
         if (!llm42__json_whole(json, shape + 1 + i, 1e15, &n))
-            return llm42__json_fail(json, LLM42_FORMAT, "%.*s: shape: expected sizes", LLM42__SHOW(json, name));
+            return LLM42__MALFORMED(json, "%.*s: shape: expected sizes", LLM42__SHOW(json, name));
         if (i < 2) tensor->shape[i] = n;
         elements *= (double)n;
     }
     if (tensor->type && elements * (tensor->type == LLM42_DTYPE_FP32 ? 4 : 2) != (double)(end - begin))
-        return llm42__json_fail(json, LLM42_FORMAT, "%.*s: shape and data_offsets disagree about the size",
-                                LLM42__SHOW(json, name));
+        return LLM42__MALFORMED(json, "%.*s: shape and data_offsets disagree about the size", LLM42__SHOW(json, name));
     tensor->data = data + begin;
     tensor->size = (size_t)(end - begin);
     return LLM42_OK;
@@ -2258,11 +2247,11 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
 static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__json *json, const char *data,
                                               size_t data_size) {
     if (json->token[0].type != JSMN_OBJECT || llm42__json_skip(json, 0) != json->count)
-        return llm42__json_fail(json, LLM42_FORMAT, "the header is not one JSON object");
+        return LLM42__MALFORMED(json, "the header is not one JSON object");
     for (int i = 0; (i = llm42__json_next(json, 0, i)) > 0;) {
         if (llm42__json_is(json, i, "__metadata__")) continue;
         if (json->token[i].type != JSMN_STRING || json->token[i + 1].type != JSMN_OBJECT)
-            return llm42__json_fail(json, LLM42_FORMAT, "the header maps names to something other than objects");
+            return LLM42__MALFORMED(json, "the header maps names to something other than objects");
         llm42__tensor tensor;
         LLM42__TRY(llm42__safetensors_entry(json, i, data, data_size, &tensor));
         if (!LLM42__PUSH(owner->tensors, tensor)) return llm42__json_fail(json, LLM42_MEMORY, "out of memory");
@@ -2295,13 +2284,13 @@ static llm42_result llm42__safetensors_index(llm42_model *model, const char *fol
     const llm42__owner *owner = model->owner;
     int map = llm42__json_get(json, 0, "weight_map");
     if (map < 0 || json->token[map].type != JSMN_OBJECT)
-        return llm42__json_fail(json, LLM42_FORMAT, "weight_map: missing or not an object");
+        return LLM42__MALFORMED(json, "weight_map: missing or not an object");
     for (int i = map; (i = llm42__json_next(json, map, i)) > 0;) {
         const jsmntok_t *t = &json->token[i + 1];
         const char *name = json->text + t->start;
         int length = t->end - t->start, f = 0;
         if (t->type != JSMN_STRING || memchr(name, '/', (size_t)length))
-            return llm42__json_fail(json, LLM42_FORMAT, "weight_map: expected names of files in the same folder");
+            return LLM42__MALFORMED(json, "weight_map: expected names of files in the same folder");
         while (f < arrlen(owner->files) && !llm42__json_is(json, i + 1, strrchr(owner->files[f].path, '/') + 1)) f++;
         if (f < arrlen(owner->files)) continue;
         LLM42__TRY(llm42__safetensors_open(model, llm42__model_path(model, folder, name, length), json->error));
@@ -2446,7 +2435,7 @@ static llm42_result llm42__load_config(llm42_model *model, const char *path, llm
     LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
     if (result == LLM42_OK && json.token[0].type != JSMN_OBJECT)
-        result = llm42__json_fail(&json, LLM42_FORMAT, "expected a JSON object");
+        result = LLM42__MALFORMED(&json, "expected a JSON object");
     if (result == LLM42_OK) result = llm42__json_unique(&json, 0);
     if (result == LLM42_OK) result = layer ? llm42__config_read(c, &json) : llm42__config_stop(c, &json);
     if (result == LLM42_OK && layer) result = llm42__model_layers(model, layer, error);
