@@ -1661,14 +1661,6 @@ void llm42_preset_apply(llm42_engine_desc *desc) {
     }
 }
 
-unsigned llm42_policy_schedules(const llm42_policy *p) {
-    const unsigned fast = p->mode != LLM42_MODE_BATCH_INVARIANT,
-                   verifies = fast && p->mode != LLM42_MODE_NONDETERMINISTIC;
-    const unsigned fixed = verifies && p->verifier == LLM42_VERIFIER_FIXED,
-                   invariant = !fast || (verifies && (!fixed || p->prefill == LLM42_PREFILL_INVARIANT));
-    return fast << LLM42_SCHEDULE_FAST | fixed << LLM42_SCHEDULE_FIXED | invariant << LLM42_SCHEDULE_INVARIANT;
-}
-
 llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int ranks, int leaves, llm42_error *error) {
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "numerics.leaves" : "tensor_parallel";
@@ -4994,6 +4986,42 @@ struct llm42_engine {
 
 static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_MODE_DVR || mode == LLM42_MODE_HYBRID; }
 
+// How deterministic requests run: which schedule replay passes have, and passes with rows of prompts; where prompts
+// run; and what of the KV depends on nothing but its tokens, so that the prefix cache may share it.
+enum { LLM42__IN_REPLAY, LLM42__ALONE, LLM42__IN_ORDINARY };  // beside windows, one to a pass, beside all that decodes
+enum { LLM42__SHARE_ALL, LLM42__SHARE_PROMPT, LLM42__SHARE_NONE };  // none: a prompt's bits depend on the pass's shape
+typedef struct llm42__protocol {
+    llm42_schedule replay, prompt;
+    int place, shares;
+} llm42__protocol;
+
+static llm42__protocol llm42__protocol_of(const llm42_policy *p) {
+    // clang-format off
+#define LLM42__X(verifier, prefill, replay, prompt, place, shares)       \
+    [LLM42_VERIFIER_##verifier][LLM42_PREFILL_##prefill] = {             \
+        LLM42_SCHEDULE_##replay, LLM42_SCHEDULE_##prompt, LLM42__##place, LLM42__SHARE_##shares},
+    static const llm42__protocol table[LLM42_VERIFIER_INVARIANT + 1][LLM42_PREFILL_INVARIANT + 1] = {
+        //       verifier   prefill    replay     prompt     place        shares
+        LLM42__X(FIXED,     PACKED,    FIXED,     FIXED,     IN_REPLAY,   ALL)
+        LLM42__X(FIXED,     ISOLATED,  FIXED,     FIXED,     ALONE,       NONE)
+        LLM42__X(FIXED,     INVARIANT, FIXED,     INVARIANT, IN_ORDINARY, PROMPT)
+        LLM42__X(INVARIANT, PACKED,    INVARIANT, INVARIANT, IN_REPLAY,   ALL)
+        LLM42__X(INVARIANT, ISOLATED,  INVARIANT, INVARIANT, ALONE,       ALL)
+        LLM42__X(INVARIANT, INVARIANT, INVARIANT, INVARIANT, IN_ORDINARY, ALL)};
+#undef LLM42__X
+    // clang-format on
+    llm42__protocol how = table[p->verifier][p->prefill];
+    // In mode HYBRID the way TOGETHER has ordinary passes with prompts; other ways have them in replay passes.
+    if (p->mode == LLM42_MODE_HYBRID && how.place == LLM42__IN_ORDINARY) how.place = LLM42__IN_REPLAY;
+    return how;
+}
+
+unsigned llm42_policy_schedules(const llm42_policy *p) {
+    const llm42__protocol how = llm42__protocol_of(p);
+    if (p->mode == LLM42_MODE_BATCH_INVARIANT) return 1u << LLM42_SCHEDULE_INVARIANT;
+    return 1u << LLM42_SCHEDULE_FAST | (llm42__verifies(p->mode) ? 1u << how.prompt | 1u << how.replay : 0);
+}
+
 // Reads the clock. An event has the time that was read last, so all events of a pass have the same time.
 static double llm42__now(llm42_engine *e) { return e->view.now = e->backend->now(e->state); }
 
@@ -5264,19 +5292,17 @@ static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool repro
     *bucket = p;
 }
 
-// True if a request reads and writes the prefix cache. With prefill ISOLATED the KV of a verified request depends on
-// the shape of its prompt, so such requests share nothing.
+// True if a request reads and writes the prefix cache.
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
-    bool alone = e->desc.policy.prefill == LLM42_PREFILL_ISOLATED && e->view.replay == LLM42_SCHEDULE_FIXED;
-    return e->desc.kv.prefix_cache && !(r->info.verified && alone);
+    const bool none = llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
+    return e->desc.kv.prefix_cache && !(r->info.verified && none);
 }
 
-// How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get.
-// With prefill INVARIANT and verifier FIXED, prompts run in INVARIANT rows, but the output tokens of a verified request
-// get their KV from FIXED rows, so they do not count.
+// How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get:
+// the output tokens of a verified request may have theirs from rows of another schedule.
 static int llm42__reproducible_limit(const llm42_engine *e, const llm42__request *r) {
-    bool differ = e->desc.policy.prefill == LLM42_PREFILL_INVARIANT && e->view.replay == LLM42_SCHEDULE_FIXED;
-    return r->info.verified && differ ? r->info.prompt_count : INT32_MAX;
+    const bool prompt = llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_PROMPT;
+    return r->info.verified && prompt ? r->info.prompt_count : INT32_MAX;
 }
 
 // Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
@@ -5741,18 +5767,16 @@ void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_kind kind, int
     plan->count++;
 }
 
-// How many rows of its prompt a request may have in a pass of this schedule. With verifier INVARIANT a deterministic
-// prompt runs in INVARIANT passes. With verifier FIXED it runs in the kind of pass that .prefill names, but tokens that
-// were committed before a preemption run in passes of M rows, as they did when they were verified.
+// How many rows of its prompt a request may have in a pass of this schedule. Tokens of a deterministic request that
+// were committed before a preemption run in the passes that verified them.
 static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
-    int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
+    const llm42__protocol how = llm42__protocol_of(&v->desc->policy);
+    const int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
     if (r->state != LLM42_STATE_PREFILL) return 0;
     if (!r->verified) return all;
-    if (v->replay == LLM42_SCHEDULE_FIXED && prompt > 0 && v->desc->policy.prefill == LLM42_PREFILL_INVARIANT)
-        return schedule == LLM42_SCHEDULE_INVARIANT ? prompt : 0;
-    if (schedule != v->replay) return 0;
-    return prompt > 0 && v->desc->policy.prefill == LLM42_PREFILL_ISOLATED ? LLM42__MIN(prompt, v->desc->token_budget)
-                                                                           : all;
+    if (schedule != (prompt > 0 ? how.prompt : v->replay)) return 0;
+    if (prompt > 0 && how.place == LLM42__ALONE) return LLM42__MIN(prompt, v->desc->token_budget);
+    return prompt > 0 && how.prompt != v->replay ? prompt : all;
 }
 
 // A window has a row for the last committed token and a row for each candidate and draft. Each row's output is compared
@@ -5787,12 +5811,11 @@ static int llm42__broken_rule(const llm42_engine *e, const llm42__request *r, co
     return r->info.must_verify && *rows < most ? LLM42_RULE_FAILED : -1;  // the KV of all these rows is undefined
 }
 
-// In a FIXED pass the bits of an ISOLATED prompt depend on the shape. So it must be alone there, and be cut nowhere but
-// at the token budget.
-static bool llm42__runs_alone(const llm42_engine *e, const llm42_request *r, const llm42_choice *c,
-                              llm42_schedule schedule) {
-    return schedule == LLM42_SCHEDULE_FIXED && e->desc.policy.prefill == LLM42_PREFILL_ISOLATED && r->verified &&
-           c->kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count;
+// True if the bits of a prompt depend on the pass's shape: then it must be alone in its pass, and is cut nowhere but at
+// the token budget.
+static bool llm42__runs_alone(const llm42_engine *e, const llm42_request *r, llm42_kind kind) {
+    return r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count &&
+           llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
 }
 
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
@@ -5802,15 +5825,10 @@ static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
            llm42_choice_rows(v, r, LLM42_KIND_DECODE, LLM42_SCHEDULE_FAST);
 }
 
-// Whether deterministic prompts ride in ordinary passes. In mode HYBRID they do so only in the way TOGETHER (below).
-static bool llm42__prompts_ride(const llm42_view *v) {
-    return v->desc->policy.prefill == LLM42_PREFILL_INVARIANT && v->desc->policy.mode != LLM42_MODE_HYBRID;
-}
-
 // Rows of a prompt that may ride in ordinary passes.
 static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
-    return !r->verified || llm42__prompts_ride(v) ? llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT)
-                                                  : 0;
+    if (r->verified && llm42__protocol_of(&v->desc->policy).place != LLM42__IN_ORDINARY) return 0;
+    return llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT);
 }
 
 // What the running requests wait for.
@@ -5863,7 +5881,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     (void)user, (void)error;
     if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
     if (plan->count) return LLM42_OK;
-    bool packed = p->prefill != LLM42_PREFILL_ISOLATED, ordinary = due.decodes || due.riding_prompts;
+    const bool beside = llm42__protocol_of(p).place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
     bool prompts = due.replay_prompts && !turn;
     bool verify = due.windows &&
@@ -5871,9 +5889,9 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
                    due.overdue || (!ordinary && !prompts));
     // W = 1, or drafts: windows are always ready, so they take turns with all that cannot ride beside them.
     const bool waits = due.drafts ? due.decodes || due.others : ordinary;
-    if ((v->window_ready == 0 || due.drafts) && v->last.windows && (waits || (prompts && !packed))) verify = false;
+    if ((v->window_ready == 0 || due.drafts) && v->last.windows && (waits || (prompts && !beside))) verify = false;
     if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
-    if (verify ? packed : prompts) llm42_plan_prompts(v, plan);
+    if (verify ? beside : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
     return LLM42_OK;  // for the engine's own view never empty
 }
@@ -5901,7 +5919,7 @@ static int llm42__rows_left(const llm42_view *v, const llm42_plan *plan, llm42_s
         const llm42_choice *c = &plan->choice[i];
         const llm42__request *r = llm42__find(e, c->request);
         if (llm42__broken_rule(e, r, c, schedule, &rows) >= 0 || llm42__holds(plan, i, c->request)) return 0;
-        if (llm42__runs_alone(e, &r->info, c, schedule)) return 0;
+        if (llm42__runs_alone(e, &r->info, c->kind)) return 0;
         left -= rows;
     }
     return LLM42__MAX(left, 0);
@@ -5951,8 +5969,9 @@ int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *or
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
     const int M = p->window * p->group, held = plan->count;
-    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = p->prefill == LLM42_PREFILL_ISOLATED;
-    bool ride = llm42__prompts_ride(v);
+    const int place = llm42__protocol_of(p).place;
+    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = place == LLM42__ALONE;
+    bool ride = place == LLM42__IN_ORDINARY;
     int most = fixed || isolated ? M : LLM42__MIN(M, LLM42__MAX(32 * p->window, v->desc->token_budget));
     if (p->mode == LLM42_MODE_HYBRID && !isolated) most = LLM42__MAX(most, v->desc->token_budget);
     int room = llm42__rows_left(v, plan, v->replay, most);
@@ -6205,10 +6224,9 @@ static double llm42__view_verify_seconds(const llm42_view *view, double decode) 
     return llm42__verify_seconds(view, &w, decode);
 }
 
-// The way that takes least time. A schedule whose time is not
-// known yet is tried. Measured times grow old, so now and then the other way is taken instead (except for APART, which
-// has passes of both schedules). That happens seldom if the two are far apart, because the candidates that the other
-// way leaves behind must be verified.
+// The way that takes least time. A schedule whose time is not known yet is tried. Measured times grow old, so now and
+// then the other way is taken instead (except for APART, which has passes of both schedules). That happens seldom if
+// the two are far apart, because the candidates that the other way leaves behind must be verified.
 static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     enum { TRY_EVERY = 512, SELDOM = 16 };
     const llm42__work w = llm42__work_of(v);
@@ -6217,21 +6235,25 @@ static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     if (!decode && !w.drafts && !w.prompts.rows[LLM42_KIND_PROMPT]) return LLM42__VERIFY;  // nothing deterministic
     double fast = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, llm42__mix_join(w.ordinary, w.decode)),
            together = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, llm42__mix_join(w.ordinary, own));
-    if (w.drafts)  // which only an INVARIANT pass can judge
-        return together >= 0 && llm42__seconds_apart(v, w.ordinary, own) < together ? LLM42__APART : LLM42__TOGETHER;
-    if (fast < 0) return LLM42__VERIFY;
+    if (fast < 0 && !w.drafts) return LLM42__VERIFY;  // drafts are for an INVARIANT pass to judge
     if (together < 0) return LLM42__TOGETHER;
-    double apart = llm42__seconds_apart(v, w.ordinary, own),
-           later = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, w.prompts);
-    if (decode) later += decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary));
-    const double verify = fast + later;
-    plan->fast_seconds = verify, plan->invariant_seconds = LLM42__MIN(apart, together);
-    llm42__way way = apart < together ? LLM42__APART : LLM42__TOGETHER;
-    if (verify < plan->invariant_seconds) way = LLM42__VERIFY;
-    bool close = fabs(verify - together) < 0.15 * together;
-    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && way != LLM42__APART &&
+    const double later = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, w.prompts) +
+                         (decode ? decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary)) : 0);
+    const struct {
+        llm42__way way;
+        double seconds;
+    } ways[] = {{LLM42__TOGETHER, together},
+                {LLM42__APART, llm42__seconds_apart(v, w.ordinary, own)},
+                {LLM42__VERIFY, w.drafts ? (double)INFINITY : fast + later}};
+    int best = 0;
+    for (int i = 1; i < 3; i++)
+        if (ways[i].seconds < ways[best].seconds) best = i;
+    if (w.drafts) return ways[best].way;
+    plan->fast_seconds = ways[2].seconds, plan->invariant_seconds = LLM42__MIN(ways[0].seconds, ways[1].seconds);
+    bool close = fabs(fast + later - together) < 0.15 * together;
+    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && ways[best].way != LLM42__APART &&
                (close || v->passes / TRY_EVERY % SELDOM == SELDOM - 1);
-    return !try ? way : way == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
+    return !try ? ways[best].way : ways[best].way == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
 }
 
 // Whether a request belongs into a pass of this schedule. In the way APART it belongs into one of them only.
@@ -6458,7 +6480,7 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     bool isolated = false;
     for (int i = 0; i < plan->count; i++) {
         const llm42_choice *c = &plan->choice[i];
-        if (!llm42__runs_alone(e, &b->owner[i]->info, c, plan->schedule)) continue;
+        if (!llm42__runs_alone(e, &b->owner[i]->info, c->kind)) continue;
         if (plan->count > 1 || c->rows != llm42_choice_rows(&e->view, &b->owner[i]->info, c->kind, plan->schedule))
             return llm42__refuse(e, LLM42_RULE_ISOLATED, c->request, error);
         isolated = true;
@@ -6888,18 +6910,18 @@ static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
     const llm42_policy *p = &d->policy;
-    const bool replay_fixed = p->verifier == LLM42_VERIFIER_FIXED;
+    const llm42__protocol how = llm42__protocol_of(p);
     e->backend = d->backend;
     e->M = p->window * p->group;
     e->schedules = llm42_policy_schedules(p);
     const bool fixed = e->schedules >> LLM42_SCHEDULE_FIXED & 1,
                invariant = e->schedules >> LLM42_SCHEDULE_INVARIANT & 1;
-    e->reproducible = invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED;
+    e->reproducible = p->mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT : how.prompt;
     if (!llm42__engine_allocate(e))
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
                           d->max_running, d->kv.pages);
     e->view.window_ready = d->experiment.bonus == LLM42_BONUS_ON ? p->window - 1 : p->window;
-    e->view.replay = replay_fixed ? LLM42_SCHEDULE_FIXED : LLM42_SCHEDULE_INVARIANT;
+    e->view.replay = how.replay;
     e->view.desc = &e->desc;
     e->view.running = e->running;
     e->view.engine = e;
