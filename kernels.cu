@@ -2957,12 +2957,6 @@ template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42
 // >>kernel-sample ------------------------------------------------------------------------------------------------
 // Owns: drawing tokens from logits.
 
-// An integer key that sorts as the float does, with NaN below everything.
-__device__ __forceinline__ uint32_t llm42__sort_key(float x) {
-    uint32_t u = __float_as_uint(x == 0.0f ? 0.0f : x);
-    return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-
 typedef struct llm42__best {
     float score;
     int id;
@@ -3024,17 +3018,6 @@ template <int BLOCKS> struct llm42__drawers {
     __device__ __forceinline__ llm42__best get(int which) const { return of_lanes(of_warp(best[which])); }
 };
 
-// What top-k and top-p keep: all ids whose key is above `key`, and the first `ties` ids whose key is `key`.
-typedef struct llm42__kept {
-    uint32_t key;
-    int ties;
-} llm42__kept;
-
-// Weights are summed as integers, in units of 2^-40. Sums of integers are the same in every order.
-__device__ __forceinline__ unsigned long long llm42__mass(float logit, float largest, float scale) {
-    return (unsigned long long)((double)llm42__exp(__fmul_rn(__fsub_rn(logit, largest), scale)) * 1099511627776.0);
-}
-
 // Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
 // number of ids. Only ids whose key is floor_key or above count. *above: what the ids above the key hold. All threads
 // get the same.
@@ -3049,9 +3032,9 @@ __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass
         for (int i = threadIdx.x; i < 256; i += THREADS) own.bins[i] = 0;
         __syncthreads();
         for (int id = own.thread(); id < vocab; id += 1024) {
-            float x = (float)logits[id];
-            uint32_t key = llm42__sort_key(x);
-            if (x != x || key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
+            const float x = (float)logits[id];
+            const uint32_t key = llm42__sort_key(x);
+            if (key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
             atomicAdd(&own.bins[key >> shift & 255], by_mass ? llm42__mass(x, largest, scale) : 1ull);
         }
         own.meet();
@@ -3085,37 +3068,24 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     const float scale = __fdiv_rn(1.0f, d.temperature);
     llm42__kept kept = {0, vocab};
     unsigned long long above;
-    bool nucleus = d.top_p > 0 && d.top_p < 1;
     if (d.top_k > 0 && d.top_k < vocab) {
         kept.key = llm42__find_key(logits, vocab, false, (unsigned long long)d.top_k, 0, largest, scale, own, &above);
         kept.ties = d.top_k - (int)above;
     }
-    if (!nucleus) return kept;
-    // The mass of what top-k has kept. Ids with the same key have the same weight.
-    unsigned long long total = 0;
+    if (!(d.top_p > 0 && d.top_p < 1)) return kept;
+    unsigned long long total = 0;  // the mass of what top-k has kept
     for (int id = own.thread(); id < vocab; id += 1024) {
-        float x = (float)logits[id];
+        const float x = (float)logits[id];
         if (llm42__sort_key(x) > kept.key) total += llm42__mass(x, largest, scale);
     }
     total = llm42__sum_of_lanes(total);
     if (threadIdx.x % 32 == 0) own.mass[threadIdx.x / 32] = total;
     own.meet();
     total = llm42__sum_of_lanes(own.of_warp(own.mass));
-    float tie = __uint_as_float(kept.key & 0x80000000u ? kept.key & 0x7fffffffu : ~kept.key);
-    if (kept.key) total += (unsigned long long)kept.ties * llm42__mass(tie, largest, scale);
-    // The share is rounded as in llm42_sample. But there the sum of weights is fp32, so it may end one id earlier or
-    // later.
-    float share = __fmul_rn(d.top_p, (float)((double)total / 1099511627776.0));
-    unsigned long long wanted = (unsigned long long)ceil((double)share * 1099511627776.0);
-    if (wanted < 1) wanted = 1;
-    uint32_t key = llm42__find_key(logits, vocab, true, wanted, kept.key, largest, scale, own, &above);
-    tie = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-    unsigned long long each = llm42__mass(tie, largest, scale);
-    unsigned long long need = each ? (wanted - above + each - 1) / each : (unsigned long long)vocab;
-    int most = key == kept.key ? kept.ties : vocab;
-    kept.key = key;
-    kept.ties = need < 1 ? 1 : need < (unsigned long long)most ? (int)need : most;
-    return kept;
+    total += (unsigned long long)kept.ties * llm42__mass(llm42__key_value(kept.key), largest, scale);
+    const unsigned long long share = llm42__share(d.top_p, total);
+    const uint32_t key = llm42__find_key(logits, vocab, true, share, kept.key, largest, scale, own, &above);
+    return llm42__keep(key, share - above, llm42__mass(llm42__key_value(key), largest, scale), kept, vocab);
 }
 
 // Calls see(id, logit) for the logits of one of 1,024 threads: the eight from 8 x thread on, then the eight that are
@@ -3135,6 +3105,47 @@ __device__ __forceinline__ void llm42__each_logit(const LOGIT *logits, int vocab
         for (int j = 0; j < 8; j++)
             if (base + j < vocab) see(base + j, (float)eight.logit[j]);
     }
+}
+
+// The first token of this thread's to arrive (see llm42.h, section sampling); its score is minus the time, and a NaN
+// never arrives. best: the token with the largest logit. All threads must call it.
+template <typename LOGIT, int BLOCKS>
+__device__ __forceinline__ llm42__best llm42__race(const LOGIT *logits, int vocab, const llm42__draw &d,
+                                                   llm42__best best, llm42__drawers<BLOCKS> &own) {
+    const uint64_t key = llm42__hash(d.seed ^ llm42__hash((uint64_t)d.position));
+    const float scale = __fdiv_rn(1.0f, d.temperature);
+    const int thread = own.thread(), lane = thread % 32;
+    llm42__best top = {-INFINITY, -1};
+    auto draw = [&](int id, float x) {
+        const float slower = llm42__exp(__fmul_rn(__fsub_rn(best.score, x), scale));
+        if (__fmul_rn(slower, d.min_p) > 1) return;
+        const float score = __fmul_rn(-llm42__exponential(key, id), slower);
+        if (score > top.score) top = llm42__best{score, id};
+    };
+    if (!(d.top_k > 0 || (d.top_p > 0 && d.top_p < 1))) {
+        llm42__each_logit(logits, vocab, thread, draw);
+        return top;
+    }
+    const llm42__kept kept = llm42__filter(logits, vocab, d, best.score, own);
+    const int part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__MIN(begin + part, vocab);
+    int mine = 0;  // ids whose key equals the last one kept, numbered by id
+    for (int id = begin; id < end; id++) mine += llm42__sort_key((float)logits[id]) == kept.key;
+    int upto = mine;
+#pragma unroll
+    for (int i = 1; i < 32; i <<= 1) {
+        int other = __shfl_up_sync(0xffffffffu, upto, i);
+        if (lane >= i) upto += other;
+    }
+    if (lane == 31) own.ties[threadIdx.x / 32] = upto;
+    own.meet();
+    const int before = llm42__sum_of_lanes(lane < thread / 32 ? own.of_warp(own.ties) : 0);
+    int tie = before + upto - mine;
+    for (int id = begin; id < end; id++) {
+        const float x = (float)logits[id];
+        const uint32_t at = llm42__sort_key(x);
+        if (at > kept.key || (at == kept.key && tie++ < kept.ties)) draw(id, x);
+    }
+    return top;
 }
 
 // Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: 1,024 threads for each draw, a
@@ -3165,48 +3176,13 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
     llm42__each_logit(logits, vocab, thread, [&](int, float x) { sum += llm42__exp(__fsub_rn(x, largest)); });
     sum = llm42__sum_of_lanes(sum);
     if (lane == 0) own.sum[threadIdx.x / 32] = sum;
-    llm42__best top = {0, -1};
-    if (d.temperature > 0) {
-        const uint64_t key = llm42__hash(d.seed ^ llm42__hash((uint64_t)d.position));
-        const float scale = __fdiv_rn(1.0f, d.temperature);
-        auto draw = [&](int id, float x) {
-            if (d.min_p > 0 && id != best.id && llm42__exp(__fmul_rn(__fsub_rn(x, largest), scale)) < d.min_p) return;
-            float score = fmaf(x, scale, llm42__gumbel(key, id));
-            if (score == score) top = llm42__better(top, llm42__best{score, id});
-        };
-        if (d.top_k > 0 || (d.top_p > 0 && d.top_p < 1)) {
-            const llm42__kept kept = llm42__filter(logits, vocab, d, largest, own);
-            const int part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__MIN(begin + part, vocab);
-            int mine = 0;  // ids whose key equals the last one kept, numbered by id
-            for (int id = begin; id < end; id++) mine += llm42__sort_key((float)logits[id]) == kept.key;
-            int upto = mine;
-#pragma unroll
-            for (int i = 1; i < 32; i <<= 1) {
-                int other = __shfl_up_sync(0xffffffffu, upto, i);
-                if (lane >= i) upto += other;
-            }
-            if (lane == 31) own.ties[threadIdx.x / 32] = upto;
-            own.meet();
-            const int before = llm42__sum_of_lanes(lane < thread / 32 ? own.of_warp(own.ties) : 0);
-            int tie = before + upto - mine;
-            for (int id = begin; id < end; id++) {
-                const float x = (float)logits[id];
-                const uint32_t at = llm42__sort_key(x);
-                if (x == x && (at > kept.key || (at == kept.key && tie++ < kept.ties))) draw(id, x);
-            }
-        } else {
-            llm42__each_logit(logits, vocab, thread, [&](int id, float x) {
-                if (x == x) draw(id, x);
-            });
-        }
-    }
-    own.put(1, top);
+    own.put(1, d.temperature > 0 ? llm42__race(logits, vocab, d, best, own) : llm42__best{0, -1});
     own.meet();
     if (thread < 32) {
         const float of_warp = own.of_warp(own.sum);
         sum = 0;
         for (int warp = 0; warp < 32; warp++) sum += __shfl_sync(0xffffffffu, of_warp, warp);
-        top = own.get(1);
+        const llm42__best top = own.get(1);
         const int token = top.id >= 0 ? top.id : best.id;
         if (thread == 0)
             out[d.row] = llm42_output{token, __fsub_rn(__fsub_rn((float)logits[token], largest), llm42__log_f32(sum))};

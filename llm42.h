@@ -1,4 +1,4 @@
-/* llm42.h - v0.2.0 - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
+/* llm42.h - v0.3.0-dev - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
 
    Do this in ONE C file:
 
@@ -207,7 +207,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define LLM42_VERSION "0.2.0"
+#define LLM42_VERSION "0.3.0-dev"
 
 #ifndef LLM42_API
 #define LLM42_API extern
@@ -370,8 +370,8 @@ typedef enum llm42_schedule {
 LLM42_API const char *llm42_schedule_name(llm42_schedule schedule);  // "fast"
 
 // How a token is drawn. Greedy takes the largest logit, and the lowest id on a tie. Otherwise the filters apply in the
-// order written here, and the token with the largest logit / temperature + Gumbel noise is drawn. The noise is a hash
-// of (seed, position, token id): the same in fast and replay passes, and on every backend.
+// order written here, and the token with the largest logit / temperature + Gumbel noise is drawn. The noise is from 64
+// bits of a hash of (seed, position, token id): the same in fast and replay passes, and on every backend.
 typedef struct llm42_sampling {
     float temperature;  // 0: greedy (default)
     int top_k;          // keep the k largest; 0: all (default)
@@ -1127,9 +1127,8 @@ LLM42_API uint64_t llm42_hash(uint64_t x);
 LLM42_API double llm42_uniform(uint64_t hash);  // a number in [0, 1) from a hash: its upper 53 bits
 // Reads a finite decimal number that fills the text, in any locale. False: it is none, or does not fit a double.
 LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
-// Draws a token from logits [V]. scratch holds 2 x V int32 values. position is that of the row that gave the logits.
-LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position,
-                                    int32_t *scratch);
+// Draws a token from logits [V]. position is that of the row that gave the logits.
+LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 
 #ifdef __cplusplus
@@ -1392,7 +1391,8 @@ LLM42__BOTH float llm42__log_f32(float x) {
     p = fmaf(p, z, 2.0f / 3.0f);
     float tail = fmaf((float)e, 1.42860677e-6f, s * z * p);
     float y = fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
-    return x - x == 0 ? y : x;  // infinity and NaN come through
+    const uint32_t finite = x - x == 0 ? ~0u : 0;  // infinity and NaN come through, by a mask as in llm42__exp
+    return llm42__float((llm42__bits(y) & finite) | (llm42__bits(x) & ~finite));
 }
 
 // Finaliser of splitmix64 (Steele, Lea and Flood 2014).
@@ -1410,11 +1410,47 @@ LLM42__BOTH float llm42__synthetic_noise(uint64_t key, uint64_t i) {
     return (float)(sum - 131070) * (1.0f / 37837.0f);
 }
 
-// Gumbel noise of a token: -log(-log(u)), u in (0, 1) from 23 bits of a hash of (seed, position, token).
-LLM42__BOTH float llm42__gumbel(uint64_t key, int token) {
-    uint64_t h = llm42__hash(key ^ (uint64_t)token * 0x9e3779b97f4a7c15u);
-    float u = ((float)(h >> 41) + 0.5f) * (1.0f / 8388608.0f);
-    return -llm42__log_f32(-llm42__log_f32(u));
+// An exponentially distributed number of a token: -log(1 - v), with v from 64 bits of a hash of (seed, position,
+// token). What decides whether an unlikely token is drawn are numbers near 0: v is at least 2^-65, has all bits of a
+// float down to 2^-40, and what rounding 1 - v loses is added again. 1 - v is at least 2^-24.
+LLM42__BOTH float llm42__exponential(uint64_t key, int token) {
+    const uint64_t h = llm42__hash(key ^ (uint64_t)token * 0x9e3779b97f4a7c15u);
+    const float low = fmaf((float)(uint32_t)h, 5.42101086e-20f, 2.71050543e-20f);          // 2^-64, 2^-65
+    const float v = fmaf((float)(uint32_t)(h >> 32), 2.32830630e-10f, low), u = 1.0f - v;  // the float below 2^-32
+    return (v - (1.0f - u)) - llm42__log_f32(u);
+}
+
+// A token's weight, in units of 2^-40. Weights are summed as integers, because these sums are the same in every order.
+LLM42__BOTH uint64_t llm42__mass(float logit, float largest, float scale) {
+    const float weight = llm42__exp((logit - largest) * scale);
+    return weight > 0 ? (uint64_t)((double)weight * 1099511627776.0) : 0;
+}
+
+// An integer that sorts as the float does, with NaN below everything, and the float that has it.
+LLM42__BOTH uint32_t llm42__sort_key(float x) {
+    const uint32_t u = llm42__bits(x == 0.0f ? 0.0f : x);
+    return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+LLM42__BOTH float llm42__key_value(uint32_t key) { return llm42__float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
+
+// What top-p and top-k keep: all tokens whose sort key is above `key`, and the first `ties` of those that have it.
+typedef struct llm42__kept {
+    uint32_t key;
+    int ties;
+} llm42__kept;
+
+// The mass that top-p keeps of a total. top_p is below 1 by more than the rounding, so it is no more than the total.
+LLM42__BOTH uint64_t llm42__share(float top_p, uint64_t total) {
+    const uint64_t share = (uint64_t)ceil((double)top_p * (double)total);
+    return share ? share : 1;
+}
+
+// Of the tokens with a key, top-p keeps the first ones that give the mass that is missing, of those that top-k keeps.
+LLM42__BOTH llm42__kept llm42__keep(uint32_t key, uint64_t missing, uint64_t each, llm42__kept top_k, int vocab) {
+    const uint64_t most = (uint64_t)(key == top_k.key ? top_k.ties : vocab),
+                   need = each ? (missing - 1) / each + 1 : most;
+    const llm42__kept kept = {key, (int)(need < most ? need : most)};
+    return kept;
 }
 
 // Round to nearest even to bf16, kept as a float. A NaN stays a NaN.
@@ -2838,13 +2874,13 @@ static float llm42__sum_squares(const float *x, int n) {
     return llm42__v16_sum(s);
 }
 
-// Sum of exp((x[i] - offset) * scale) for i < n.
-static float llm42__sum_exp(const float *x, int n, float offset, float scale) {
+// Sum of exp(x[i] - largest) for i < n.
+static float llm42__sum_exp(const float *x, int n, float largest) {
     float partial[16] = {0};
     int i = 0;
     for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
-    for (int j = 0; i + j < n; j++) partial[j] += llm42__exp((x[i + j] - offset) * scale);
+        for (int j = 0; j < 16; j++) partial[j] += llm42__exp(x[i + j] - largest);
+    for (int j = 0; i + j < n; j++) partial[j] += llm42__exp(x[i + j] - largest);
     return llm42__tree(partial);
 }
 
@@ -3211,12 +3247,7 @@ static int llm42__team_thread(void) { return 0; }
 // Owns: the draw of a token from logits, with top-k, top-p and min-p, and the log-probability of a token.
 // Calls: vectors.
 // Invariant: the token drawn is one of the vocabulary and depends on nothing but logits, sampling parameters and
-// position, so fast and replay passes draw alike.
-
-// Log-probability of a token: its logit, minus the largest, minus the log of the sum of exponentials.
-static float llm42__logprob_at(const float *logits, int vocab, float largest, int token) {
-    return (logits[token] - largest) - llm42__log_f32(llm42__sum_exp(logits, vocab, largest, 1.0f));
-}
+// position, so fast and replay passes draw alike, and so does llm42__k_draw from the same logits.
 
 // The index of the largest value, the lowest on a tie. A NaN is never the largest.
 static int llm42__argmax(const float *x, int n) {
@@ -3234,77 +3265,96 @@ static int llm42__argmax(const float *x, int n) {
     return best;
 }
 
+// Logits [vocab], the largest of them, and 1 / temperature.
+typedef struct llm42__choices {
+    const float *logits;
+    int vocab;
+    float largest, scale;
+} llm42__choices;
+
+// Finds, byte by byte, the largest key for which the tokens above it hold less than `wanted`: mass if by_mass, else a
+// number of tokens. Only keys from floor_key on count. *above: what the tokens above the key hold.
+static uint32_t llm42__find_key(const llm42__choices *c, bool by_mass, uint64_t wanted, uint32_t floor_key,
+                                uint64_t *above) {
+    uint32_t prefix = 0;
+    *above = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        uint64_t bins[256] = {0};
+        for (int id = 0; id < c->vocab; id++) {
+            const uint32_t key = llm42__sort_key(c->logits[id]);
+            if (key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
+            bins[key >> shift & 255] += by_mass ? llm42__mass(c->logits[id], c->largest, c->scale) : 1;
+        }
+        uint32_t bin = 255;
+        for (; bin > 0 && *above + bins[bin] < wanted; bin--) *above += bins[bin];
+        prefix |= bin << shift;
+    }
+    return prefix;
+}
+
+// Applies top-k, then top-p to what it has kept.
+static llm42__kept llm42__filter(const llm42__choices *c, const llm42_sampling *p) {
+    llm42__kept kept = {0, c->vocab};
+    uint64_t above, total = 0;
+    if (p->top_k > 0 && p->top_k < c->vocab) {
+        kept.key = llm42__find_key(c, false, (uint64_t)p->top_k, 0, &above);
+        kept.ties = p->top_k - (int)above;
+    }
+    if (!(p->top_p > 0 && p->top_p < 1)) return kept;
+    for (int id = 0; id < c->vocab; id++)
+        if (llm42__sort_key(c->logits[id]) > kept.key) total += llm42__mass(c->logits[id], c->largest, c->scale);
+    total += (uint64_t)kept.ties * llm42__mass(llm42__key_value(kept.key), c->largest, c->scale);
+    const uint64_t share = llm42__share(p->top_p, total);
+    const uint32_t key = llm42__find_key(c, true, share, kept.key, &above);
+    return llm42__keep(key, share - above, llm42__mass(llm42__key_value(key), c->largest, c->scale), kept, c->vocab);
+}
+
+// A race draws the token: each arrives at a time that is exponentially distributed, with a rate that is its weight
+// exp(logit / temperature), so each is the first one with the probability of its weight. (Minus the logarithm of a time
+// is logit / temperature plus Gumbel noise.) On a tie the lowest id is first. best: the id of the largest logit.
+static int llm42__race(const float *logits, int vocab, const llm42_sampling *p, int position, int best) {
+    const llm42__choices c = {logits, vocab, logits[best], 1.0f / p->temperature};
+    const uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
+    const bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1);
+    llm42__kept kept = {0, vocab};
+    if (filtered) kept = llm42__filter(&c, p);
+    float first = INFINITY;
+    for (int i0 = 0; i0 < vocab; i0 += 16) {  // blocks, so that times become vector instructions
+        const int n = LLM42__MIN(16, vocab - i0);
+        float logit[16], slower[16], time[16];
+        int left = n;
+        for (int j = 0; j < 16; j++) logit[j] = NAN;  // never arrives
+        memcpy(logit, logits + i0, (size_t)n * sizeof *logit);
+        for (int j = 0; filtered && j < n; j++) {
+            const uint32_t at = llm42__sort_key(logit[j]);
+            if (at > kept.key || (at == kept.key && kept.ties-- > 0)) continue;
+            logit[j] = NAN;
+            left--;
+        }
+        if (!left) continue;
+        for (int j = 0; j < 16; j++) slower[j] = llm42__exp((c.largest - logit[j]) * c.scale);
+        for (int j = 0; j < 16; j++) time[j] = llm42__exponential(key, i0 + j) * slower[j];
+        for (int j = 0; j < n; j++)
+            if (time[j] < first && !(slower[j] * p->min_p > 1)) first = time[j], best = i0 + j;
+    }
+    return best;
+}
+
+// sum_exp: the arithmetic's.
+static llm42_output llm42__sample(const float *logits, int vocab, const llm42_sampling *p, int position,
+                                  float (*sum_exp)(const float *, int, float)) {
+    const int best = llm42__argmax(logits, vocab);
+    const int token = p->temperature > 0 ? llm42__race(logits, vocab, p, position, best) : best;
+    return (llm42_output){token, (logits[token] - logits[best]) - llm42__log_f32(sum_exp(logits, vocab, logits[best]))};
+}
+
+llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *p, int position) {
+    return llm42__sample(logits, vocab, p, position, llm42__sum_exp);
+}
+
 float llm42_logprob(const float *logits, int vocab, int token) {
-    return llm42__logprob_at(logits, vocab, logits[llm42__argmax(logits, vocab)], token);
-}
-
-// Heap of token ids, the largest logit on top, the lowest id first on a tie.
-LLM42__INLINE bool llm42__heap_before(const float *logits, int a, int b) {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
-}
-
-static void llm42__heap_sink(const float *logits, int32_t *heap, int n, int i) {
-    for (int child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && llm42__heap_before(logits, heap[child + 1], heap[child])) child++;
-        if (!llm42__heap_before(logits, heap[child], heap[i])) break;
-        int32_t t = heap[i];
-        heap[i] = heap[child];
-        heap[child] = t;
-    }
-}
-
-// Applies top-k, top-p and min-p. The kept ids end up in heap[vocab - kept .. vocab), the likeliest last.
-static int llm42__sample_filter(const float *logits, int vocab, const llm42_sampling *p, float largest, int32_t *heap,
-                                int32_t *weights) {
-    int limit = p->top_k > 0 && p->top_k < vocab ? p->top_k : vocab;
-    float scale = 1.0f / p->temperature, total = 0;
-    for (int i = 0; i < vocab; i++) heap[i] = i;
-    for (int i = vocab / 2 - 1; i >= 0; i--) llm42__heap_sink(logits, heap, vocab, i);
-    bool nucleus = p->top_p > 0 && p->top_p < 1;
-    if (nucleus && limit == vocab) total = llm42__sum_exp(logits, vocab, largest, scale);
-    int kept = 0;
-    float sum = 0;
-    while (kept < limit) {
-        int32_t id = heap[0];
-        float weight = llm42__exp((logits[id] - largest) * scale);
-        if (kept && p->min_p > 0 && weight < p->min_p && !(nucleus && limit < vocab)) break;
-        if (kept && nucleus && limit == vocab && sum >= p->top_p * total) break;
-        sum += weight;
-        weights[kept++] = (int32_t)llm42__bits(weight);
-        heap[0] = heap[vocab - kept];
-        heap[vocab - kept] = id;
-        llm42__heap_sink(logits, heap, vocab - kept, 0);
-    }
-    if (nucleus && limit < vocab) {  // top_p is a share of what top_k has left
-        float share = p->top_p * sum, head = 0;
-        int n = 0;
-        for (; n < kept; n++) {  // the ids of the first n already stand at the end of the heap
-            float weight = llm42__float((uint32_t)weights[n]);
-            if (n && !(head < share && weight >= p->min_p)) break;
-            head += weight;
-        }
-        kept = n;
-    }
-    return kept;
-}
-
-llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *p, int position, int32_t *scratch) {
-    int best = llm42__argmax(logits, vocab);
-    float largest = logits[best];
-    if (p->temperature > 0) {
-        uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
-        float scale = 1.0f / p->temperature, top = -INFINITY;
-        bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1) || p->min_p > 0;
-        int kept = vocab;
-        if (filtered) kept = llm42__sample_filter(logits, vocab, p, largest, scratch, scratch + vocab);
-        for (int i = 0; i < kept; i++) {
-            int id = filtered ? scratch[vocab - 1 - i] : i;
-            float score = fmaf(logits[id], scale, llm42__gumbel(key, id));
-            if (score > top || (score == top && id < best)) best = id, top = score;
-        }
-    }
-    assert(best >= 0 && best < vocab);
-    return (llm42_output){best, llm42__logprob_at(logits, vocab, largest, best)};
+    const float largest = logits[llm42__argmax(logits, vocab)];
+    return (logits[token] - largest) - llm42__log_f32(llm42__sum_exp(logits, vocab, largest));
 }
 
 // >>cpu ----------------------------------------------------------------------------------------------------------
@@ -3409,10 +3459,9 @@ typedef struct llm42__arithmetic {
     void (*attend)(const llm42__context *c, int heads, const float *q, float *out, float *scratch);
     // gate [n] = silu(gate) * up [n]. No sums.
     void (*gate)(float *gate, const float *up, size_t n);
-    // The sum of e^(x - largest) over x [n], a row's router outputs.
+    // The sum of e^(x - largest) over x [n]: over a row's router outputs, and over its logits.
     float (*route_total)(const float *x, int n, float largest);
-    // The draw from logits [vocab], as llm42_sample does it. scratch: [2 vocab].
-    llm42_output (*sample)(const float *logits, int vocab, const llm42_sampling *p, int position, int32_t *scratch);
+    float (*sum_exp)(const float *x, int n, float largest);
 } llm42__arithmetic;
 
 static const llm42__arithmetic llm42__fp32, llm42__sm90;  // sections fp32 and sm90 have them
@@ -3769,8 +3818,9 @@ static void llm42__sample_task(const llm42__job *d, int64_t task, int thread) {
     const size_t V = (size_t)vocab;
     const float *logits = d->cpu->logits + (size_t)task * V;
     if (d->pass->logits) memcpy(d->pass->logits + (size_t)r * V, logits, V * sizeof *logits);
-    const llm42_output out = d->cpu->arithmetic->sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
-                                                        llm42__cpu_scratch(d->cpu, thread));
+    const llm42_output out = llm42__sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
+                                           d->cpu->arithmetic->sum_exp);
+    (void)thread;
     d->pass->out[r] = out;
     if (!(out.logprob - out.logprob == 0)) d->pass->out[r].token = -1;
 }
@@ -3900,8 +3950,8 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
     llm42__memory *memory = &cpu->memory;
-    // For llm42__arithmetic: its block, its attend, its sample.
-    cpu->scratch_size = (LLM42__MAX(LLM42__MAX(4 * wide, 3 * pad + T + 32), 2 * V) + 15) & ~(size_t)15;
+    // For llm42__arithmetic: its block, its attend.
+    cpu->scratch_size = (LLM42__MAX(4 * wide, 3 * pad + T + 32) + 15) & ~(size_t)15;
     cpu->k = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
     cpu->v = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
     cpu->rope = llm42__take(memory, T * (size_t)c->head_dim, 4);
@@ -4034,7 +4084,7 @@ const llm42_backend *llm42_backend_cpu(void) {
 
 // >>fp32 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic fp32: fused multiply-adds in fp32, whatever the type of the weights.
-// Calls: vectors, sampling, cpu.
+// Calls: vectors, cpu.
 // Invariant: sums have the one order (section vectors), but products and attention cut theirs into parts first.
 
 // One weight vector of 16 values at element i, at most `left` of them real.
@@ -4275,23 +4325,18 @@ static void llm42__fp32_gate(float *gate, const float *up, size_t n) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
 }
 
-// Order: the one order over n.
-static float llm42__fp32_route_total(const float *x, int n, float largest) {
-    return llm42__sum_exp(x, n, largest, 1.0f);
-}
-
 static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
                                               .block = llm42__fp32_block,
                                               .squares = llm42__sum_squares,
                                               .head_squares = llm42__sum_squares,
                                               .attend = llm42__fp32_attend,
                                               .gate = llm42__fp32_gate,
-                                              .route_total = llm42__fp32_route_total,
-                                              .sample = llm42_sample};
+                                              .route_total = llm42__sum_exp,
+                                              .sum_exp = llm42__sum_exp};
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
-// Calls: tensor-cores, vectors, sampling, cpu.
+// Calls: tensor-cores, vectors, cpu.
 // Invariant: matrix products sum as Hopper's tensor cores do, and other sums have the order in which the threads of
 // kernels.cu take them.
 //
@@ -4483,99 +4528,6 @@ static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
     return llm42__sm90_block_sum(sum, 1024);
 }
 
-// An integer key that sorts as the float does, with NaN below everything.
-LLM42__INLINE uint32_t llm42__sm90_key(float x) {
-    const uint32_t u = llm42__bits(x == 0.0f ? 0.0f : x);
-    return x != x ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-LLM42__INLINE float llm42__sm90_key_value(uint32_t key) {
-    return llm42__float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-}
-
-// Weights are summed as integers, in units of 2^-40.
-typedef struct llm42__sm90_draw {
-    const float *logits;
-    int vocab;
-    float largest, scale;
-} llm42__sm90_draw;
-static uint64_t llm42__sm90_mass(const llm42__sm90_draw *d, float logit) {
-    const float weight = llm42__exp((logit - d->largest) * d->scale);
-    return weight >= 0 ? (uint64_t)((double)weight * 1099511627776.0) : (uint64_t)1 << 63;  // NaN: as a GPU has it
-}
-
-// Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
-// number of ids. Only keys from floor_key on count. *above: what the ids above the key hold.
-static uint32_t llm42__sm90_find_key(const llm42__sm90_draw *d, bool by_mass, uint64_t wanted, uint32_t floor_key,
-                                     uint64_t *above) {
-    uint32_t prefix = 0;
-    *above = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        uint64_t bins[256] = {0};
-        for (int id = 0; id < d->vocab; id++) {
-            const float x = d->logits[id];
-            const uint32_t key = llm42__sm90_key(x);
-            if (x != x || key < floor_key || (shift < 24 && key >> (shift + 8) != prefix >> (shift + 8))) continue;
-            bins[key >> shift & 255] += by_mass ? llm42__sm90_mass(d, x) : 1;
-        }
-        uint32_t bin = 255;
-        for (; bin > 0 && *above + bins[bin] < wanted; bin--) *above += bins[bin];
-        prefix |= bin << shift;
-    }
-    return prefix;
-}
-
-// What top-k and top-p keep: all ids whose key is above the one returned, and the first *ties ids that have it.
-static uint32_t llm42__sm90_filter(const llm42__sm90_draw *d, const llm42_sampling *p, int *ties) {
-    uint32_t kept = 0;
-    uint64_t above, total = 0;
-    *ties = d->vocab;
-    if (p->top_k > 0 && p->top_k < d->vocab) {
-        kept = llm42__sm90_find_key(d, false, (uint64_t)p->top_k, 0, &above);
-        *ties = p->top_k - (int)above;
-    }
-    if (!(p->top_p > 0 && p->top_p < 1)) return kept;
-    for (int id = 0; id < d->vocab; id++)
-        if (llm42__sm90_key(d->logits[id]) > kept) total += llm42__sm90_mass(d, d->logits[id]);
-    if (kept) total += (uint64_t)*ties * llm42__sm90_mass(d, llm42__sm90_key_value(kept));
-    // At most the total: top_p is an ulp or more below 1, and rounding the total adds half an ulp at most.
-    const float share = p->top_p * (float)((double)total / 1099511627776.0);
-    const uint64_t wanted = LLM42__MAX((uint64_t)ceil((double)share * 1099511627776.0), 1);
-    const uint32_t key = llm42__sm90_find_key(d, true, wanted, kept, &above);
-    const uint64_t each = llm42__sm90_mass(d, llm42__sm90_key_value(key)),
-                   need = each ? (wanted - above + each - 1) / each : (uint64_t)d->vocab;
-    const int most = key == kept ? *ties : d->vocab;
-    *ties = need < 1 ? 1 : need < (uint64_t)most ? (int)need : most;
-    return key;
-}
-
-// The draw of llm42__k_draw. It finds what top-k and top-p keep by other means than llm42_sample, so the two may differ
-// at the border of what is kept, and in the last bits of the log-probability.
-static llm42_output llm42__sm90_sample(const float *logits, int vocab, const llm42_sampling *p, int position,
-                                       int32_t *scratch) {
-    (void)scratch;
-    const int best = llm42__argmax(logits, vocab);
-    const float largest = logits[best], sum = llm42__sm90_sum_exp(logits, vocab, largest);
-    int token = best;
-    if (p->temperature > 0) {
-        const llm42__sm90_draw d = {logits, vocab, largest, 1.0f / p->temperature};
-        const uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
-        const bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1);
-        int ties = vocab, top = -1;
-        float most = 0;
-        const uint32_t kept = filtered ? llm42__sm90_filter(&d, p, &ties) : 0;
-        for (int id = 0; id < vocab; id++) {
-            const float x = logits[id];
-            const uint32_t at = llm42__sm90_key(x);
-            if (x != x || (filtered && (at < kept || (at == kept && ties-- <= 0)))) continue;
-            if (p->min_p > 0 && id != best && llm42__exp((x - largest) * d.scale) < p->min_p) continue;
-            const float score = fmaf(x, d.scale, llm42__gumbel(key, id));
-            if (score == score && (top < 0 || score > most)) top = id, most = score;
-        }
-        if (top >= 0) token = top;
-    }
-    return (llm42_output){token, (logits[token] - largest) - llm42__log_f32(sum)};
-}
-
 static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
                                               .invariant = true,
                                               .by_kv_head = true,
@@ -4585,7 +4537,7 @@ static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
                                               .attend = llm42__sm90_attend,
                                               .gate = llm42__sm90_gate,
                                               .route_total = llm42__sm90_route_total,
-                                              .sample = llm42__sm90_sample};
+                                              .sum_exp = llm42__sm90_sum_exp};
 
 // >>calibrated ---------------------------------------------------------------------------------------------------
 // Owns: the times and flip rates that a calibration gives.

@@ -22,7 +22,8 @@
 //
 // Exit status: 0 if all that was asked for is verified; 1 if something differs, or a request was not marked
 // deterministic (--skip-ordinary allows such requests); 2 if a comparison is not possible: the file is broken or was
-// changed, its answers are not canonical, the model or the arithmetic is not the recorded one, or a pass fails.
+// changed, its answers are not canonical or were drawn with the noise of 0.2.0 (--skip-ordinary leaves these out), the
+// model or the arithmetic is not the recorded one, or a pass fails.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -55,7 +56,7 @@ static const args_option options[] = {
     ARGS_INT("windows N", &windows, 0, INT64_MAX, "audit this number of windows instead; 0: as --share says"),
     ARGS_TEXT("seed,s S", &seed_text, "decides which windows are drawn (default: a number from the system)"),
     ARGS_OUT("verdicts FILE", &verdicts, "write a line of TSV for each audited window: what differs in it"),
-    ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic"),
+    ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic, or that 0.2.0 drew"),
     ARGS_INT("rows N", &rows, 0, 4096,
              "the most tokens in one pass, 0: 128 on a CPU, 1024 on a GPU; the number changes no result"),
     ARGS_INT("tensor-parallel N", &tensor_parallel, 1, 8,
@@ -102,7 +103,7 @@ typedef struct audit {
     char sha256[LLM42_SHA256_TEXT];  // of the model
     int64_t tokens;                  // of chosen windows, so far
     int64_t rows, rows_done;
-    int audited, differ, ordinary, cancelled, empty;
+    int audited, differ, ordinary, cancelled, empty, old_draws;
     bool show;
 } audit;
 
@@ -118,15 +119,20 @@ static void hide_progress(const audit *a) {
 
 static bool is_chosen(const audit *a, int at, int token) { return a->chosen[a->first[at] + token / window]; }
 
+// Answers were drawn with another noise before format 3. Greedy ones need none.
+static bool is_old_draw(const audit *a, const llm42_answer *q) {
+    return q->deterministic && a->t->format < 3 && q->sampling.temperature > 0;
+}
+
 // What the model has to give again: the tokens, and behind them that there is none, where an answer ended with an
 // error.
-static int outputs(const llm42_answer *q) {
-    return q->deterministic ? q->count + (q->finish == LLM42_FINISH_ERROR) : 0;
+static int outputs(const audit *a, const llm42_answer *q) {
+    return q->deterministic && !is_old_draw(a, q) ? q->count + (q->finish == LLM42_FINISH_ERROR) : 0;
 }
 
 // Outputs of an answer up to the end of its last chosen window.
 static int last_chosen(const audit *a, int at) {
-    int n = outputs(&a->t->answer[at]);
+    int n = outputs(a, &a->t->answer[at]);
     while (n > 0 && !is_chosen(a, at, n - 1)) n--;
     return n;
 }
@@ -145,7 +151,7 @@ static int64_t system_seed(void) {
 static void choose(audit *a) {
     a->first = scoring_get((size_t)a->t->count + 1, sizeof *a->first);
     for (int i = 0; i < a->t->count; i++)
-        a->first[i + 1] = a->first[i] + (outputs(&a->t->answer[i]) + window - 1) / window;
+        a->first[i + 1] = a->first[i] + (outputs(a, &a->t->answer[i]) + window - 1) / window;
     const int64_t all = a->first[a->t->count];
     int64_t n = windows ? windows : (int64_t)ceil(share * (double)all), taken = 0;
     if (n < 1) n = 1;
@@ -331,7 +337,7 @@ static void conclude_answer(audit *a, job *job) {
     if (why[0]) printf("request %lld: differs: it %s\n", (long long)q->request, why);
     const bool differs = f->other_tokens || f->other_logprobs;
     if (differs) report(a, job);
-    if (!differs && !why[0]) verified(q, f, f->tokens == q->count && last == outputs(q));
+    if (!differs && !why[0]) verified(q, f, f->tokens == q->count && last == outputs(a, q));
     a->audited++;
     a->differ += differs || why[0];
     a->tokens += f->tokens;
@@ -356,9 +362,10 @@ static void audit_answer(audit *a, int at) {
         printf("request %lld: cannot be audited: it was not marked deterministic\n", (long long)q->request);
         return;
     }
+    if (is_old_draw(a, q)) return;
     const bool runs = can_run(a, at, own.why);
     a->cancelled += q->finish == LLM42_FINISH_CANCELLED;
-    if (!own.why[0] && !outputs(q)) {
+    if (!own.why[0] && !outputs(a, q)) {
         a->empty++;
         audit_together(a);
         printf("request %lld: nothing to compare: it was cancelled before its first token\n", (long long)q->request);
@@ -520,12 +527,16 @@ static int conclude(const audit *a) {
     printf(", %lld of %lld window%s of %d token%s", (long long)windows, (long long)all, args_plural(all), (int)window,
            args_plural(window));
     if (windows < all) printf(", drawn by seed %lld%s", (long long)seed, seed_text ? "" : " of the system");
-    else printf(": all %s", a->ordinary ? "that are marked deterministic" : "of the file");
+    else
+        printf(": all %s", a->old_draws  ? "that can be computed again"
+                           : a->ordinary ? "that are marked deterministic"
+                                         : "of the file");
     printf("; %lld token%s and %s compared", (long long)a->tokens, args_plural(a->tokens), logprobs_word(a->tokens));
     if (a->differ) printf("; %d %s", a->differ, a->differ == 1 ? "request differs" : "requests differ");
     if (a->cancelled) printf("; %d cancelled: where these end is not verified", a->cancelled);
     if (a->empty) printf("; %d without a token: nothing to compare", a->empty);
     if (a->ordinary) printf("; %d not marked deterministic", a->ordinary);
+    if (a->old_draws) printf("; %d drawn with the noise of 0.2.0", a->old_draws);
     printf("\n  model %s, SHA-256 %s, arithmetic %s, compute %s, leaves %d\n", a->model->name, a->sha256, t->arithmetic,
            t->numerics.compute == LLM42_DTYPE_FP32 ? "fp32" : "bf16", t->numerics.leaves);
     if (!strcmp(model_path, "from-file"))
@@ -558,6 +569,10 @@ int main(int argc, char **argv) {
         args_fail(2, "%s: preset %s: its result %s: only canonical ones can be audited", path, a.t->preset,
                   a.t->result);
     choose(&a);
+    for (int i = 0; i < a.t->count; i++) a.old_draws += is_old_draw(&a, &a.t->answer[i]);
+    if (a.old_draws && !(skip_ordinary && a.first[a.t->count]))
+        args_fail(2, "%s: %d of its %d requests were drawn with the noise of llm42 0.2.0, which 0.3.0 has replaced%s",
+                  path, a.old_draws, a.t->count, a.first[a.t->count] ? ": --skip-ordinary leaves them out" : "");
     if (!a.first[a.t->count])
         args_fail(2, "%s: none of its %d requests is deterministic and has tokens", path, a.t->count);
     llm42_model *model = load_model(&a, backend);

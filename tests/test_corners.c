@@ -1193,37 +1193,163 @@ TEST(a_token_whose_embedding_holds_nan_is_decoded) {
 TEST(the_sampler) {
     enum { V = 1000, DRAWS = 4000 };
     static float logits[V];
-    static int32_t scratch[2 * V];
     for (int i = 0; i < V; i++) logits[i] = (float)((i * 7919) % 1009) * 0.01f;
     logits[900] = logits[30] = 20;
-    CHECK_INT(llm42_sample(logits, V, &(llm42_sampling){0}, 3, scratch).token, 30);  // the lowest id on a tie
+    CHECK_INT(llm42_sample(logits, V, &(llm42_sampling){0}, 3).token, 30);  // the lowest id on a tie
     int counts[2] = {0};
     for (int i = 0; i < DRAWS; i++) {
-        int t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 2, .seed = 5}, i, scratch).token;
+        int t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 2, .seed = 5}, i).token;
         CHECK(t == 30 || t == 900);
         counts[t == 900]++;
     }
     CHECK_NEAR(counts[0], DRAWS / 2, 5 * sqrt(DRAWS) / 2);                          // five standard deviations
     for (int i = 0; i < V; i++) logits[i] = i < 4 ? logf((float)(4 - i)) : -30.0f;  // 0.4 0.3 0.2 0.1
-    int seen[5] = {0}, nucleus[5] = {0}, floor[5] = {0};
+    int seen[5] = {0}, nucleus[5] = {0}, floor[5] = {0}, border[5] = {0};
     for (int i = 0; i < DRAWS; i++) {
-        int t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .seed = 9}, i, scratch).token;
+        int t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .seed = 9}, i).token;
         seen[t < 4 ? t : 4]++;
-        t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_p = 0.65f, .seed = 9}, i, scratch).token;
+        t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_p = 0.65f, .seed = 9}, i).token;
         nucleus[t < 4 ? t : 4]++;
-        t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .min_p = 0.45f, .seed = 9}, i, scratch).token;
+        t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .min_p = 0.45f, .seed = 9}, i).token;
         floor[t < 4 ? t : 4]++;
+        t = llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .min_p = 0.50001f, .seed = 9}, i).token;
+        border[t < 4 ? t : 4]++;
     }
     for (int i = 0; i < 4; i++) CHECK_NEAR(seen[i], DRAWS * (4 - i) / 10.0, 160);
     CHECK_INT(nucleus[2] + nucleus[3] + nucleus[4], 0);
     CHECK_NEAR(nucleus[0], DRAWS * 4 / 7.0, 160);
     CHECK_INT(floor[3] + floor[4], 0);
-    CHECK(floor[2] > 0);
+    CHECK_NEAR(floor[2], DRAWS * 2 / 9.0, 160);
+    CHECK_INT(border[2] + border[3] + border[4], 0);  // the third has half the weight of the first
     CHECK_NEAR(llm42_logprob(logits, V, 1), log(0.3), 1e-5);
     logits[77] = NAN;  // one bad logit spoils every log-probability, so that the backend's check sees it
     CHECK(isnan(llm42_logprob(logits, V, 1)));
-    CHECK(
-        isnan(llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 4, .seed = 9}, 1, scratch).logprob));
+    CHECK(isnan(llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 4, .seed = 9}, 1).logprob));
+}
+
+// The number whose hash is h.
+static uint64_t unhash(uint64_t h) {
+    const uint64_t factor[2] = {0x94d049bb133111ebu, 0xbf58476d1ce4e5b9u};
+    uint64_t x = h ^ h >> 31 ^ h >> 62;
+    for (int i = 0; i < 2; i++) {
+        uint64_t inverse = factor[i];
+        for (int k = 0; k < 6; k++) inverse *= 2 - factor[i] * inverse;
+        x *= inverse;
+        x ^= i ? x >> 30 ^ x >> 60 : x >> 27 ^ x >> 54;
+    }
+    return x - 0x9e3779b97f4a7c15u;
+}
+
+// The draw with noise from 23 bits, which the library had before: a control.
+static int draw_by_23_bits(const float *logits, int vocab, uint64_t key) {
+    int best = 0;
+    float top = -INFINITY;
+    for (int id = 0; id < vocab; id++) {
+        const uint64_t h = llm42_hash(key ^ (uint64_t)id * 0x9e3779b97f4a7c15u);
+        const float u = ((float)(h >> 41) + 0.5f) * (1.0f / 8388608.0f);
+        const float score = logits[id] - llm42_log(-llm42_log(u));
+        if (score > top) best = id, top = score;
+    }
+    return best;
+}
+
+// A token whose logit is `gap` below the largest is drawn as often as its probability says, which nobody can count: at
+// 30 it is 1e-13. But it can be drawn only if its hash is one of the smallest (or largest, for the control), and a seed
+// can be found for any hash. So its hash is taken at random from the smallest 2^-bits of all, so few that about half of
+// these draws give the token: its noise is uniform there, in (0, s), and of the other token exponential, so that the
+// share is (1 - exp(-s e^gap)) / (s e^gap), if s is so small that noise and hash are proportional.
+TEST(unlikely_tokens_are_drawn_as_often_as_they_should) {
+    enum { V = 9, TOKEN = 5, DRAWS = 40000 };
+    static const double gaps[] = {0.5, 5, 15, 17, 20.5, 24, 27, 30};
+    uint64_t state = 1;
+    for (int g = 0; g < 8; g++) {
+        float logits[V];
+        for (int i = 0; i < V; i++) logits[i] = i == TOKEN ? 3 - (float)gaps[g] : -60;
+        logits[2] = 3;
+        const int bits = (int)(gaps[g] / log(2));
+        const double x = ldexp(exp(gaps[g]), -bits);
+        double share = 0;
+        for (int i = 0; i < 4096; i++) share += exp(exp(gaps[g]) * log1p(-ldexp(i + 0.5, -12 - bits))) / 4096;
+        if (bits > 12) CHECK_NEAR(share, (1 - exp(-x)) / x, 1e-3);
+        int drawn = 0, control = 0;
+        for (int i = 0; i < DRAWS; i++) {
+            const uint64_t h = test_random(&state) >> bits,
+                           key[2] = {unhash(h) ^ TOKEN * 0x9e3779b97f4a7c15u, unhash(~h) ^ TOKEN * 0x9e3779b97f4a7c15u};
+            const llm42_sampling s = {.temperature = 1, .seed = unhash(key[0]) ^ llm42_hash((uint64_t)i)};
+            drawn += llm42_sample(logits, V, &s, i).token == TOKEN;
+            control += draw_by_23_bits(logits, V, key[1]) == TOKEN;
+        }
+        const double wanted = DRAWS * share, slack = 4.5 * sqrt(wanted * (1 - share));
+        CHECK_MSG(fabs(drawn - wanted) <= slack, "gap %g: drawn %d times, not %.0f", gaps[g], drawn, wanted);
+        const bool found = fabs(control - wanted) > slack;
+        CHECK_MSG(found == (gaps[g] > 16), "gap %g: with 23 bits %d times, of %.0f", gaps[g], control, wanted);
+        if (gaps[g] > 19.5) CHECK_INT(control, 0);
+    }
+    // Without a choice of seeds: 262,143 tokens that are 15 below the largest logit.
+    enum { MANY = 262144, FEW_DRAWS = 600 };
+    float *logits = malloc(MANY * sizeof *logits);
+    int others = 0;
+    for (int i = 0; i < MANY; i++) logits[i] = i == 70000 ? 0 : -15;
+    for (int i = 0; i < FEW_DRAWS; i++)
+        others += llm42_sample(logits, MANY, &(llm42_sampling){.temperature = 1, .seed = 3}, i).token != 70000;
+    const double rate = (MANY - 1) * exp(-15), share = rate / (1 + rate);
+    CHECK_NEAR(others, FEW_DRAWS * share, 4.5 * sqrt(FEW_DRAWS * share * (1 - share)));
+    free(logits);
+}
+
+static const float *sorted_logits;
+static int by_logit(const void *left, const void *right) {
+    const int a = *(const int *)left, b = *(const int *)right;
+    if (sorted_logits[a] != sorted_logits[b]) return sorted_logits[a] > sorted_logits[b] ? -1 : 1;
+    return a - b;
+}
+
+// What top-k and top-p keep of a large vocabulary is what sums in double say, also where logits are equal.
+TEST(the_border_of_top_p) {
+    enum { V = 128256 };
+    static float logits[V];
+    static int order[V];
+    for (int k = 0; k < 8; k++) {
+        const llm42_sampling p = {.temperature = k == 7 ? 0.7f : 1,
+                                  .top_k = k % 2    ? V - 1
+                                           : k == 6 ? 5000
+                                                    : 0,
+                                  .top_p = k < 4 ? 0.999f : 0.9f};
+        const double scale = (double)(1.0f / p.temperature);
+        for (int i = 0; i < V; i++) {
+            logits[i] = 3 * llm42__synthetic_noise((uint64_t)k, (uint64_t)i);
+            if (k & 2) logits[i] = llm42__round_bf16(logits[i]);  // ties
+            order[i] = i;
+        }
+        sorted_logits = logits;
+        qsort(order, V, sizeof *order, by_logit);
+        double total = 0, sum = 0;
+        const int most = p.top_k ? p.top_k : V;
+        const float largest = logits[order[0]];
+        for (int i = most - 1; i >= 0; i--) total += exp(((double)logits[order[i]] - (double)largest) * scale);
+        int kept = 0, wrong = 0;
+        while (sum < (double)p.top_p * total) sum += exp(((double)logits[order[kept++]] - (double)largest) * scale);
+        llm42__kept border = llm42__filter(&(llm42__choices){logits, V, largest, 1.0f / p.temperature}, &p);
+        static bool is[V];
+        for (int i = 0; i < V; i++) {
+            const uint32_t key = llm42__sort_key(logits[i]);
+            is[i] = key > border.key || (key == border.key && border.ties-- > 0);
+        }
+        for (int i = 0; i < V; i++) wrong += is[order[i]] != (i < kept);
+        CHECK_MSG(wrong == 0, "case %d: %d of %d ids are wrongly kept or dropped, %d should be kept", k, wrong, V,
+                  kept);
+    }
+    // With the largest top_p below 1 the wanted mass is still at most the whole, however the whole is rounded. If it
+    // were more, no key would reach it, and top_k would be lost. Of equal logits the lowest ids stay.
+    const llm42_sampling nearly_all = {.temperature = 1, .top_k = 3, .top_p = nextafterf(1, 0), .seed = 8};
+    for (int t = 0; t < 2000; t++) {
+        for (int i = 0; i < 64; i++)
+            logits[i] = t % 2 ? llm42__synthetic_noise(78, (uint64_t)(t * 64 + i)) : i % 7 ? -1.0f : 2.0f;
+        const int token = llm42_sample(logits, 64, &nearly_all, t).token;
+        int before = 0;
+        for (int i = 0; i < 64; i++) before += logits[i] > logits[token] || (logits[i] == logits[token] && i < token);
+        CHECK_MSG(before < 3, "%d tokens stand before the one that was drawn, with top_k 3", before);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -1273,6 +1399,8 @@ int main(int argc, char **argv) {
     RUN(a_cancelled_request_does_not_fail);
     RUN_BOTH(a_token_whose_embedding_holds_nan_is_decoded);
     RUN(the_sampler);
+    RUN(unlikely_tokens_are_drawn_as_often_as_they_should);
+    RUN(the_border_of_top_p);
     llm42_model_free(model);
     return test_end("test_corners");
 }

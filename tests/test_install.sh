@@ -105,7 +105,7 @@ fi
 if command -v cmake >/dev/null; then
     mkdir "$root/cmake"
     cp "$root/use.c" "$root/cmake"
-    printf '%s\n' 'cmake_minimum_required(VERSION 3.10)' 'project(use C)' 'find_package(llm42 0.2 REQUIRED)' \
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.10)' 'project(use C)' 'find_package(llm42 0.3 REQUIRED)' \
         'add_executable(use use.c)' 'target_link_libraries(use llm42::llm42)' >"$root/cmake/CMakeLists.txt"
     check "cmake finds it" env CC="$CC" cmake -S "$root/cmake" -B "$root/cmake" -DCMAKE_PREFIX_PATH="$prefix"
     cp "$log" "$root/said"
@@ -117,7 +117,7 @@ if command -v cmake >/dev/null; then
     check "it says no more" sh -c "! grep 'llm42: ' '$root/said'"
     check "cmake builds with it" cmake --build "$root/cmake"
     check "that runs" "$root/cmake/use"
-    sed -i 's/llm42 0.2/llm42 99/' "$root/cmake/CMakeLists.txt"
+    sed -i 's/llm42 0.3/llm42 99/' "$root/cmake/CMakeLists.txt"
     check "cmake: a newer version than this" bash -c '! cmake -S "$0" -B "$0/newer" -DCMAKE_PREFIX_PATH="$1"' \
         "$root/cmake" "$prefix"
 else

@@ -23,10 +23,10 @@ build() {  # build NAME COMPILER FLAGS...: build/isa/NAME, unless it is newer th
     $cc "$@" $required tests/test_isa.c -o "$out/$name" -lm 2>"$out/$name.log" && echo "$line" >"$out/$name.line"
 }
 
-digest() {  # digest NAME: the last number of the program's digest line
+digest() {  # digest NAME: the numbers of the program's digest line
     local emulator=
     [ "$1" != aarch64-O2 ] || emulator=qemu-aarch64
-    $emulator "$out/$1" 2>&1 | tee "$out/$1.txt" | grep -i digest | grep -oE '[0-9a-f]{8,}' | tail -n 1
+    $emulator "$out/$1" 2>&1 | tee "$out/$1.txt" | grep -i digest | grep -oE '[0-9a-f]{16}' | paste -sd' '
 }
 
 # name, compiler, what the machine must have (comma-separated, - for nothing), flags

@@ -306,7 +306,7 @@ TEST(what_is_read_is_what_was_served) {
             char hash[LLM42_SHA256_TEXT] = "";
             CHECK_INT(llm42_model_sha256(model, hash, &error), LLM42_OK);
             CHECK_STR(t->model_hash, hash);
-            CHECK(t->format == 2 && strlen(t->digest) == 64);
+            CHECK(t->format == 3 && strlen(t->digest) == 64);
             CHECK_STR(t->arithmetic, "fp32");
             CHECK_STR(t->preset, ways[i].word);
             CHECK_STR(t->result, ways[i].result);
@@ -451,7 +451,7 @@ TEST(a_broken_file_is_refused_with_its_line) {
     static const struct {
         const char *from, *to, *says;
     } cases[] = {
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 3", ":1: format 3: this version of llm42 reads"},
+        {"# llm42 transcript, format 1", "# llm42 transcript, format 4", ":1: format 4: this version of llm42 reads"},
         {"# llm42 transcript, format 1", "# llm42 transcript, format 2",
          ":4: model_hash: '0123456789abcdef': must be 64"},
         {"# llm42 transcript, format 1", "# llm42 transcript, format 1\r", ":1: the line ends with a carriage return"},
@@ -517,7 +517,7 @@ TEST(a_broken_file_is_refused_with_its_line) {
     CHECK_INT(llm42_transcript_load(&t, NULL, &error), LLM42_INVALID);
 }
 
-// A file of format 2: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
+// A file of format 3: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
 TEST(every_byte_counts_in_a_digest) {
     llm42_model *model = NULL;
     llm42_engine *engine = NULL;

@@ -266,7 +266,8 @@ END
 audit() {
     local honest cheat
     honest=$("$B/audit" examples/h200.txt --model examples/tiny42)
-    sed 's/^tokens: 15,846,312,260,/tokens: 15,846,312,264,/' examples/h200.txt >"$out/.cheat"
+    sed 's/^tokens: 13,280,351,312,/tokens: 13,280,351,264,/' examples/h200.txt >"$out/.cheat"
+    bash examples/lesson/seal.sh "$out/.cheat"
     cheat=$("$B/audit" "$out/.cheat" --model examples/tiny42 || [ $? = 1 ])
     rm "$out/.cheat"
     begin "A CPU checks an H200, to the bit" \
@@ -288,7 +289,7 @@ audit() {
     text 60 500 38 "green b" "$(
         sed -nE 's/^verified to the bit: ([0-9]+ of [0-9]+ requests),.*/\1 verified/p' <<<"$honest"): $(
         sed -nE 's/.*; ([0-9]+ tokens) and log-prob.*/\1, all bits equal/p' <<<"$honest")"
-    text 60 610 40 b "One token of request 1 changed: 260 becomes 264"
+    text 60 610 40 b "One token of request 1 changed: 312 becomes 264"
     text 60 670 38 "red b" "$(sed -nE 's/^(NOT VERIFIED: [0-9]+ of [0-9]+ requests).*/\1 are equal/p' <<<"$cheat")"
     text 60 730 34 "" "$(sed -nE 's/^request 1: differs: (.*) of the others$/Request 1: \1 differ/p' <<<"$cheat")"
     text 60 840 36 grey "Every later token has the changed one before it, so its bits change, too."

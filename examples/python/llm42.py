@@ -26,7 +26,7 @@ import weakref
 
 import numpy as np
 
-__version__ = "0.2.0"
+__version__ = "0.3.0-dev"
 __all__ = ["Audit", "Engine", "Error", "Event", "Interrupted", "Model", "Request", "Score", "Scorer", "Transcript",
            "audit", "find", "sweep"]
 

@@ -44,7 +44,7 @@ typedef struct llm42_answer {
 } llm42_answer;
 
 typedef struct llm42_transcript {
-    int format;                          // 2, or 1: an old file, which has the weak hash and no digests
+    int format;                          // 3; 1 and 2: of versions before 0.3.0, whose draws had another noise
     char model[256];                     // llm42_model.name
     char model_hash[LLM42_SHA256_TEXT];  // llm42_model_sha256; format 1: 16 hex digits of llm42_model_hash
     char digest[LLM42_SHA256_TEXT];      // of the file; format 1: empty
@@ -62,7 +62,7 @@ LLM42_API llm42_result llm42_transcript_load(llm42_transcript **transcript, cons
 LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is fine
 
 // A transcript is a text of lines `key: value`. None may be missing, and they have this order:
-//   # llm42 transcript, format 2       the first line
+//   # llm42 transcript, format 3       the first line
 //   model: NAME                        the path from which the model was loaded
 //   model_hash: 64 hex digits          llm42_model_sha256
 //   arithmetic: WORD                   fp32, sm90 or `not known`: how sums round
@@ -142,7 +142,7 @@ static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, const c
     llm42__scrub(name);
     llm42_sha256_begin(&r->digest);
     llm42__record(r, LLM42__TRANSCRIPT_FIRST
-                  "2\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
+                  "3\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
                   "). build/audit computes them again.\n");
     llm42__record(r, "model: %s\nmodel_hash: %s\narithmetic: %s\ncompute: %s\n", name, hash,
                   arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
@@ -469,10 +469,10 @@ static llm42_result llm42__transcript_ends(llm42__transcribing *t, llm42_error *
         return llm42_fail(error, LLM42_FORMAT,
                           "%s:1: the line ends with a carriage return: something has changed how lines end", t->path);
     const char *const format = t->at + first;
-    t->to->format = llm42__transcript_is(format, line_end, "1") ? 1 : 2;
-    if (t->to->format == 2 && !llm42__transcript_is(format, line_end, "2"))
-        return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads formats 1 and 2",
-                          t->path, (int)LLM42__MIN(line_end - format, 40), format);
+    t->to->format = line_end - format == 1 ? *format - '0' : 0;
+    if (t->to->format < 1 || t->to->format > 3)
+        return llm42_fail(error, LLM42_FORMAT, "%s:1: format %.*s: this version of llm42 reads formats 1 to 3", t->path,
+                          (int)LLM42__MIN(line_end - format, 40), format);
     if ((size_t)(t->end - t->at) < last || memcmp(t->end - last, LLM42__TRANSCRIPT_END, last) ||
         t->end[-1 - (ptrdiff_t)last] != '\n')
         return llm42_fail(error, LLM42_FORMAT, "%s: the file is cut short, or goes on behind its end: its last line %s",

@@ -175,7 +175,7 @@ function change_token(text, number) {
   return {text: lines.join('\n'), what};
 }
 
-// Computes the digests of a transcript of format 2 again (examples/util/llm42_transcript.h). Returns null where the
+// Computes the digests of a transcript again (examples/util/llm42_transcript.h). Returns null where the
 // browser has no SHA-256: it gives that to pages of this computer and of https alone.
 async function renew_digests(text) {
   if (!globalThis.crypto?.subtle) return null;
