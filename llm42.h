@@ -607,9 +607,11 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers first for this number of rows, (2)
     // variants of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On
-    // an H200
-    // nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in everything but
-    // attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT order,
+    // an
+    // H200 nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in
+    // everything
+    // but attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT
+    // order,
     // so that few candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in
     // products of more rows where it costs at most 2%.
     LLM42_CUDA_FAST_FASTEST,
@@ -1543,7 +1545,6 @@ static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd
     return LLM42_OK;
 }
 
-// Opens a regular file and maps or reads it whole.
 LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, const char *path, bool map,
                                                          llm42_error *error) {
     memset(file, 0, sizeof *file);
@@ -1822,7 +1823,6 @@ typedef struct llm42__json {
 #define LLM42__SHOW(json, i) \
     LLM42__MIN(120, (json)->token[i].end - (json)->token[i].start), (json)->text + (json)->token[i].start
 
-// Fails with a message that begins with the file's path.
 LLM42__PRINTF(3)
 static llm42_result llm42__json_fail(const llm42__json *json, llm42_result result, const char *format, ...) {
     char text[sizeof json->error->text];
@@ -2355,7 +2355,6 @@ static llm42_result llm42__tensors_sort(llm42__tensor *t, size_t count, llm42_er
     return LLM42_OK;
 }
 
-// Opens model.safetensors, or the files that model.safetensors.index.json names.
 static llm42_result llm42__safetensors_folder(llm42_model *model, const char *folder, llm42_error *error) {
     static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
     const char *path = llm42__model_path(model, folder, index, sizeof index - 1);
@@ -4889,7 +4888,6 @@ typedef struct llm42__kv {
     int32_t *tokens;    // [pages][page_size], of cached pages
 } llm42__kv;
 
-// A plan with its rows and outputs.
 typedef struct llm42__batch {
     llm42_plan plan;
     llm42_planned pass;      // what planners learn about it
@@ -5047,7 +5045,6 @@ static void llm42__request_free(llm42__request *r) {
     llm42__free(r);
 }
 
-// Makes room for one more request in the table.
 static bool llm42__grow_table(llm42_engine *e) {
     if (2 * (e->count + 1) <= e->table_size) return true;
     llm42__request **old = e->table;
@@ -5174,11 +5171,6 @@ static int llm42__kv_take(llm42__kv *kv) {
     return p;
 }
 
-static void llm42__kv_hold(llm42__kv *kv, int p) {
-    if (kv->page[p].refs == 0) llm42__kv_unlist(kv, p);
-    kv->page[p].refs++;
-}
-
 // Ends one hold of a page. With the last hold the page goes to the free list: to its end if it is in the prefix cache,
 // else to its start.
 static void llm42__kv_drop(llm42__kv *kv, int p) {
@@ -5232,7 +5224,6 @@ static int llm42__prefix_find(const llm42__kv *kv, uint64_t hash, bool reproduci
     return -1;
 }
 
-// Inserts a full page into the prefix cache, unless an equal one is there.
 static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool reproducible, const int32_t *tokens) {
     if (kv->page[p].cached || llm42__prefix_find(kv, hash, reproducible, tokens) >= 0) return;
     int *bucket = &kv->bucket[hash & (uint64_t)(kv->buckets - 1)];
@@ -5244,7 +5235,6 @@ static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool repro
     *bucket = p;
 }
 
-// True if a request reads and writes the prefix cache.
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
     const bool none = llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
     return e->desc.kv.prefix_cache && !(r->info.verified && none);
@@ -5285,7 +5275,8 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
         int page = llm42__prefix_find(&e->kv, hash, true, tokens);
         if (page < 0 && !r->info.verified) page = llm42__prefix_find(&e->kv, hash, false, tokens);
         if (page < 0) break;
-        llm42__kv_hold(&e->kv, page);
+        if (e->kv.page[page].refs == 0) llm42__kv_unlist(&e->kv, page);
+        e->kv.page[page].refs++;
         reproducible = reproducible && e->kv.page[page].reproducible;
         table[r->pages] = page;
         r->prefix_hash = hash;
@@ -5640,21 +5631,17 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     }
 }
 
-// How many pages must stay free at an admission: one for each running request, or the reserve if that is more.
-static int64_t llm42__pages_to_spare(const llm42_engine *e, const llm42__request *r) {
-    int64_t tokens = e->to_return + r->info.max_new_tokens - r->info.committed;
-    double reserve = e->desc.kv.admission_reserve * (double)tokens / e->desc.kv.page_size;
-    return LLM42__MAX((int64_t)e->view.running_count, (int64_t)ceil(reserve));
-}
-
-// Admits a request if a slot and enough pages are free. False: it has to wait.
+// Admits a request if a slot and enough pages are free, for itself and to spare: one for each running request, or the
+// reserve if that is more. False: it has to wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!e->free_slots) return false;
-    int last = llm42__last_position(&r->info);
+    const int last = llm42__last_position(&r->info), left = r->info.max_new_tokens - r->info.committed;
+    const double reserve = ceil(e->desc.kv.admission_reserve * (double)(e->to_return + left) / e->desc.kv.page_size),
+                 spare = LLM42__MAX((double)e->view.running_count, reserve);
     r->slot = e->free_slot[--e->free_slots];
     llm42__match_prefix(e, r);
     int wanted = last / e->desc.kv.page_size + 1 - r->pages;
-    if (e->view.running_count && e->kv.free_count < wanted + llm42__pages_to_spare(e, r)) {
+    if (e->view.running_count && e->kv.free_count < wanted + spare) {
         llm42__truncate(e, r, 0);
         e->free_slot[e->free_slots++] = r->slot;
         r->slot = -1;
@@ -5662,7 +5649,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     }
     llm42__queue_remove(e, r);
     e->running[e->view.running_count++] = &r->info;
-    e->to_return += r->info.max_new_tokens - r->info.committed;
+    e->to_return += left;
     if (!llm42__reserve(e, r, last + 1)) assert(false && "the pages are free");
     if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
     r->info.state = LLM42_STATE_PREFILL;
@@ -5674,7 +5661,6 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     return true;
 }
 
-// Takes a request out of the running set and frees its pages and slot.
 static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     assert(r->info.kv <= r->pages * e->desc.kv.page_size);
     llm42__truncate(e, r, 0);
@@ -6144,36 +6130,25 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
     return v->seconds(v, &mix);
 }
 
-// The seconds of a FAST pass and an INVARIANT one that take turns. Negative: not known.
-static double llm42__seconds_apart(const llm42_view *v, llm42_mix ordinary, llm42_mix own) {
-    const double fast = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, ordinary),
-                 invariant = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, own);
-    return fast < 0 || invariant < 0 ? -1 : fast + invariant;
-}
-
 // The seconds of verifying one candidate: its share of a replay pass of as many windows as there may be, and of the
 // tokens that are expected to be decoded again, each of which takes `decode`. How many tokens a window commits is
 // learned from all windows that have run, and how many are decoded again from those of the requests that run, because
 // requests differ in that. The guess that is made before any has run weighs as much as EARLY windows: each commits W
 // tokens, and one candidate in WRONG is wrong and costs W.
-static double llm42__verify_seconds(const llm42_view *v, const llm42__work *w, double decode) {
+static double llm42__verify_seconds(const llm42_view *v, double decode) {
     enum { EARLY = 16, WRONG = 256 };
-    const int running = w->decode.rows[LLM42_KIND_DECODE] + w->decode.windows,
+    const llm42__work w = llm42__work_of(v);
+    const int running = w.decode.rows[LLM42_KIND_DECODE] + w.decode.windows,
               windows = LLM42__MIN(running, v->desc->policy.group);
     const double early = EARLY * v->desc->policy.window,
                  each = (early + (double)v->window_tokens) / (double)(EARLY + v->windows),
-                 again = (early * v->desc->policy.window / WRONG + (double)w->recomputed) /
-                         (early + (double)w->windows * each);
+                 again = (early * v->desc->policy.window / WRONG + (double)w.recomputed) /
+                         (early + (double)w.windows * each);
     llm42_mix replay = {.windows = windows};
     int rows = (int)(windows * LLM42__MIN(each + 1, v->desc->policy.window));
     if (v->replay == LLM42_SCHEDULE_FIXED) rows = v->desc->policy.window * v->desc->policy.group;
-    llm42__mix_add(&replay, LLM42_KIND_WINDOW, rows, w->decode.context[LLM42_KIND_DECODE]);
+    llm42__mix_add(&replay, LLM42_KIND_WINDOW, rows, w.decode.context[LLM42_KIND_DECODE]);
     return llm42__seconds_of(v, v->replay, replay) / (windows * each) + again * decode;
-}
-
-static double llm42__view_verify_seconds(const llm42_view *view, double decode) {
-    const llm42__work w = llm42__work_of(view);
-    return llm42__verify_seconds(view, &w, decode);
 }
 
 // The way that takes least time. A schedule whose time is not known yet is tried. Measured times grow old, so now and
@@ -6190,12 +6165,14 @@ static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
     if (fast < 0 && !w.drafts) return LLM42__VERIFY;  // drafts are for an INVARIANT pass to judge
     if (together < 0) return LLM42__TOGETHER;
     const double later = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, w.prompts) +
-                         (decode ? decode * llm42__verify_seconds(v, &w, fast / (decode + ordinary)) : 0);
+                         (decode ? decode * llm42__verify_seconds(v, fast / (decode + ordinary)) : 0);
+    const double alone = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, own),
+                 others = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, w.ordinary);
     const struct {
         llm42__way way;
         double seconds;
     } ways[] = {{LLM42__TOGETHER, together},
-                {LLM42__APART, llm42__seconds_apart(v, w.ordinary, own)},
+                {LLM42__APART, alone < 0 || others < 0 ? -1 : alone + others},
                 {LLM42__VERIFY, w.drafts ? (double)INFINITY : fast + later}};
     int best = 0;
     for (int i = 1; i < 3; i++)
@@ -6214,7 +6191,6 @@ static bool llm42__belongs(const llm42_request *r, llm42__way way, llm42_schedul
     return way == LLM42__TOGETHER || invariant == (schedule == LLM42_SCHEDULE_INVARIANT);
 }
 
-// Plans a pass of this schedule for the ways TOGETHER and APART.
 static void llm42__plan_way(const llm42_view *v, llm42_plan *plan, llm42__way way, llm42_schedule schedule,
                             bool whole) {
     int room = v->desc->token_budget;
@@ -6269,10 +6245,8 @@ static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
 static bool llm42__drop_drafts(llm42_engine *e) {
     bool some = false;
     for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
-        llm42__request *r = llm42__running(e, i);
-        if (!r->info.drafts) continue;
-        some = true;
-        llm42__undraft(e, r);
+        some |= e->running[i]->drafts > 0;
+        if (e->running[i]->drafts) llm42__undraft(e, llm42__running(e, i));
     }
     return some;
 }
@@ -6368,14 +6342,6 @@ static bool llm42__reserve_plan(llm42_engine *e) {
     return true;
 }
 
-// Gives back what llm42__reserve_plan has taken in vain.
-static void llm42__return_pages(llm42_engine *e) {
-    for (int i = 0; i < e->batch.plan.count; i++) {
-        llm42__request *r = e->batch.owner[i];
-        if (r->pages_before < r->pages) llm42__truncate(e, r, r->pages_before * e->desc.kv.page_size);
-    }
-}
-
 // Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if no
 // request runs, which may be because all were preempted.
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
@@ -6394,7 +6360,8 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
         if (!victim || victim->slot < 0) {
-            llm42__return_pages(e);
+            for (int i = 0; i < b->plan.count; i++)  // gives back what was taken in vain
+                llm42__truncate(e, b->owner[i], b->owner[i]->pages_before * e->desc.kv.page_size);
             return llm42__refuse(e, LLM42_RULE_PREEMPT, id, error);
         }
         llm42__preempt(e, victim);
@@ -6758,12 +6725,12 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.policy.verifier: FIXED: mode HYBRID needs INVARIANT, so that all its "
                           "ways give one result");
-    if (!(d->kv.admission_reserve >= 0 && d->kv.admission_reserve <= 1))
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.kv.admission_reserve: %g: must be from 0 to 1",
-                          d->kv.admission_reserve);
-    if (!(d->experiment.inject_rate >= 0 && d->experiment.inject_rate <= 1))
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.experiment.inject_rate: %g: must be from 0 to 1",
-                          d->experiment.inject_rate);
+    for (int i = 0; i < 2; i++) {
+        const double share = i ? d->experiment.inject_rate : d->kv.admission_reserve;
+        if (!(share >= 0 && share <= 1))
+            return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: %g: must be from 0 to 1",
+                              i ? "experiment.inject_rate" : "kv.admission_reserve", share);
+    }
     if (d->experiment.inject_rate > 0 && c->vocab < 2)
         return llm42_fail(error, LLM42_INVALID,
                           "llm42_engine_desc.experiment.inject_rate: a vocabulary of one has no wrong token");
@@ -6866,8 +6833,6 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->backend = d->backend;
     e->M = p->window * p->group;
     e->schedules = llm42_policy_schedules(p);
-    const bool fixed = e->schedules >> LLM42_SCHEDULE_FIXED & 1,
-               invariant = e->schedules >> LLM42_SCHEDULE_INVARIANT & 1;
     e->reproducible = p->mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT : how.prompt;
     if (!llm42__engine_allocate(e))
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
@@ -6878,14 +6843,15 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->view.running = e->running;
     e->view.engine = e;
     e->view.seconds = llm42__view_seconds;
-    e->view.verify_seconds = llm42__view_verify_seconds;
+    e->view.verify_seconds = llm42__verify_seconds;
     e->view.measured = !d->backend->estimate;
     LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
     if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, &e->memory))
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages",
                           d->kv.pages);
-    if (fixed) LLM42__TRY(llm42__self_check(e, LLM42_SCHEDULE_FIXED, error));
-    return invariant ? llm42__self_check(e, LLM42_SCHEDULE_INVARIANT, error) : LLM42_OK;
+    for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
+        if (e->schedules >> s & 1) LLM42__TRY(llm42__self_check(e, (llm42_schedule)s, error));
+    return LLM42_OK;
 }
 
 llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error) {
