@@ -74,11 +74,11 @@
    7. Companions in examples/util/ take events: llm42_metrics.h collects statistics, llm42_trace.h draws a timeline, and
       llm42_transcript.h writes a file with which others can audit. llm42_calibration.h and llm42_draft.h serve engines.
 
-   To try a scheduling policy of your own, set .planner (see section api-planner); to guess tokens, .drafter
-   (api-drafter). To run on other hardware, write a backend (api-backend). To run passes without an engine, call a
-   backend's functions: see examples/score.c.
-   To try a policy without weights, set .backend = llm42_backend_sim() (examples/04_simulate.c): the same engine on
-   virtual time, which a calibration gives for each pass. Its tokens are hashes, and calibrated odds drop candidates.
+   For a scheduling policy of your own, set .planner (see section api-planner); to guess tokens, .drafter (api-drafter).
+   To run on other hardware, write a backend (api-backend). To run passes without an engine, call a backend's functions,
+   as examples/score.c does. To try a policy without weights, set .backend = llm42_backend_sim(), as in
+   examples/04_simulate.c: the engine is the same, and a calibration gives the virtual time that each pass takes. Its
+   tokens are hashes, and candidates are dropped at the calibrated rates.
 
    THE PROTOCOL, DVR (decode, verify, roll back: LLM-42, sections 3 and 4)
 
@@ -87,7 +87,7 @@
    being served, and now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what
    they produce: a replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
    agree are committed, but at the first that differs, the replay pass's own token is committed instead, and the
-   tokens behind it are dropped.
+   tokens after it are dropped.
 
    The order in which a pass takes its sums is its schedule. There are three:
 
@@ -109,7 +109,7 @@
    Committed    released to the user; it never changes again
    Window, W    up to W rows of one request in a replay pass: its last committed token, and W - 1 candidates
    Group, G     the windows that share a replay pass, at most G
-   Rollback     a candidate differs: it and all behind it are dropped
+   Rollback     a candidate differs: it and all after it are dropped
    Recomputed   the dropped candidates without the one that differed, which the verifier's own token replaces
 
    Each verification commits at least one token, so a request always makes progress. The replay pass also overwrites the
@@ -125,33 +125,33 @@
      times, or else the engine goes by the passes that it has run. All ways give the same bits, so the choice may depend
      on the clock.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
-     HYBRID only if all rows share one INVARIANT pass). Such a pass runs under schedule INVARIANT, which costs more for
+     HYBRID only if all rows share one INVARIANT pass). A pass with such a prompt is INVARIANT, which costs more for
      every row in it. Prefill PACKED runs many prompts together in replay passes, beside verification windows. Prefill
      ISOLATED, the paper's way, runs each prompt alone.
    - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
      (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
-     is the canonical token, so no result changes. Determinism and guesses need the same verification.
+     is the canonical token, so no result changes. One pass checks both candidates and guesses.
    - Verify WAIT: requests whose windows are ready go on decoding until a replay pass is worth it (see LLM42_VERIFIES).
 
    DETERMINISM
 
-   A deterministic request gets the canonical result: the tokens and log-probability bits that the model gives when
-   every pass is INVARIANT. It depends on the model, the prompt, the sampling parameters and the seed; on .numerics,
-   which includes the arithmetic, that is, how sums round; and on the larger of .numerics.leaves and .tensor_parallel.
-   On CPUs and Hopper GPUs nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix
-   cache, preemption or planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90
-   is that of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU
-   and its library versions. The presets DVR, BEST and INVARIANT give the canonical result, and scoring the finished
-   text in INVARIANT passes gives it again. With verifier FIXED (preset PAPER) the result is reproducible and depends on
-   M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the
-   kind of pass that .prefill names. In mode BATCH_INVARIANT every request gets its canonical result. The experiment
-   .keep_fast_kv breaks the promise.
+   With verifier INVARIANT, which all presets but PAPER have, a deterministic request gets the canonical result: the
+   tokens and log-probability bits that the model gives when every pass is INVARIANT. They depend on (1) the model, (2)
+   the prompt, the sampling parameters and the seed, (3) the types and the arithmetic (how sums round) in .numerics,
+   and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and Hopper GPUs nothing else
+   matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or planner, and on
+   a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that of Hopper GPUs; a CPU can take
+   it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library versions. Scoring the
+   finished text in INVARIANT passes gives the canonical result again. With verifier FIXED the result is reproducible
+   and depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the
+   prompt in the kind of pass that .prefill names. In mode BATCH_INVARIANT every request gets its canonical result. The
+   experiment .keep_fast_kv breaks the promise.
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
    the order in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log, sin and cos
-   are made of IEEE operations. When an engine opens, it runs a short sequence alone and again behind as many others as
-   fit, under FIXED and INVARIANT, and does not open if a bit differs, which is a spot check and no proof.
+   are made of IEEE operations. When an engine opens, it runs a short sequence alone, and again after as many others as
+   fit into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
 
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
    products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
@@ -607,13 +607,10 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers first for this number of rows, (2)
     // variants of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On
-    // an
-    // H200 nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in
-    // everything
-    // but attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the INVARIANT
-    // order,
-    // so that few candidates are rolled back: in the attention of decoding rows, in products of up to 16 rows, and in
-    // products of more rows where it costs at most 2%.
+    // an H200 nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in
+    // everything but attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the
+    // INVARIANT order, so that few candidates are rolled back: in the attention of decoding rows, in products of up to
+    // 16 rows, and in products of more rows where it costs at most 2%.
     LLM42_CUDA_FAST_FASTEST,
     // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to another.
     // FAST passes never prefer the INVARIANT order, neither in products nor in attention, whatever verifies them. So
@@ -644,8 +641,8 @@ typedef struct llm42_cuda_desc {
 LLM42_API const llm42_backend *llm42_backend_cuda(void);
 
 // >>api-policies -------------------------------------------------------------------------------------------------
-// Each policy is a field of llm42_policy. The lists below give each value of a policy its word, which options and
-// results use, and its meaning. To add a value, add a line to a list and code its effect in section planner.
+// The values of .preset, of the policies (fields of llm42_policy) and of llm42_experiment.bonus, each with its word,
+// which options and results use, and its meaning. To add a value, add a line to its list and code its effect.
 #define LLM42_MODES(X)                                                                                           \
     X(LLM42_MODE_DVR, "dvr", "decode, verify, roll back for the requests marked deterministic")                  \
     X(LLM42_MODE_NONDETERMINISTIC, "nondeterministic", "every pass is FAST; deterministic requests are refused") \
@@ -716,7 +713,8 @@ typedef struct llm42_policy {
     llm42_prefill prefill;          // of deterministic requests' prompts
     llm42_chunked chunked_prefill;  // of all prompts but PACKED ones
     int window;                     // W
-    int group;  // G; M = G x W. With FIXED its default is at most 32; with INVARIANT at most max_running or 32
+    // G; M = G x W. FIXED: default at most 32. INVARIANT: counts as at most the larger of max_running and 32
+    int group;
     // WAIT: a window that has been ready for this many passes is verified even if fewer than G are. Meanwhile its
     // request decodes at most this many candidates more. Default: W
     int deadline;
@@ -783,7 +781,7 @@ typedef struct llm42_request {
     int stop_count;           // 0: it ends at no token
     int32_t stop[LLM42_MAX_STOP];
     int committed, candidates;  // output tokens: final ones, and candidates, which are not verified yet
-    int drafts;                 // tokens that the drafter has proposed behind the candidates; they have no KV
+    int drafts;                 // tokens that the drafter has proposed after the candidates; they have no KV
     int kv;                     // positions with KV; in state PREFILL the next row of its prompt is at this position
     int64_t ready_since;        // passes that had run when its window became ready; -1: it is not ready
     double arrival, first_token, last_token;  // seconds on the backend's clock; -1: not yet
@@ -803,7 +801,7 @@ typedef struct llm42_request {
     X(LLM42_EVENT_COMMITTED, "committed")     /* n tokens released; info's times are updated after it */      \
     X(LLM42_EVENT_VERIFIED, "verified")       /* n: candidates that agreed with the replay pass */            \
     X(LLM42_EVENT_ROLLED_BACK, "rolled back") /* n: candidates dropped, the one that differed included */     \
-    X(LLM42_EVENT_DRAFTED, "drafted")         /* n: drafts behind the newest token */                         \
+    X(LLM42_EVENT_DRAFTED, "drafted")         /* n: drafts after the newest token */                          \
     X(LLM42_EVENT_ACCEPTED, "accepted")       /* n: drafts that were the right tokens; the rest is dropped */ \
     X(LLM42_EVENT_PREEMPTED, "preempted")     /* n: candidates dropped; the KV pages go, the tokens stay */   \
     X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                            \
@@ -962,14 +960,14 @@ LLM42_API void llm42_choose(llm42_plan *plan, const llm42_request *request, llm4
 // How many rows this choice may have now in a pass of this schedule; 0: it may not be chosen.
 LLM42_API int llm42_choice_rows(const llm42_view *view, const llm42_request *request, llm42_kind kind,
                                 llm42_schedule schedule);
-// The waiting request behind this one, by arrival; NULL: there is none, or this one does not wait.
+// The waiting request after this one, by arrival; NULL: there is none, or this one does not wait.
 LLM42_API const llm42_request *llm42_next_waiting(const llm42_view *view, const llm42_request *request);
 
 // Three parts of a plan, for planners that decide when and for whom, and not how. The built-in planner uses them, too.
 // Each follows the policies in view->desc, and adds choices to what the plan already holds. It adds no request that the
 // plan holds, and no more rows than the pass may still have, where a choice with rows 0 has as many as it may. A part
 // sets the schedule of a plan that is empty or has none. It adds nothing to a plan that has another schedule or breaks
-// a rule. So the parts may be called in any order, also between choices of your own. Set .shape behind them, if at all.
+// a rule. So the parts may be called in any order, also between choices of your own. Set .shape after them, if at all.
 //
 // Windows are taken in ascending order of what this returns, then by admission. Negative, or NaN: it is left out.
 typedef double llm42_order_fn(const llm42_view *view, const llm42_request *request);
@@ -983,7 +981,7 @@ LLM42_API void llm42_plan_prompts(const llm42_view *view, llm42_plan *plan);
 LLM42_API void llm42_plan_ordinary(const llm42_view *view, llm42_plan *plan);
 
 // >>api-drafter --------------------------------------------------------------------------------------------------
-// A drafter guesses the next tokens of a request (examples/util/llm42_draft.h has three). Its drafts stand behind the
+// A drafter guesses the next tokens of a request (examples/util/llm42_draft.h has three). Its drafts stand after the
 // newest token as candidates do, but have no KV yet: a row for each of them joins that of the newest token, and a draft
 // is accepted if and only if it is what the row before it gives. So drafts save passes, and change no result.
 typedef struct llm42_draft {
@@ -1213,7 +1211,7 @@ static void llm42__scrub(char *text) {
         int more = *p >= 0xf0 ? 3 : *p >= 0xe0 ? 2 : *p >= 0xc2 ? 1 : 0;  // bytes that follow in UTF-8
         bool control = *p < ' ' || *p == 0x7f || (*p >= 0x80 && !more) || (*p == 0xc2 && p[1] < 0xa0);
         for (int i = 1; i <= more; i++) control = control || (p[i] & 0xc0) != 0x80;
-        if (control) *p = '?';  // the bytes behind it are then judged on their own
+        if (control) *p = '?';  // the bytes after it are then judged on their own
         else p += more;
     }
 }
@@ -1513,7 +1511,7 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
 // Calls: names, memory.
 // Invariant: a file is open as long as its data is not NULL.
 //
-// Only files of weights are mapped, because they are large. If a mapped file becomes shorter, reading a page behind its
+// Only files of weights are mapped, because they are large. If a mapped file becomes shorter, reading a page beyond its
 // end ends the process with SIGBUS. With no_mmap weights are read too.
 
 typedef struct llm42__file {
@@ -1877,7 +1875,7 @@ static int llm42__json_skip(const llm42__json *json, int i) {
     return i;
 }
 
-// The key after `key` in an object; its value is the token behind it. From the object itself: the first key. 0: none.
+// The key after `key` in an object; its value is the token after it. From the object itself: the first key. 0: none.
 static int llm42__json_next(const llm42__json *json, int object, int key) {
     int i = key == object ? object + 1 : llm42__json_skip(json, key + 1);
     return i + 1 < json->count && json->token[i + 1].start < json->token[object].end ? i : 0;
@@ -2857,7 +2855,7 @@ LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
     return llm42__v16_add(llm42__v16_add(a[0], a[2]), llm42__v16_add(a[1], a[3]));
 }
 
-// The first n of sixteen values, zeros behind them. A zero term leaves a partial sum's bits alone.
+// The first n of sixteen values, zeros after them. A zero term leaves a partial sum's bits alone.
 LLM42__INLINE llm42__v16 llm42__v16_load_part(const float *p, int n) {
     float part[16] = {0};
     memcpy(part, p, (size_t)n * sizeof *p);
@@ -2937,7 +2935,7 @@ static float llm42__sm90_step(float sum, const float *a, const float *b, int str
         const float x = a[i], y = b[i * stride];
         if (x == 0.0f || y == 0.0f) continue;
         const int behind = e - llm42__sm90_exponent(x) - llm42__sm90_exponent(y);
-        // Both significands have 16 zeros behind their 8 bits: the product of the two bytes is in units of 2^-14.
+        // Both significands have 16 zeros after their 8 bits: the product of the two bytes is in units of 2^-14.
         const int64_t product = (llm42__sm90_significand(x) >> 16) * (llm42__sm90_significand(y) >> 16);
         const int64_t cut = behind > 62 ? 0 : product << 11 >> behind;
         total += (x < 0) != (y < 0) ? -cut : cut;
@@ -4097,7 +4095,7 @@ LLM42__INLINE llm42__v16 llm42__weight_load(const void *w, bool bf16, size_t i, 
 
 // rn rows by on outputs, rn * on = 16. Lane r * on + o of the result is the sum of x[r][i] * w[o][i] over k0 <= i < k1,
 // by the one order. If fewer rows or outputs are wanted, pointers repeat. The weight vector that is wanted next lies
-// `ahead` bytes behind each one. AVX-512 has registers for all sixteen sums at once, other instruction sets for four.
+// `ahead` bytes beyond each one. AVX-512 has registers for all sixteen sums at once, other instruction sets for four.
 LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, const void *const *w, bool bf16, bool fetch,
                                      int k0, int k1, size_t ahead) {
     enum { LIVE = LLM42__ISA == 2 ? 16 : 4 };
@@ -4857,13 +4855,13 @@ const llm42_backend *llm42_backend_sim(void) {
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
 
 typedef struct llm42__request {
-    llm42_request info;       // what users and planners see; first, so that a pointer to it is a pointer to this
-    int slot;                 // index of its page table and of its llm42_seq; -1: not running
-    int pages, reproducible;  // pages held; positions with reproducible KV
-    int pages_before;         // pages held before the plan under way took some
-    int64_t planned;          // .plans of the engine when it was last in a plan
-    int32_t *tokens;          // [P + max_new_tokens]: prompt, committed, candidates
-    float *logprobs;          // [max_new_tokens]
+    llm42_request info;                  // what users and planners see
+    int slot;                            // index of its page table and of its llm42_seq; -1: not running
+    int pages, reproducible;             // pages held; positions with reproducible KV
+    int pages_before;                    // pages held before the plan under way took some
+    int64_t planned;                     // .plans of the engine when it was last in a plan
+    int32_t *tokens;                     // [P + max_new_tokens]: prompt, committed, candidates, drafts
+    float *logprobs;                     // [max_new_tokens]
     struct llm42__request *next, *prev;  // in the queue
     struct llm42__request *next_asked;   // in the engine's list of requests with which something is to be done
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
@@ -4891,14 +4889,14 @@ typedef struct llm42__kv {
 typedef struct llm42__batch {
     llm42_plan plan;
     llm42_planned pass;      // what planners learn about it
-    llm42__request **owner;  // [max_running], of each choice
+    llm42__request **owner;  // [max_running + 1], of each choice; before there is a plan: of each draft asked for
     llm42_row *row;          // [room], of the choices one after the other
     llm42_output *out;       // [room]
     int room;                // the larger of M and token_budget
 } llm42__batch;
 
-// How long passes took, by schedule, whether a sequence had several rows, and the logarithm of the rows.
-enum { LLM42__SIZES = 21 };
+enum { LLM42__SIZES = 21 };  // classes of passes, by the logarithm of their rows (llm42__size_of)
+// How long the passes of one class took, of one schedule.
 typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
@@ -4924,13 +4922,13 @@ struct llm42_engine {
     int free_slots;
     int32_t *page_table;  // [max_running][pages_per_slot]
     llm42_seq *seq;       // [max_running]
-    llm42_view view;      // what planners see; running_count, window_ready and passes are kept here only
+    llm42_view view;      // what planners see; of it only the queue, .running and .pages_free are copies
     int64_t plans;        // plans checked so far, so the number of the plan under way
     llm42__batch batch;   // the next pass
     int64_t to_return;    // tokens that running requests may still return
     llm42_draft *draft;   // [max_running], for the drafter to fill in
     llm42_error problem;  // what a function of the planner or the backend has written, see llm42__returned
-    llm42__time times[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];
+    llm42__time times[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];  // [1]: of passes in which a sequence has several rows
     llm42_stats stats;
 };
 
@@ -5059,7 +5057,7 @@ static bool llm42__grow_table(llm42_engine *e) {
     return true;
 }
 
-// Forgets a request. Requests behind its place move up if the search for them would now end there.
+// Forgets a request. Requests after its place move up if the search for them would now end there.
 static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
     size_t mask = e->table_size - 1, hole = llm42__table_index(e, r->info.id);
     for (size_t i = (hole + 1) & mask; e->table[i]; i = (i + 1) & mask) {
@@ -5189,7 +5187,7 @@ static int32_t *llm42__page_table(const llm42_engine *e, const llm42__request *r
     return e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
 }
 
-// Drops the pages behind the first `positions` positions.
+// Drops the pages after the first `positions` positions.
 static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
     int keep = (positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     const int32_t *table = llm42__page_table(e, r);
@@ -5286,7 +5284,7 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     r->prefix_pages = r->pages;
 }
 
-// >>submit -----------------------------------------------------------------------------------------------------
+// >>submit -------------------------------------------------------------------------------------------------------
 // Owns: what users call between passes: llm42_engine_submit, with which the way of a token begins, _cancel and
 // _release, and the functions that read a request or the engine.
 // Calls: state, verify.
@@ -5297,7 +5295,7 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 // Below is the way of one token, in the order of its calls. Each function is defined further down, in the section that
 // its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
 //
-// submit: checks the request, copies it and puts it into the queue.
+// submit: checks the request and copies it. It enters the queue by llm42__ask, _carry_out and _queue_insert.
 static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
                                          llm42_error *error);
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new);
@@ -5312,7 +5310,7 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error);
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row);
-// step: the backend runs the rows.
+// plan: llm42__reserve_plan takes pages for the rows. step: the backend runs them.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
 // verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
 static void llm42__postprocess(llm42_engine *e);
@@ -5453,7 +5451,7 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     if (d->deterministic && e->desc.policy.mode == LLM42_MODE_NONDETERMINISTIC)
         return llm42_fail(
             error, LLM42_INVALID,
-            "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in mode DVR or BATCH_INVARIANT", name);
+            "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in DVR, HYBRID or BATCH_INVARIANT", name);
     return llm42_sampling_check(&d->sampling, error);
 }
 
@@ -5530,7 +5528,7 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
     return stats;
 }
 
-// >>step -------------------------------------------------------------------------------------------------------
+// >>step ---------------------------------------------------------------------------------------------------------
 // Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results.
 // Calls: state, submit, admit, draft, plan, verify; the backend.
 // Invariant: one pass runs at a time, and nothing else happens while it runs.
@@ -5605,7 +5603,7 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     return LLM42_OK;
 }
 
-// >>admit ------------------------------------------------------------------------------------------------------
+// >>admit --------------------------------------------------------------------------------------------------------
 // Owns: the set of running requests, and who enters and leaves it. Admission takes a request from the queue and gives
 // it a slot and pages for its tokens. Preemption takes them away and puts the request back into the queue.
 // Calls: state, kv, submit; the planner's admit.
@@ -5688,7 +5686,7 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
     llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
 }
 
-// >>planner ----------------------------------------------------------------------------------------------------
+// >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, the parts of a plan that planners share, and the
 // built-in planner, which follows the policies of the desc. The built-in planner decides by the view alone, so equal
 // views get equal plans, except that in mode HYBRID the view's times may be measured.
@@ -5718,7 +5716,7 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
 }
 
 // A window has a row for the last committed token and a row for each candidate and draft. Each row's output is compared
-// with the token behind it. The last row has none behind it; its output is the bonus token. Without the bonus (which
+// with the token after it. The last row has none after it; its output is the bonus token. Without the bonus (which
 // drafts always have), and when no token may follow the last candidate, that row is left out.
 static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
     const int after = r->candidates + r->drafts;
@@ -5772,7 +5770,7 @@ static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
 // What the running requests wait for.
 typedef struct llm42__due {
     int windows;         // ready ones
-    int verified;        // requests behind their prompts that are verified: no more windows than these can get ready
+    int verified;        // requests past their prompts that are verified: no more windows than these can get ready
     int replay_prompts;  // prompts that need a pass of their own kind
     int riding_prompts;  // prompts that may ride in ordinary passes
     bool decodes;        // a request can decode
@@ -5989,7 +5987,7 @@ const llm42_planner *llm42_planner_default(void) {
     return &planner;
 }
 
-// >>hybrid -----------------------------------------------------------------------------------------------------
+// >>hybrid -------------------------------------------------------------------------------------------------------
 // Owns: mode HYBRID, which is the times of passes, what each way would cost, and the plan of the cheapest one. These
 // times decide which passes run, but no token of a deterministic request depends on them.
 // Calls: planner; the backend's estimate.
@@ -6082,7 +6080,7 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     return seconds < 0 ? llm42__times_find(e, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
 }
 
-// What could run now: ordinary requests, deterministic prompts, and deterministic requests behind their prompts. The
+// What could run now: ordinary requests, deterministic prompts, and deterministic requests past their prompts. The
 // last count as decoding even if they have candidates. Otherwise the estimate would depend on the candidates that the
 // previous way has left, and each change of way would at once verify short windows.
 typedef struct llm42__work {
@@ -6097,7 +6095,7 @@ static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double conte
     m->rows[kind] += rows;
 }
 
-// Adds a request that decodes, with drafts behind its newest token.
+// Adds a request that decodes, with drafts after its newest token.
 static void llm42__mix_decode(llm42_mix *m, const llm42_request *r, int drafts) {
     llm42__mix_add(m, drafts ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE, 1 + drafts, r->kv + 1 + 0.5 * drafts);
     m->windows += drafts > 0;
@@ -6227,10 +6225,10 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
     if (!plan->count) llm42__plan_way(v, plan, way, fast ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST, prompts);
 }
 
-// >>draft ------------------------------------------------------------------------------------------------------
+// >>draft --------------------------------------------------------------------------------------------------------
 // Owns: drafts: for whom tokens are asked for, what the drafter has proposed, and what a pass says of it.
 // Calls: state, submit; the drafter.
-// Invariant: drafts stand behind the newest token of a request that runs, and go when it gets a token or loses its
+// Invariant: drafts stand after the newest token of a request that runs, and go when it gets a token or loses its
 // slot. They end before a stop token and before the last token of the request, which are a pass's own.
 
 static llm42__request *llm42__running(const llm42_engine *e, int i) { return llm42__find(e, e->running[i]->id); }
@@ -6323,7 +6321,7 @@ static void llm42__judge_drafts(llm42_engine *e, llm42__request *r, int right, i
                        (llm42_output){0});
 }
 
-// >>plan -------------------------------------------------------------------------------------------------------
+// >>plan ---------------------------------------------------------------------------------------------------------
 // Owns: what happens to a plan, which is checked against the rules, gets its pages, and becomes the rows of a pass.
 // Calls: state, kv, submit, admit, planner, draft; the planner in use.
 // Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
@@ -6433,7 +6431,7 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// Writes the rows of a choice. Those of a prompt begin behind its KV, those of a window at the last committed token,
+// Writes the rows of a choice. Those of a prompt begin after its KV, those of a window at the last committed token,
 // and those of a decode at the newest token.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_KIND_WINDOW;
@@ -6446,7 +6444,7 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
         row[t - end].flags |= LLM42_ROW_KEEP_KV;
 }
 
-// >>verify -----------------------------------------------------------------------------------------------------
+// >>verify -------------------------------------------------------------------------------------------------------
 // Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. The way of a
 // token ends here, with the event COMMITTED.
 // Calls: state, kv, submit, admit, hybrid, draft; the planner's postprocess.
@@ -6555,9 +6553,9 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
     }
 }
 
-// Judges the rows of a window, or those of a request that decodes with drafts. Compares their outputs with its
-// candidates, and then with its drafts. Commits those that agree, and then the pass's own token if a row is left for
-// it. If a candidate differs, drops it and all behind it. Otherwise candidates beyond the window stay.
+// Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Compares their
+// outputs with its candidates, and then with its drafts. Commits those that agree, and then the pass's own token if a
+// row is left for it. If a candidate differs, drops it and all after it. Otherwise candidates beyond the window stay.
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows) {
     const llm42__batch *b = &e->batch;
     const llm42_output *out = b->out + row;
@@ -6565,9 +6563,9 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     const int first = r->info.committed, prompt = r->info.prompt_count;
     const bool reproducible = r->info.verified ||
                               (r->reproducible == r->info.kv && b->plan.schedule == e->reproducible);
-    int32_t *output = r->tokens + prompt + first;
+    int32_t *expected = r->tokens + prompt + first;
     int agreed = 0;
-    while (agreed < compared && out[agreed].token == output[agreed]) agreed++;
+    while (agreed < compared && out[agreed].token == expected[agreed]) agreed++;
     bool rollback = agreed < LLM42__MIN(compared, candidates);
     bool own = agreed < rows, failed = own && llm42__no_token(e, out[agreed]);
     int commit = agreed + (own && !failed);
@@ -6590,7 +6588,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     if (r->info.drafts) llm42__judge_drafts(e, r, agreed - candidates, compared - candidates);
     else if (b->pass.windows + b->pass.prompts == b->plan.count) e->view.windows++, e->view.window_tokens += commit;
     r->info.candidates = commit > candidates || rollback ? 0 : candidates - commit;
-    if (commit > agreed) output[agreed] = out[agreed].token;
+    if (commit > agreed) expected[agreed] = out[agreed].token;
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->info.ready_since = -1;
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
@@ -6737,7 +6735,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     return LLM42_OK;
 }
 
-// Runs the first tokens of a sequence alone, and again behind as many other sequences as fit into a pass. Tokens and
+// Runs the first tokens of a sequence alone, and again after as many other sequences as fit into a pass. Tokens and
 // log-probability bits must be the same. Uses the first pages of the empty cache.
 static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, llm42_error *error) {
     enum { LENGTH = 8 };
