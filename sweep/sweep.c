@@ -7,11 +7,14 @@
 //     build/sweep ... --replicas 4,8 --router round_robin,least_tokens    a fleet of engines behind a router
 //     build/sweep --backend cpu --workload fixed:64x64 --requests 32    measured here, on a real model
 //     build/sweep --backend cuda --model DIR --qps offline    the same on a GPU (make cuda)
-//
 //     build/sweep ... --preset dvr,best,paper,invariant    sets of policies beside each other
 //
 // Results do not depend on the number of threads, on shares or on breaks. sweep/README.md has the columns and examples
 // for Slurm and GNU parallel, and sweep/calibration/README.md the format of calibrations.
+// The way of a cell: main parses options (parse) and makes the cells (axes_read, grid_make in cells.c), opens what they
+// share (section open), and takes those that no file has (cells_to_run). run_cells has a thread call cell_run for each:
+// cell_serve opens an engine (cell_engine) or a fleet and serves it, and cell_row makes its line of the result.
+// cell_finish keeps the line in a file of --cells, and result_write writes all lines in the order of the grid.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
@@ -61,7 +64,7 @@ typedef struct sweep {
     args_manifest manifest;     // of the engines opened
     int64_t printed;            // rows on standard output so far
     FILE *out;                  // NULL: nothing is written yet
-    llm42_trace *trace;         // of a cell that has failed
+    llm42_trace *trace;         // of a cell that has failed: kept here, since exit gives its file the name .unfinished
     int64_t to_do, cells_done;  // cells to run, and run
     double work, work_done;     // of all of them, by progress_weight
     double began, shown;        // wall clock of the progress line, seconds
@@ -119,7 +122,7 @@ static int engine_pages(const sweep *s) {
     return (int)(s->sim && needed < s->pages ? needed : s->pages);
 }
 
-static llm42_engine_desc engine_desc(const sweep *s, const cell *c) {
+static llm42_engine_desc cell_engine(const sweep *s, const cell *c) {
     llm42_engine_desc desc = {.model = s->model,
                               .backend = s->backend,
                               .tensor_parallel = 1,
@@ -235,7 +238,7 @@ static llm42_result cell_serve(sweep *s, cell *c, fleet *f, own_planner *own, si
                                 .flip_scale = s->set.flip_scale,
                                 .no_flips = s->set.no_flips,
                                 .invariant_slowdown = cell_number(g, c, SLOWDOWN, 0)};
-    llm42_engine_desc desc = engine_desc(s, c);
+    llm42_engine_desc desc = cell_engine(s, c);
     const llm42_cuda_desc cuda = cuda_desc(s, desc.tensor_parallel);
     const llm42_cpu_desc cpu = {.threads = (int)s->set.threads};
     desc.backend_desc = s->sim ? (const void *)&sim : s->cuda ? (const void *)&cuda : &cpu;
@@ -599,9 +602,7 @@ static void open_model(sweep *s) {
     s->backend = s->sim ? llm42_backend_sim() : args_backend(s->set.backend);
     if (s->sim) {
         if (!s->set.calibration)
-            args_fail(
-                2,
-                "--calibration FILE: --backend sim needs one: the folder sweep/calibration of the repository has them");
+            args_fail(2, "--calibration FILE: required with --backend sim: see the folder sweep/calibration");
         s->set.calibration = args_find(s->set.calibration, s->calibration_found);
         args_check(llm42_calibration_load(&s->calibration, s->set.calibration, &error), &error);
         // A gamma distribution's standard deviation is its mean over the root of its shape.
@@ -642,16 +643,9 @@ static void check_ranks(const sweep *s) {
 // Opens the workload at every rate, so that what is wrong with it comes out before the first cell; finds the context.
 static void open_workload(sweep *s) {
     llm42_error error = {0};
-    int longest = 0, context = s->model->config.context;
-    if (s->set.max_context && s->set.max_context < context) context = (int)s->set.max_context;
-    for (int i = 0; i < s->grid.count[QPS]; i++) {
-        workload load;
-        args_check(workload_open(&load, s->set.workload, s->grid.values[QPS][i].text, 42, &error), &error);
-        longest = workload_max_tokens(&load);
-        workload_close(&load);
-    }
-    s->plan.clipped = longest > context;
-    s->plan.max_context = s->plan.clipped ? context : longest;
+    s->plan.model = s->model, s->plan.workload = s->set.workload, s->plan.requests = s->set.requests;
+    for (int i = 0; i < s->grid.count[QPS]; i++)
+        args_check(serve_context(&s->plan, s->grid.values[QPS][i].text, s->set.max_context, &error), &error);
     const char *spec = s->set.workload, *colon = strchr(spec, ':'), *slash = strrchr(spec, '/');
     bool folder = slash && colon && slash > colon;
     snprintf(s->workload, sizeof s->workload, "%.*s%s", folder ? (int)(colon + 1 - spec) : 0, spec,
@@ -680,7 +674,6 @@ static void resolve(sweep *s) {
     settings *o = &s->set;
     serve_plan *p = &s->plan;
     int running = s->sim ? SIM_RUNNING : s->cuda ? CUDA_RUNNING : CPU_RUNNING;
-    p->model = s->model, p->workload = o->workload, p->requests = o->requests;
     p->outside_s = s->sim ? 1e-3 * s->calibration->host_request_ms : 0;
     p->trace_speed = o->trace_speed == 1 ? 0 : o->trace_speed;
     // Of several numbers the largest decides what cells share: the sizes of the KV pool and of passes.
@@ -715,7 +708,7 @@ static void resolve(sweep *s) {
 }
 
 // All but the cell's own values and what cannot change a result (threads of the simulator, names of files).
-static void configure(sweep *s) {
+static void configuration_write(sweep *s) {
     const settings *o = &s->set;
     size_t size = 0;
     char name[256], number[64];
@@ -816,8 +809,8 @@ static void check_fleet(const sweep *s) {
                           g->values[APART][i].text, g->values[REPLICAS][k].text);
 }
 
-// Options that do not go together, and --cell.
-static void check(sweep *s) {
+// Makes the cells from the lists of the axes.
+static void axes_read(sweep *s) {
     settings *o = &s->set;
     backend_name backend = (backend_name)args_choice("--backend", o->backend,
                                                      (const char *const[]){"sim", "cpu", "cuda", NULL});
@@ -842,6 +835,11 @@ static void check(sweep *s) {
         rows = fmax(rows, cell_number(&s->grid, c, WINDOW, 0) * cell_number(&s->grid, c, GROUP, 0));
     }
     if (rows > 1 << 20) args_fail(2, "--window, --group: W x G of %.0f rows: at most %d", rows, 1 << 20);
+}
+
+// Options that do not go together, and --cell.
+static void check(sweep *s) {
+    settings *o = &s->set;
     if (o->flip_scale == 0) o->no_flips = true;
     if (s->grid.hidden[DRAFT] && (o->draft_spread || o->draft_ordinary || o->draft_always))
         args_fail(2, "--draft-spread, --draft-ordinary, --draft-always: need --draft");
@@ -889,7 +887,8 @@ static settings parse(int argc, char **argv) {
     settings s = defaults;
     const args_option served[] = {
         ARGS_TEXT("backend NAME", &s.backend, "sim (virtual time), cpu or cuda (measured)"),
-        ARGS_IN("calibration FILE", &s.calibration, "sim: pass times; sweep/calibration has them"),
+        ARGS_IN("calibration FILE", &s.calibration,
+                "required with --backend sim: times of passes; sweep/calibration has them"),
         ARGS_IN("model,m DIR", &s.model, "cpu, cuda: model folder, file or synthetic:NAME"),
         ARGS_IN("workload SPEC", &s.workload,
                 "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
@@ -974,6 +973,7 @@ int main(int argc, char **argv) {
     static sweep s;  // too large for a small stack
     s.set = parse(argc, argv);
     set_defaults(&s.set);
+    axes_read(&s);
     check(&s);
     if (s.set.list_only) {
         list_print(&s);
@@ -984,7 +984,7 @@ int main(int argc, char **argv) {
     check_ranks(&s);
     open_workload(&s);
     resolve(&s);
-    configure(&s);
+    configuration_write(&s);
     try_outputs(&s);
     int64_t missing = 0;  // cells that --seconds has left out
     if (s.set.merge) {
@@ -1007,7 +1007,7 @@ int main(int argc, char **argv) {
         overload_print(&s);
     }
     if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
-    if (missing) fprintf(stderr, "sweep: --seconds: %" PRId64 " cells were not begun\n", missing);
+    if (missing) fprintf(stderr, "%s: --seconds: %" PRId64 " cells were not begun\n", args_program, missing);
     assert(!missing || s.set.seconds > 0);
     for (int64_t i = 0; i < arrlen(s.grid.cells); i++) free(s.grid.cells[i].row);
     arrfree(s.grid.cells);

@@ -278,21 +278,16 @@ static void cuda_serve(bench *b, const serve_plan *plan, const serving_case *c, 
 
 // The workload's requests, cut to the context where they are longer.
 static serve_plan cuda_plan(const bench *b, const char *spec, int64_t requests) {
-    workload w;
     llm42_error error = {0};
-    args_check(workload_open(&w, spec, "offline", 42, &error), &error);
-    int longest = workload_max_tokens(&w), context = b->model->config.context;
-    workload_close(&w);
-    if (b->set.max_context && b->set.max_context < context) context = (int)b->set.max_context;
-    return (serve_plan){.model = b->model,
-                        .workload = spec,
-                        .requests = requests,
-                        .warm_up = b->set.max_running,
-                        .max_context = longest > context ? context : longest,
-                        .max_running = (int)b->set.max_running,
-                        .clipped = longest > context,
-                        .random_prompts = true,
-                        .temperature = b->set.temperature};
+    serve_plan plan = {.model = b->model,
+                       .workload = spec,
+                       .requests = requests,
+                       .warm_up = b->set.max_running,
+                       .max_running = (int)b->set.max_running,
+                       .random_prompts = true,
+                       .temperature = b->set.temperature};
+    args_check(serve_context(&plan, "offline", b->set.max_context, &error), &error);
+    return plan;
 }
 
 static void cuda_case_report(const bench *b, const char *suite, const serve_plan *plan, const serving_case *c,

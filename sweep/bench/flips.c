@@ -251,7 +251,6 @@ static void plan_replays(const bench *b, flip_plan *p) {
 // The requests, their prompts and the loads.
 static void plan_open(bench *b, flip_plan *p) {
     llm42_error error = {0};
-    workload w;
     int running = 0;
     *p = (flip_plan){.prompts = {.seed = FLIP_SEED}};
     snprintf(p->fixed, sizeof p->fixed, "fixed:%dx%d", (int)b->set.input_tokens, (int)b->set.output_tokens);
@@ -264,17 +263,12 @@ static void plan_open(bench *b, flip_plan *p) {
         if (load.running > running) running = load.running;
         p->load[p->loads++] = load;
     }
-    args_check(workload_open(&w, spec, "offline", FLIP_SEED, &error), &error);
-    int longest = workload_max_tokens(&w), context = b->model->config.context;
-    workload_close(&w);
-    if (b->set.max_context && b->set.max_context < context) context = (int)b->set.max_context;
     p->serve = (serve_plan){.model = b->model,
                             .workload = spec,
                             .requests = b->set.flip_requests,
-                            .max_context = longest > context ? context : longest,
                             .max_running = running,
-                            .clipped = longest > context,
                             .random_prompts = !strcmp(b->set.prompts, "random")};
+    args_check(serve_context(&p->serve, "offline", b->set.max_context, &error), &error);
     if (p->serve.random_prompts) return;
     progress("calibrate: making prompts");
     llm42_engine_desc desc = flips_engine(b, &p->serve, p->replay[1]);

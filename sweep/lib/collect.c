@@ -5,6 +5,16 @@
 // Bucket of a time: its exponent and the first 7 bits of its fraction, from 2^-40 s (1 ps) to 2^24 s (half a year).
 enum { BUCKET_BITS = 7, BUCKET_LOW = -40, BUCKETS = 64 << BUCKET_BITS };
 
+void stats_add(llm42_stats *to, const llm42_stats *s, int sign) {
+    to->returned_tokens += sign * s->returned_tokens, to->deterministic_tokens += sign * s->deterministic_tokens;
+    to->candidates += sign * s->candidates, to->verifications += sign * s->verifications;
+    to->rollbacks += sign * s->rollbacks, to->recomputed += sign * s->recomputed;
+    to->drafted += sign * s->drafted, to->accepted += sign * s->accepted, to->preemptions += sign * s->preemptions;
+    to->replay_passes += sign * s->replay_passes, to->replay_busy += sign * s->replay_busy;
+    for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++)
+        to->passes[i] += sign * s->passes[i], to->busy[i] += sign * s->busy[i];
+}
+
 bool collect_open(collector *c, int64_t requests) {
     *c = (collector){.requests = requests, .begin = INFINITY};
     c->served = calloc((size_t)requests, sizeof *c->served);

@@ -7,9 +7,8 @@
 
 #include "examples/util/llm42_trace.h"
 #include "sweep/lib/common.h"
-// The columns behind the cell's own, each with its format. A new one needs its value in collect_figures, its sum in
-// fleet_figures (fleet.h) if it comes from llm42_stats, and a place among the columns that tests/test_sweep.sh names
-// and counts.
+// The columns after the cell's own, each with its format. A new one needs its value in collect_figures, a place in
+// stats_add if it comes from llm42_stats, and one among the columns that tests/test_sweep.sh names and counts.
 #define METRICS(X)                   \
     X(duration_s, "%.6g")            \
     X(total_tok_per_s, "%.6g")       \
@@ -82,6 +81,8 @@ typedef struct collector {
     llm42_trace *trace;  // NULL: none
 } collector;
 
+// Adds what figures need of `from`; sign -1: takes it off.
+void stats_add(llm42_stats *to, const llm42_stats *from, int sign);
 bool collect_open(collector *c, int64_t requests);
 void collect_close(collector *c);
 // An event of request `index` of the workload. running: of the engine in which it runs.
@@ -89,7 +90,7 @@ void collect_request(collector *c, collect_running *running, int64_t index, cons
 void collect_event(void *user, const llm42_event *event);
 // False: out of memory.
 bool collect_figures(collector *c, const llm42_stats *s, metrics *m);
-// The columns, each behind a tab.
+// The columns, each after a tab.
 void metrics_print(FILE *file, const metrics *m);
 
 #endif  // SWEEP_COLLECT_H

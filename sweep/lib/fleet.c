@@ -194,11 +194,7 @@ llm42_result fleet_figures(fleet *f, metrics *m, llm42_error *error) {
     double area = 0;
     for (int i = 0; i < f->desc.replicas; i++) {
         const llm42_stats s = llm42_engine_stats(f->replica[i].engine);
-        all.returned_tokens += s.returned_tokens, all.deterministic_tokens += s.deterministic_tokens;
-        all.candidates += s.candidates, all.verifications += s.verifications, all.rollbacks += s.rollbacks;
-        all.recomputed += s.recomputed, all.preemptions += s.preemptions, all.replay_busy += s.replay_busy;
-        all.replay_passes += s.replay_passes, all.drafted += s.drafted, all.accepted += s.accepted;
-        for (int k = 0; k < LLM42_SCHEDULE_COUNT; k++) all.passes[k] += s.passes[k], all.busy[k] += s.busy[k];
+        stats_add(&all, &s, 1);
         area += f->replica[i].running.area;
     }
     f->v.collected.running.area = area;

@@ -9,6 +9,18 @@ int64_t serve_pages(const serve_plan *s, int64_t page_size, double kv_gb) {
     return pages < request ? request : pages;
 }
 
+llm42_result serve_context(serve_plan *s, const char *qps, int64_t most, llm42_error *error) {
+    workload load;
+    int context = s->model->config.context;
+    if (most && most < context) context = (int)most;
+    TRY(workload_open(&load, s->workload, qps, 42, error));
+    const int longest = workload_max_tokens(&load);
+    workload_close(&load);
+    s->clipped = longest > context;
+    s->max_context = s->clipped ? context : longest;
+    return LLM42_OK;
+}
+
 // >>serve --------------------------------------------------------------------------------------------------------
 llm42_request_desc serving_request(serving *v, const workload_request *r) {
     const int32_t *prompt = v->prompt;
@@ -99,12 +111,7 @@ llm42_result serve(serving *v, llm42_error *error) {
 
 llm42_result serving_figures(serving *v, metrics *m, llm42_error *error) {
     llm42_stats s = llm42_engine_stats(v->engine);
-    const llm42_stats *b = &v->before;
-    s.returned_tokens -= b->returned_tokens, s.deterministic_tokens -= b->deterministic_tokens;
-    s.candidates -= b->candidates, s.verifications -= b->verifications, s.rollbacks -= b->rollbacks;
-    s.recomputed -= b->recomputed, s.preemptions -= b->preemptions, s.replay_busy -= b->replay_busy;
-    s.replay_passes -= b->replay_passes, s.drafted -= b->drafted, s.accepted -= b->accepted;
-    for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++) s.passes[i] -= b->passes[i], s.busy[i] -= b->busy[i];
+    stats_add(&s, &v->before, -1);
     if (collect_figures(&v->collected, &s, m)) return LLM42_OK;
     return llm42_fail(error, LLM42_MEMORY, "out of memory for the figures of a run");
 }

@@ -47,6 +47,8 @@ struct serving {
 
 // KV pages of a device's pool: kv_gb GiB, or less where max_running whole contexts take less, but at least one context.
 int64_t serve_pages(const serve_plan *s, int64_t page_size, double kv_gb);
+// Sets .max_context and .clipped by the longest request of .workload, .model's context and `most` (0: no limit).
+llm42_result serve_context(serve_plan *s, const char *qps, int64_t most, llm42_error *error);
 // What an engine gets of a request of the workload. The prompt is valid until the next call.
 llm42_request_desc serving_request(serving *v, const workload_request *r);
 llm42_result submit_next(serving *v, llm42_error *error);

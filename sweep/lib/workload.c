@@ -500,11 +500,10 @@ llm42_result workload_speed(workload *w, double speed, llm42_error *error) {
     return LLM42_OK;
 }
 
-static bool workload__fit_context(const workload *w, int *input, int *output) {
-    if (!w->max_context || *input + *output <= w->max_context) return false;
+static void workload__fit_context(const workload *w, int *input, int *output) {
+    if (!w->max_context || *input + *output <= w->max_context) return;
     if (*output >= w->max_context) *output = w->max_context - 1;
     *input = w->max_context - *output;
-    return true;
 }
 
 int workload_max_tokens(const workload *w) {
@@ -540,11 +539,11 @@ void workload_next(workload *w, workload_request *r) {
     // Where a trace begins again, rounding can put an arrival a hair before the last one.
     if (w->arrivals == WORKLOAD_TRACE && r->arrival_s > w->clock_s) w->clock_s = r->arrival_s;
     r->arrival_s = w->clock_s;
-    w->clipped += workload__fit_context(w, &r->input_tokens, &r->output_tokens);
+    workload__fit_context(w, &r->input_tokens, &r->output_tokens);
 }
 
 void workload_rewind(workload *w) {
-    w->next = w->clipped = 0;
+    w->next = 0;
     w->clock_s = 0;
 }
 

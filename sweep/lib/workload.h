@@ -76,7 +76,6 @@ typedef struct workload {  // to be treated as read-only
     double speed;     // WORKLOAD_TRACE: workload_speed; 0: the trace's own times
     int max_context;  // workload_clip; 0: no limit
     int64_t next;     // index of the request to come
-    int64_t clipped;  // requests given so far that workload_clip made shorter
     double clock_s;   // arrival of the request given last
     uint64_t length_key, gap_key, token_key;
     const uint8_t (*joint)[WORKLOAD_CELLS];  // not NULL: lengths come from the fit

@@ -112,7 +112,8 @@ static void grid_presets(grid *g) {
             for (int a = 0; a < AXES; a++) {
                 char text[16];
                 if (strcmp(axes[a].list, "preset")) continue;
-                snprintf(text, sizeof text, "%d", a == WINDOW ? desc.policy.window : desc.policy.group);
+                assert(axes[a].policy || axes[a].field);
+                snprintf(text, sizeof text, "%d", *(const int *)((const char *)&desc + axes[a].field));
                 g->of_preset[p][fixed][a] = value_parse((axis_name)a, axes[a].name,
                                                         axes[a].policy ? llm42_policy_word(&desc, axes[a].name) : text);
             }
@@ -145,8 +146,7 @@ void grid_make(grid *g, backend_name backend) {
         product *= g->count[a];
     }
     if (product > MAX_CELLS) args_fail(2, "the grid has %.0f cells: at most %d", product, MAX_CELLS);
-    cell c;
-    memset(&c, 0, sizeof c);
+    cell c = {.row = NULL};
     for (int a = 0; a >= 0;) {
         const unsigned has = cell_has(g, &c, backend);
         cell now = c;
