@@ -255,7 +255,7 @@ banner: | $(if $(filter figures accuracy fit demo test check asan bench fuzz,$(M
 
 # Headers of examples/ for users' programs, and all programs but the numbered examples.
 COMPANIONS := $(wildcard examples/util/*.h) examples/planners.h
-INSTALLED := $(filter-out 0%,$(notdir $(PROGRAMS)))
+INSTALLED := $(filter-out 0% nano42,$(notdir $(PROGRAMS)))
 
 # These keep their paths below share/llm42, where programs look for the model and the calibrations, and plot.sh for its
 # parts. The examples compile there with their headers.
