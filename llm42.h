@@ -877,8 +877,8 @@ typedef struct llm42_planned {
     double begin;          // seconds on the backend's clock
 } llm42_planned;
 
-// What a planner sees. It is valid until the planner returns. It is a value: a planner may change a copy, for example
-// to point .desc at a desc with another .policy.group, and give the copy to any function that takes a view.
+// What a planner sees, valid until the planner returns. It is a value: a planner may point .desc of a copy at a desc
+// with other .policy.group, .verify, .deadline and .chunked_prefill, and give it to any function that takes a view.
 typedef struct llm42_view llm42_view;
 struct llm42_view {
     const llm42_engine *engine;     // for the functions below

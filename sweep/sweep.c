@@ -361,6 +361,8 @@ static void merge_cells(sweep *s) {
     int64_t count = arrlen(s->grid.cells), bad = 0;
     const cell *first = NULL;
     cell_state what = CELL_DONE;
+    struct stat folder;
+    if (stat(s->set.merge, &folder) || !S_ISDIR(folder.st_mode)) args_fail(1, "%s: no such folder", s->set.merge);
     for (int64_t i = 0; i < count; i++) {
         cell_state state = cell_load(s, &s->grid.cells[i], s->set.merge);
         if (state == CELL_DONE) continue;

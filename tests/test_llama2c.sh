@@ -52,6 +52,10 @@ changed 'truncated: no llama2.c header$' '' 27
 for less in 28 29 $((size / 2)) $((size - 4)) $((size - 1)); do
     changed "the header asks for $size bytes, the file has $less\$" '' "$less"
 done
+changed 'the header asks for [0-9]* bytes, the file has 28$' \
+    '\100\0\0\0\100\0\0\0\0\0\0\1\2\0\0\0\2\0\0\0\100\0\0\0\100\0\0\0' 28
+: >"$out/empty"
+refuses "$out/empty: the file is empty" "$bin" "$out/none" "$out/empty"
 for value in "$zero" "$many" "$least"; do
     changed 'not a llama2.c file: dim -\?[0-9]*, hidden_dim ' "$value"
     changed 'not a llama2.c file: dim .*, seq_len ' "$front$value"

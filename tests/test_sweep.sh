@@ -717,7 +717,7 @@ refuses 2 "--cell: '3': expected I/N" "${sim[@]}" --cells "$dir/new" --cell 3
 refuses 2 '--cell: needs --cells' "${sim[@]}" --cell 1/3
 refuses 2 '--cell: a share is no whole result' "${sim[@]}" --cells "$dir/new" --cell 1/3 --out "$dir/x"
 refuses 2 '--merge: runs nothing' "${sim[@]}" --cells "$dir/cells" --merge "$dir/cells"
-refuses 1 'gone/.*: missing' "${sim[@]}" --merge "$dir/gone"
+refuses 1 'gone: no such folder' "${sim[@]}" --merge "$dir/gone"
 refuses 1 'gone/x: cannot write' "${sim[@]}" --out "$dir/gone/x"
 refuses 1 'cannot write: it is a folder' "${sim[@]}" --out "$dir"
 refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x"

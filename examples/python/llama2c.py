@@ -69,7 +69,14 @@ def write(folder, name, *pieces):
 
 def convert(path, folder, tokenizer):
     data, vocabulary = read(path), read(tokenizer) if tokenizer else None
+    if tokenizer and not vocabulary:
+        fail(tokenizer, "the file is empty")
     dim, ffn, layers, heads, kv_heads, vocab, context = sizes = read_header(path, data)
+    # Asked before there is a list of all tensors, which could be long.
+    none, one = (sum(math.prod(shape) for _, shape in tensors_of(*sizes[:2], n, *sizes[3:])) for n in (0, 1))
+    asked = 28 + 4 * (none + layers * (one - none))
+    if asked != len(data):
+        fail(path, f"the header asks for {asked} bytes, the file has {len(data)}")
     header, pieces, begin, at = {}, [], 0, 28
     for name, shape in tensors_of(*sizes):
         piece = data[at:at + 4 * math.prod(shape)]
@@ -80,8 +87,6 @@ def convert(path, folder, tokenizer):
             header[name + ".weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, begin + len(piece)]}
             pieces.append(piece)
             begin += len(piece)
-    if at != len(data):
-        fail(path, f"the header asks for {at} bytes, the file has {len(data)}")
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # so that the weights are aligned and used in place
     config = {"model_type": "llama", "vocab_size": abs(vocab), "hidden_size": dim, "intermediate_size": ffn,
