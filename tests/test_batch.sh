@@ -102,7 +102,7 @@ prompts=("It was the best of times" "Once upon a time" "The landlord" "I had no 
 for ((i = 0; i < requests; i++)); do
     printf '{"prompt": "%s", "max_tokens": %d, "temperature": %s, "seed": %d, "deterministic": %s, "stop": %s, "id": "r%d"}\n' \
         "${prompts[i % 6]}" $((n + i)) $((i % 3)).5 $((i + 1)) "$([ $((i % 4)) = 3 ] && echo false || echo true)" \
-        "$([ $((i % 5)) = 0 ] && echo '["\n\n", "again"]' || echo null)" $i
+        "$([ $((i % 5)) = 0 ] && echo '["\n\n", "again", " time"]' || echo null)" $i
 done >"$dir/in.jsonl"
 batch=("${generate[@]}" --batch "$dir/in.jsonl" --ignore-eos)
 check "batch" "${batch[@]}" --out "$dir/out.jsonl"
@@ -111,7 +111,7 @@ check "valid" json "$dir/out.jsonl" "all(r['index'] == i and r['finish'] in ('le
     and any(r['finish'] == 'stop' for r in rows)"
 alone() {  # alone I OPTION...: the answer to line I without those that share its passes
     local i=$1 stop=()
-    [ $((i % 5)) != 0 ] || stop=(--stop $'\n\n' --stop again)
+    [ $((i % 5)) != 0 ] || stop=(--stop $'\n\n' --stop again --stop ' time')
     "${generate[@]}" --json --prompt "${prompts[i % 6]}" -n $((n + i)) --temperature $((i % 3)).5 --seed $((i + 1)) \
         --ignore-eos ${stop[@]+"${stop[@]}"} "${@:2}" | sed 's/.*"text"/"text"/'
 }

@@ -19,7 +19,7 @@ done
 for p in ${PROGRAMS:-}; do
     p=$(basename "$p")
     case $p in
-    0*) check "llm42-$p stays here" test ! -e "$prefix/bin/llm42-$p" ;;
+    0* | nano42) check "llm42-$p stays here" test ! -e "$prefix/bin/llm42-$p" ;;
     *) check "llm42-$p --help" "$prefix/bin/llm42-$p" --help ;;
     esac
 done

@@ -1123,9 +1123,10 @@ static void add_choice(const llm42_view *v, llm42_plan *plan) {
     const llm42_kind kind = (llm42_kind)any(LLM42_KIND_DECODE, LLM42_KIND_WINDOW);
     if (!plan->count && once_in(2)) plan->schedule = once_in(2) ? v->replay : (llm42_schedule)any(1, 3);
     const int most = llm42_choice_rows(v, r, kind, plan->schedule ? plan->schedule : v->replay);
+    if (!most || plan->count >= plan->room) return;
     for (int i = 0; i < plan->count; i++)
         if (plan->choice[i].request == r->id) return;
-    if (most && plan->count < plan->room) llm42_choose(plan, r, kind, once_in(2) ? 0 : any(1, most));
+    llm42_choose(plan, r, kind, once_in(2) ? 0 : any(1, most));
 }
 
 static void do_harm(const llm42_view *v, llm42_plan *plan) {
