@@ -42,7 +42,7 @@
 
       LLM42_IMPLEMENTATION              this file holds the implementation
       LLM42_IMPLEMENTED                 an object file of the program already holds it: only declarations are taken
-      LLM42_API                         stands before each declaration; default: extern (see `make shared`)
+      LLM42_API                         stands before each declaration; default: extern; C++: extern "C"
       LLM42_SCALAR                      use no vector instructions (same bits, slower)
       LLM42_MALLOC(size)                these three together replace malloc, realloc and free
       LLM42_REALLOC(pointer, size), LLM42_FREE(pointer)
@@ -209,7 +209,9 @@
 
 #define LLM42_VERSION "0.3.0-dev"
 
-#ifndef LLM42_API
+#if !defined(LLM42_API) && defined(__cplusplus)
+#define LLM42_API extern "C"
+#elif !defined(LLM42_API)
 #define LLM42_API extern
 #endif
 
@@ -1110,16 +1112,13 @@ LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error
 // after that time. A pass that begins before it runs to its end, so the clock may then be later. Returns LLM42_IDLE
 // when every request is finished, else LLM42_OK. (INFINITY: steps until idle.) A run that is cut into pieces by such
 // calls gives the same events at the same times as one uncut run, on a backend whose times can repeat (the simulator)
-// and with a planner that uses no times. So a program can run several engines up to the arrival of the next request,
-// choose one of them, and submit it there. Errors: those of llm42_engine_step, and INVALID (`seconds` is NaN).
+// and with a planner that uses no times. Errors: those of llm42_engine_step, and INVALID (`seconds` is NaN).
 LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
 
 // >>api-math -----------------------------------------------------------------------------------------------------
 // Made of IEEE operations alone: the same bits on every CPU.
-LLM42_API float llm42_exp(float x);  // 0 below -87, exp(88) above 88
-LLM42_API float llm42_log(float x);  // x must be a normal number above 0
 LLM42_API double llm42_exp64(double x);
 LLM42_API double llm42_log64(double x);
 LLM42_API void llm42_sincos(double x, double *sine, double *cosine);  // NaN if |x| is 1e9 or more
@@ -1550,7 +1549,6 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, cons
     if (fd < 0) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
     llm42_result result = llm42__file_take(file, path, fd, map, error);
     close(fd);
-    assert((result == LLM42_OK) == (file->data != NULL));
     return result;
 }
 
@@ -1721,8 +1719,6 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
 // Calls: numbers; neither the locale nor the C library's mathematics.
 // Invariant: an argument is reduced to the range in which its series is accurate.
 
-float llm42_exp(float x) { return llm42__exp(x); }
-float llm42_log(float x) { return llm42__log_f32(x); }
 uint64_t llm42_hash(uint64_t x) { return llm42__hash(x); }
 double llm42_uniform(uint64_t hash) { return (double)(hash >> 11) * (1.0 / 9007199254740992.0); }
 
@@ -1764,12 +1760,10 @@ void llm42_sincos(double x, double *sine, double *cosine) {
     for (int k = 17; k >= 3; k -= 2) s = fma(s, -z / (double)(k * (k - 1)), 1.0);
     for (int k = 18; k >= 2; k -= 2) c = fma(c, -z / (double)(k * (k - 1)), 1.0);
     s *= r;
-    switch ((int64_t)n & 3) {
-    case 0: *sine = s, *cosine = c; break;
-    case 1: *sine = c, *cosine = -s; break;
-    case 2: *sine = -s, *cosine = -c; break;
-    default: *sine = -c, *cosine = s; break;
-    }
+    const int64_t quarter = (int64_t)n;
+    const double a = quarter & 1 ? c : s, b = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -a : a;
+    *cosine = (quarter + 1) & 2 ? -b : b;
 }
 
 // strtod is of no use here: its decimal point depends on the locale.
@@ -1777,15 +1771,9 @@ bool llm42_number(const char *p, const char *end, double *value) {
     bool negative = p < end && *p == '-', point = false;
     int digits = 0, exponent = 0;
     double x = 0;
-    for (p += negative; p < end && ((*p >= '0' && *p <= '9') || (*p == '.' && !point)); p++) {
-        if (*p == '.') {
-            point = true;
-            continue;
-        }
-        x = x * 10 + (*p - '0');
-        digits++;
-        exponent -= point;
-    }
+    for (p += negative; p < end && ((*p >= '0' && *p <= '9') || (*p == '.' && !point)); p++)
+        if (*p == '.') point = true;
+        else x = x * 10 + (*p - '0'), digits++, exponent -= point;
     if (!digits) return false;
     if (p < end && (*p == 'e' || *p == 'E')) {
         bool down = ++p < end && *p == '-';
@@ -2289,13 +2277,10 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
 static llm42_result llm42__safetensors_open(llm42_model *model, const char *path, llm42_error *error) {
     llm42__file file;
     LLM42__TRY(llm42__model_file(model, path, &file, error));
-    uint64_t header = 0, turned = 0;  // turned: with the bytes the other way round
-    for (size_t i = 0; i < 8 && i < file.size; i++) ((char *)&header)[i] = ((char *)&turned)[i ^ 7] = file.data[i];
+    uint64_t header = 0;
+    memcpy(&header, file.data, (size_t)LLM42__MIN(file.size, sizeof header));
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %s", path,
-                          file.size >= 8 && turned && turned <= file.size - 8
-                              ? "wrong byte order: the header length is big-endian, and must be little-endian"
-                              : "truncated, or the header length is beyond the file");
+        return llm42_fail(error, LLM42_FORMAT, "%s: truncated, or the header length is beyond the file", path);
     const char *data = file.data + 8 + header;
     llm42__json json;
     llm42_result result = llm42__json_parse(&json, path, file.data + 8, (size_t)header, error);
@@ -2497,14 +2482,6 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Calls: owner.
 // Invariant: an element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a
 // matrix (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
-//
-// The steps for one element. hash is llm42__hash, integers are uint64, each operation on floats is rounded by itself:
-//   i        = row * k + column
-//   h        = hash(key ^ (i * 0x9e3779b97f4a7c15))
-//   sum      = the four 16-bit parts of h added, which is close to normal
-//   element  = bf16(scale * ((float)(sum - 131070) * (1.0f / 37837.0f))), to nearest even
-// If the head has a lead, each element of its row (5 * t + 1) % V, for every token t, then becomes
-// bf16(fmaf(lead, embed[t], element)), where embed and element are bf16 values.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to.
 #define LLM42__SHAPES(X)                                                  \
@@ -3042,12 +3019,6 @@ static void llm42__sm90_steps(const float *x, const float *x_power, const float 
         memcpy(sum + o, &lanes, sizeof lanes);
     }
 }
-#else
-static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
-                              float *sum) {
-    (void)x_power, (void)w_power;
-    llm42__sm90_plain_steps(x, w, steps, sum, 16);
-}
 #endif
 
 // A panel: weights of sixteen outputs, side by side, and their powers (see above).
@@ -3071,46 +3042,34 @@ LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
     return odd != 0;
 }
 
-// Sixteen rows of sixteen bf16 values -> value [16 of a row][16 rows].
-#if LLM42__ISA
+// Sixteen rows of sixteen bf16 values -> value [16 of a row][16 rows]. Interleaving the first half of all values with
+// the second takes the bits of a value's index one place round. After four times those of row and column have changed
+// places.
 static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
+#if LLM42__ISA
     __m256i a[16], b[16];
     LLM42__UNROLL
     for (int i = 0; i < 16; i++) a[i] = _mm256_loadu_si256((const __m256i *)w[i]);
     LLM42__UNROLL
-    for (int i = 0; i < 16; i += 2) {  // pairs of rows: value k of both stands in 32 bits
-        b[i] = _mm256_unpacklo_epi16(a[i], a[i + 1]);
-        b[i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 1]);
-    }
-    LLM42__UNROLL
-    for (int i = 0; i < 16; i += 4)  // four rows
+    for (int times = 0; times < 4; times++) {
         LLM42__UNROLL
-    for (int j = 0; j < 2; j++) {
-        a[i + 2 * j] = _mm256_unpacklo_epi32(b[i + j], b[i + 2 + j]);
-        a[i + 2 * j + 1] = _mm256_unpackhi_epi32(b[i + j], b[i + 2 + j]);
+        for (int i = 0; i < 8; i++) {
+            b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 8]);
+            b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 8]);
+        }
+        memcpy(a, b, sizeof a);
     }
     LLM42__UNROLL
-    for (int i = 0; i < 16; i += 8)  // eight rows: b[i + k] has value k and, in its upper half, k + 8
-        LLM42__UNROLL
-    for (int j = 0; j < 4; j++) {
-        b[i + 2 * j] = _mm256_unpacklo_epi64(a[i + j], a[i + 4 + j]);
-        b[i + 2 * j + 1] = _mm256_unpackhi_epi64(a[i + j], a[i + 4 + j]);
+    for (int i = 0; i < 16; i++) {  // the lower half has the values 0 to 7 of a row
+        const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a[i])),
+                      high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a[i], 1));
+        _mm256_storeu_ps(value + 8 * i, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
+        _mm256_storeu_ps(value + 128 + 8 * i, _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)));
     }
-    LLM42__UNROLL
-    for (int i = 0; i < 16; i++) {
-        const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(b[i])),
-                      high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(b[i], 1));
-        float *to = value + i % 8 * 16 + i / 8 * 8;
-        _mm256_storeu_ps(to, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
-        _mm256_storeu_ps(to + 8 * 16, _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)));
-    }
-}
 #else
-static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
-    for (int k = 0; k < 16; k++)
-        for (int o = 0; o < 16; o++) value[16 * k + o] = llm42__from_bf16(w[o][k]);
-}
+    for (int i = 0; i < 256; i++) value[i] = llm42__from_bf16(w[i % 16][i / 16]);
 #endif
+}
 
 // Fills a panel from sixteen rows: at most LLM42__SM90_TERMS terms, padded with zeros to a multiple of sixteen. Weights
 // in fp32 are rounded to bf16 first, as the CUDA backend does when it loads them.
@@ -3136,9 +3095,11 @@ static void llm42__sm90_fill(const void *const w[16], bool bf16, int terms, llm4
 // sum [16] += x [terms] times a panel. terms is a multiple of sixteen.
 static void llm42__sm90_multiply(const float *x, int terms, const llm42__sm90_panel *panel, float sum[16]) {
     float power[LLM42__SM90_TERMS];
-    if (llm42__sm90_powers(x, terms, power) || panel->odd)
-        llm42__sm90_plain_steps(x, panel->value, terms / 16, sum, 16);
+    const bool odd = llm42__sm90_powers(x, terms, power) || panel->odd || !LLM42__ISA;
+    if (odd) llm42__sm90_plain_steps(x, panel->value, terms / 16, sum, 16);
+#if LLM42__ISA
     else llm42__sm90_steps(x, power, panel->value, panel->power, terms / 16, sum);
+#endif
 }
 
 // Shapes: x [rows, stride] of which k terms count, w: sixteen rows of k terms -> sums [rows][16]; at most
@@ -3614,16 +3575,11 @@ typedef struct llm42__span {
     int first, end, begin, stop;
 } llm42__span;
 
-// True if the sixteen vectors from position t0 on all belong to the span and lie in one page.
-LLM42__INLINE bool llm42__cpu_contiguous(const llm42__cpu *cpu, llm42__span s, int t0) {
-    return t0 >= s.first && t0 + 16 <= s.end && cpu->page_shift >= 4;
-}
-
 // Addresses of the sixteen vectors from position t0 on, in c->k or c->v. Positions outside the span repeat one inside
 // it, so that no unwritten memory is read.
 LLM42__INLINE void llm42__cpu_addresses(const llm42__context *c, const void *cache, size_t width, llm42__span s, int t0,
                                         const void **at) {
-    if (llm42__cpu_contiguous(c->cpu, s, t0)) {
+    if (t0 >= s.first && t0 + 16 <= s.end && c->cpu->page_shift >= 4) {  // all belong to the span and lie in one page
         const char *first = (const char *)cache + llm42__cpu_kv_at(c->cpu, c->pages, t0, c->kv_head) * width;
         for (int j = 0; j < 16; j++) at[j] = first + (size_t)j * (size_t)c->cpu->pad * width;
         return;
@@ -3832,11 +3788,10 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
         cpu->sampled[count++] = r;
     }
     if (!count) return;
-    const llm42_matrix *w = &cpu->model->head;
-    const llm42__product head = {.w = w,
+    const llm42__product head = {.w = &cpu->model->head,
                                  .y = cpu->logits,
                                  .ranks = cpu->desc.tensor_parallel,
-                                 .k = w->k,
+                                 .k = cpu->model->config.dim,
                                  .fp32 = cpu->desc.numerics.logits_fp32};
     llm42__cpu_matmul(cpu, pass, cpu->h, count, &head, 1);
     const llm42__job draw = {.cpu = cpu, .pass = pass};
@@ -4130,7 +4085,7 @@ LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, cons
     return llm42__v16_sum16(sum);
 }
 
-// The tiles in use, each compiled on its own so that its sums stay in registers. Keys are those of attention.
+// The tiles in use, each compiled on its own so that its sums stay in registers.
 typedef llm42__v16 llm42__microkernel(const float *const *x, const void *const *w, int k0, int k1, size_t ahead);
 #define LLM42__TILE(rn, on, name, bf16, fetch)                                                                        \
     static llm42__v16 llm42__tile_##name(const float *const *x, const void *const *w, int k0, int k1, size_t ahead) { \
@@ -4142,8 +4097,6 @@ LLM42__TILE(2, 8, 2x8_bf16, true, true)
 LLM42__TILE(2, 8, 2x8_fp32, false, false)
 LLM42__TILE(4, 4, 4x4_bf16, true, true)
 LLM42__TILE(4, 4, 4x4_fp32, false, false)
-LLM42__TILE(1, 16, keys_bf16, true, false)
-LLM42__TILE(1, 16, keys_fp32, false, false)
 #undef LLM42__TILE
 
 typedef struct llm42__tile_kind {
@@ -4202,9 +4155,7 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kin
             for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
             float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
             for (int j = 0; j < kind->rows && r + j < r1; j++, y += N) {
-                if (outputs == 4 && kind->outputs == 4)
-                    memcpy(y, lane + 4 * j, 4 * sizeof *lane);  // a size that compiles to one move
-                else memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
+                memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
             }
         }
     }
@@ -4228,7 +4179,7 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
                                      float *out, float *largest) {
     const llm42__cpu *cpu = c.cpu;
     float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), tops[16], weights[16] = {0};
-    llm42__microkernel *keys = bf16 ? llm42__tile_keys_bf16 : llm42__tile_keys_fp32;
+    llm42__microkernel *keys = bf16 ? llm42__tile_1x16_bf16 : llm42__tile_1x16_fp32;
     const void *at[16];
     size_t width = bf16 ? 2 : 4;
     for (int j = 0; j < 16; j++) tops[j] = -INFINITY;
@@ -4259,14 +4210,6 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
         for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
         for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
             const float *score = scores + (t0 - s.begin);
-            if (llm42__cpu_contiguous(cpu, s, t0)) {  // needs no pointers
-                const char *first = (const char *)c.v + llm42__cpu_kv_at(cpu, c.pages, t0, c.kv_head) * width;
-                LLM42__UNROLL
-                for (int j = 0; j < 16; j++)
-                    sum[j] = llm42__v16_fma(llm42__v16_set(score[j]),
-                                            llm42__weight_load(first, bf16, (size_t)(i + j * cpu->pad), 16), sum[j]);
-                continue;
-            }
             llm42__cpu_addresses(&c, c.v, width, s, t0, at);
             LLM42__UNROLL
             for (int j = 0; j < 16; j++)
@@ -4336,16 +4279,7 @@ static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
 // Calls: tensor-cores, vectors, cpu.
 // Invariant: matrix products sum as Hopper's tensor cores do, and other sums have the order in which the threads of
 // kernels.cu take them.
-//
-// Tensor cores of other generations round in other ways. To add the arithmetic of such a GPU:
-// - Run build/tests/cuda_steps on it, which says which of its hypotheses of how a step rounds holds.
-// - Write that step beside llm42__sm90_step (section tensor-cores), and a product of rows that takes it.
-// - Write a table as at the end of this section, in which block and attention take the new product of rows. Its other
-//   functions may be those of sm90, because kernels.cu takes their sums in the same order on any GPU.
-// - Add a value to llm42_arithmetic, let llm42__cpu_open choose the table for it, and let llm42__cpu_validate refuse
-//   models that the table cannot run.
-// - Let llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say that this GPU has the arithmetic.
-// - Run build/tests/test_cuda --part arithmetic, which compares whole passes of the GPU and the CPU.
+// Tensor cores of other generations round in other ways: tests/cuda/steps.cu says how to add theirs.
 
 // An output is rounded to bf16 before its bias is added, as the CUDA backend does it. Order: that of llm42__sm90_rows.
 static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
@@ -4840,7 +4774,7 @@ const llm42_backend *llm42_backend_sim(void) {
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
-// Owns: the structs of the engine, events, the table of requests by id, the queue of waiting requests, what planners
+// Owns: the structs of the engine, events, requests by id, the queue of waiting requests, what planners
 // see, and how what planners and backends return is judged.
 // Calls: nothing; the backend's clock, the user's on_event.
 // Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
@@ -4862,6 +4796,7 @@ typedef struct llm42__request {
     int64_t planned;                     // .plans of the engine when it was last in a plan
     int32_t *tokens;                     // [P + max_new_tokens]: prompt, committed, candidates, drafts
     float *logprobs;                     // [max_new_tokens]
+    struct llm42__request *before;       // in the same bucket of the engine
     struct llm42__request *next, *prev;  // in the queue
     struct llm42__request *next_asked;   // in the engine's list of requests with which something is to be done
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
@@ -4901,18 +4836,19 @@ typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
 
+enum { LLM42__BUCKETS = 4096 };  // a power of two
+
 struct llm42_engine {
     llm42_engine_desc desc;
     const llm42_backend *backend;
     void *state;                  // the backend's
     unsigned schedules;           // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
     llm42_schedule reproducible;  // schedule of the passes whose KV deterministic requests share
-    llm42__memory memory;         // all that an engine allocates, but for its table and its requests
+    llm42__memory memory;         // all that an engine allocates, but for its requests
     llm42__kv kv;
     int M;  // W x G; rows of a FIXED replay pass
     int pages_per_slot;
-    llm42__request **table;    // [table_size], found by a hash of the id; at least half of it is free
-    size_t table_size, count;  // a power of two; requests in it
+    llm42__request *bucket[LLM42__BUCKETS];  // lists of all requests, by the last bits of their ids
     int64_t last_id;
     bool busy;                           // inside a function that emits events
     llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
@@ -4997,14 +4933,11 @@ static void llm42__emit_tokens(llm42_engine *e, const llm42__request *r, llm42_e
                                   .replayed = replayed});
 }
 
-// The place of a request in the table, or the free place where the search for it ends.
-static size_t llm42__table_index(const llm42_engine *e, int64_t id) {
-    size_t mask = e->table_size - 1, i = (size_t)llm42__hash((uint64_t)id) & mask;
-    while (e->table[i] && e->table[i]->info.id != id) i = (i + 1) & mask;
-    return i;
+static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
+    llm42__request *r = e->bucket[id & (LLM42__BUCKETS - 1)];
+    while (r && r->info.id != id) r = r->before;
+    return r;
 }
-
-static llm42__request *llm42__find(const llm42_engine *e, int64_t id) { return e->table[llm42__table_index(e, id)]; }
 
 LLM42__INLINE int llm42__last_position(const llm42_request *r) {
     return r->prompt_count + r->committed + r->candidates - 1;
@@ -5043,31 +4976,10 @@ static void llm42__request_free(llm42__request *r) {
     llm42__free(r);
 }
 
-static bool llm42__grow_table(llm42_engine *e) {
-    if (2 * (e->count + 1) <= e->table_size) return true;
-    llm42__request **old = e->table;
-    size_t old_size = e->table_size, size = old_size ? 2 * old_size : 64;
-    llm42__request **table = llm42__alloc_zero(size, sizeof *table);
-    if (!table) return false;
-    e->table = table;
-    e->table_size = size;
-    for (size_t i = 0; i < old_size; i++)
-        if (old[i]) table[llm42__table_index(e, old[i]->info.id)] = old[i];
-    llm42__free(old);
-    return true;
-}
-
-// Forgets a request. Requests after its place move up if the search for them would now end there.
-static void llm42__table_remove(llm42_engine *e, llm42__request *r) {
-    size_t mask = e->table_size - 1, hole = llm42__table_index(e, r->info.id);
-    for (size_t i = (hole + 1) & mask; e->table[i]; i = (i + 1) & mask) {
-        size_t home = (size_t)llm42__hash((uint64_t)e->table[i]->info.id) & mask;
-        if (((i - home) & mask) < ((i - hole) & mask)) continue;
-        e->table[hole] = e->table[i];
-        hole = i;
-    }
-    e->table[hole] = NULL;
-    e->count--;
+static void llm42__forget(llm42_engine *e, llm42__request *r) {
+    llm42__request **link = &e->bucket[r->info.id & (LLM42__BUCKETS - 1)];
+    while (*link != r) link = &(*link)->before;
+    *link = r->before;
     llm42__request_free(r);
 }
 
@@ -5123,6 +5035,13 @@ static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
     i->complete = i->candidates && (count == i->max_new_tokens || llm42__is_stop(r, i->tokens[count - 1]));
     if (i->ready_since < 0 && (i->must_verify || i->candidates >= e->view.window_ready || i->complete || i->drafts))
         i->ready_since = e->view.passes;
+}
+
+// Drops the drafts of a request.
+static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
+    r->info.drafts = 0;
+    r->info.ready_since = -1;
+    llm42__note_candidates(e, r);
 }
 
 // >>kv -----------------------------------------------------------------------------------------------------------
@@ -5338,7 +5257,7 @@ static void llm42__carry_out(llm42_engine *e) {
         r->asked &= ~what;
         if (r->asked) continue;
         e->asked = r->next_asked;
-        if (what == LLM42__RELEASE) llm42__table_remove(e, r);
+        if (what == LLM42__RELEASE) llm42__forget(e, r);
     }
 }
 
@@ -5368,14 +5287,11 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     if (id) *id = 0;
     LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
     llm42__request *r = llm42__request_new(e, desc, max_new);
-    if (!r || !llm42__grow_table(e)) {
-        if (r) llm42__request_free(r);
+    if (!r)
         return llm42_fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
                           desc->prompt_count + max_new);
-    }
-    e->last_id++;
-    e->count++;
-    e->table[llm42__table_index(e, r->info.id)] = r;
+    r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
+    e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
     if (id) *id = r->info.id;
     llm42__ask(e, r, LLM42__QUEUE);
     return LLM42_OK;
@@ -5530,7 +5446,7 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 
 // >>step ---------------------------------------------------------------------------------------------------------
 // Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results.
-// Calls: state, submit, admit, draft, plan, verify; the backend.
+// Calls: state, submit, admit, plan, verify; the backend.
 // Invariant: one pass runs at a time, and nothing else happens while it runs.
 
 static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
@@ -5574,8 +5490,6 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     } while (llm42__now(e) < until);
     return LLM42_OK;
 }
-
-static void llm42__undraft(const llm42_engine *e, llm42__request *r);
 
 // Runs the planned pass and gives its results to its requests. If it fails, the KV of its windows is undefined, so they
 // must be verified before they decode again.
@@ -5791,8 +5705,8 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
         due.drafts |= r->verified && r->drafts;
         due.others |= !r->verified && r->state == LLM42_STATE_PREFILL;
         due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->policy.deadline;
+        due.overdue |= due.drafts;
     }
-    due.overdue |= due.drafts;
     return due;
 }
 
@@ -6233,12 +6147,6 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 
 static llm42__request *llm42__running(const llm42_engine *e, int i) { return llm42__find(e, e->running[i]->id); }
 
-static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
-    r->info.drafts = 0;
-    r->info.ready_since = -1;
-    llm42__note_candidates(e, r);
-}
-
 // Drops the drafts of all requests. False: there are none.
 static bool llm42__drop_drafts(llm42_engine *e) {
     bool some = false;
@@ -6635,7 +6543,7 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
     if (e->desc.drafter && e->desc.drafter->forget) e->desc.drafter->forget(e->desc.drafter->user, &r->info);
     llm42__emit_request(e, r, LLM42_EVENT_FINISHED, r->info.committed);
     if (e->desc.auto_release && r->asked) llm42__ask(e, r, LLM42__RELEASE);
-    else if (e->desc.auto_release) llm42__table_remove(e, r);
+    else if (e->desc.auto_release) llm42__forget(e, r);
 }
 
 // >>open ---------------------------------------------------------------------------------------------------------
@@ -6729,9 +6637,6 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
             return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: %g: must be from 0 to 1",
                               i ? "experiment.inject_rate" : "kv.admission_reserve", share);
     }
-    if (d->experiment.inject_rate > 0 && c->vocab < 2)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.experiment.inject_rate: a vocabulary of one has no wrong token");
     return LLM42_OK;
 }
 
@@ -6774,11 +6679,10 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
 llm42_result llm42_engine_close(llm42_engine *e) {
     if (!e) return LLM42_OK;
     LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_close", NULL));
-    for (size_t i = 0; i < e->table_size; i++)
-        if (e->table[i]) llm42__request_free(e->table[i]);
+    for (int i = 0; i < LLM42__BUCKETS; i++)
+        while (e->bucket[i]) llm42__forget(e, e->bucket[i]);
     if (e->state) e->backend->close(e->state);
     llm42__free_all(&e->memory);
-    llm42__free(e->table);
     llm42__free(e);
     return LLM42_OK;
 }
@@ -6798,7 +6702,7 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     e->batch.owner = llm42__take(memory, running + 1, sizeof *e->batch.owner);
     e->batch.row = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.row);
     e->batch.out = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.out);
-    if (memory->missing || !llm42__grow_table(e)) return false;
+    if (memory->missing) return false;
     memset(e->seq, 0, running * sizeof *e->seq);
     for (int slot = e->desc.max_running - 1; slot >= 0; slot--) e->free_slot[e->free_slots++] = slot;
     return true;

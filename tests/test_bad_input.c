@@ -638,7 +638,7 @@ TEST(files_in_the_other_byte_order) {
     test_text header = test_header(llama, &bytes), file = test_safetensors(header.data, llama->dtype, bytes);
     test_swap_bytes(file.data, 8, 1);
     test_write(test_path(dir, "model.safetensors"), file.data, file.size);
-    refused(dir, LLM42_FORMAT, "little-endian");
+    refused(dir, LLM42_FORMAT, "the header length is beyond the file");
     test_text_free(&header);
     test_text_free(&file);
 }

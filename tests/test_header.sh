@@ -14,12 +14,14 @@ strict="-Wall -Wextra -Werror -I. -isystem $STB"
 echo '#include "llm42.h"
 int main(void) { return llm42_result_name(LLM42_OK) == 0; }' >"$out/uses.c"
 cp "$out/uses.c" "$out/uses.cc"
+echo '#include "examples/util/llm42_calibration.h"
+int main() { llm42_calibration_free(nullptr); }' >"$out/frees.cc"
 echo '#define LLM42_IMPLEMENTATION
 #include "llm42.h"' >"$out/implements.c"
 
 cat "$out/implements.c" "$out/uses.c" >"$out/linked.c"
 {
-    printf '#define LLM42_%sIMPLEMENTATION\n' '' METRICS_ TRACE_ TRANSCRIPT_
+    printf '#define LLM42_%sIMPLEMENTATION\n' '' METRICS_ TRACE_ TRANSCRIPT_ CALIBRATION_ DRAFT_
     printf '#include "%s"\n' llm42.h examples/util/*.h
 } >"$out/whole.c"
 
@@ -107,13 +109,15 @@ int main(void) {
 }' >"$out/order.c"
 check "big-endian: compiled" "$CC" -std=c11 -DLLM42__BIG_ENDIAN=1 $strict "$out/order.c" -o "$out/order" -lm
 check "big-endian: refused" "$out/order"
+check "a companion alone" "$CC" -std=c11 -Wpedantic $strict -DLLM42_CALIBRATION_IMPLEMENTATION -xc \
+    -c examples/util/llm42_calibration.h -o "$out/calibration.o"
 cxx=0
 for cc in g++ clang++; do
     command -v $cc >/dev/null || continue
     cxx=1
     check "$cc: declarations as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/uses.cc"
     # The companions' declarations too. What is C says so in one error.
-    for h in metrics trace transcript cuda_measure; do
+    for h in metrics trace transcript draft sha256 calibration cuda_measure; do
         printf '#include "llm42.h"\n#include "examples/util/llm42_%s.h"\n' $h >"$out/companion.cc"
         check "$cc: llm42_$h.h as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/companion.cc"
     done
@@ -127,9 +131,12 @@ LLM42_IMPLEMENTATION llm42.h
 LLM42_TRACE_IMPLEMENTATION examples/util/llm42_trace.h
 LLM42_TRANSCRIPT_IMPLEMENTATION examples/util/llm42_transcript.h
 LLM42_SHA256_IMPLEMENTATION examples/util/llm42_sha256.h
+LLM42_CALIBRATION_IMPLEMENTATION examples/util/llm42_calibration.h
 TOKENIZER examples/util/tokenizer.h
 END
     check "$cc: C++ calls C" "$cc" -std=c++17 $strict "$out/uses.cc" "$out/implements.o" -o "$out/two" -lm
+    check "$cc: C++ calls a companion" "$cc" -std=c++17 $strict "$out/frees.cc" "$out/calibration.o" \
+        "$out/implements.o" -o "$out/two" -lm
 done
 [ $cxx = 1 ] || { echo "  declarations as C++17: skipped: no C++ compiler"; skipped=1; }
 finish

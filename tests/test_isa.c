@@ -17,7 +17,7 @@ static void add_functions(void) {
     for (int i = -4000; i < 4000; i++) {
         double sine, cosine;
         llm42_sincos(i * 7.3, &sine, &cosine);
-        float values[] = {llm42_exp((float)i * 0.021f), llm42_log((float)(i + 4001) * 0.013f), (float)sine,
+        float values[] = {llm42__exp((float)i * 0.021f), llm42__log_f32((float)(i + 4001) * 0.013f), (float)sine,
                           (float)cosine};
         add(values, sizeof values);
         CHECK_NEAR(values[0] / expf((float)i * 0.021f), 1, values[0] > 0 ? 4e-7 : INFINITY);

@@ -4,10 +4,6 @@
 
 #include "llm42.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 // Ceilings of a device, measured now, medians of several runs: bytes/s of a device-to-device copy (read + written),
 // bytes/s read by a kernel that only reads, bf16 FLOP/s of cuBLAS (4096 x 14336 x 4096). Errors: UNSUPPORTED, BACKEND.
 typedef struct llm42_cuda_ceilings {
@@ -26,7 +22,4 @@ typedef struct llm42_cuda_stage {
 LLM42_API llm42_result llm42_cuda_stages(void *state, const llm42_pass *pass, int repeats,
                                          llm42_cuda_stage stages[LLM42_CUDA_STAGES], int *count, llm42_error *error);
 
-#ifdef __cplusplus
-}
-#endif
 #endif  // LLM42_CUDA_MEASURE_H

@@ -1,12 +1,12 @@
 // cuda_steps: how a GPU's tensor cores add. It runs many random steps, each sum + a[0] b[0] + ... + a[15] b[15] of bf16
 // numbers in fp32 (llm42__mma), and computes the same steps on the host by every hypothesis of a list, in integers:
 //
-//   bits       an addend keeps 23 to 27 binary places below 2^e. e is the largest exponent among those of the addends
-//   least      e is at least -133; or, where 16 products are added at once and their sum is cut, -132, -134, or
-//   anything addends    what is behind these places is cut off, or rounded to nearest products   the exponent of a
-//   product is that of its factors, added; or its own, as that of a normalised number at a time  4, 8 or 16 products
-//   are added at once, in ascending order. Their sum in fp32 is an addend of the next ones result     the sum of a
-//   group is cut to fp32 toward zero, or rounded to nearest
+// - bits: an addend keeps 23 to 27 binary places below 2^e. e is the largest exponent among those of the addends
+// - least: e is at least -133; or, where 16 products are added at once and their sum is cut, -132, -134, or anything
+// - addends: what is behind these places is cut off, or rounded to nearest
+// - products: the exponent of a product is that of its factors, added; or its own, as that of a normalised number
+// - at a time: 4, 8 or 16 products are added at once, in ascending order. Their sum in fp32 is an addend of the next
+// - result: the sum of a group is cut to fp32 toward zero, or rounded to nearest
 //
 // To nearest: a tie goes to the even neighbour. All hypotheses have in common: subnormal numbers count in full, with
 // the exponent of the smallest normal one. A sum that is zero, or too small for fp32, is +0. One that is too large is
@@ -14,8 +14,16 @@
 //
 // The program prints how many steps of each kind of input have the bits of each hypothesis, and names the hypothesis
 // that holds for all. It also compares llm42__k_matmul over k = 4096 with a chain of single steps. On sm_90 the steps
-// have to be those of llm42__sm90_step. On other devices the program only measures: section sm90 of llm42.h says how
-// the library gets another arithmetic.
+// have to be those of llm42__sm90_step. On other devices the program only measures. To give llm42.h the arithmetic of
+// such a GPU:
+// - Run this program on it, which says which hypothesis holds.
+// - Write that step beside llm42__sm90_step (section tensor-cores), and a product of rows that takes it.
+// - Write a table as at the end of section sm90, in which block and attention take the new product of rows. Its other
+//   functions may be those of sm90, because kernels.cu takes their sums in the same order on any GPU.
+// - Add a value to llm42_arithmetic, let llm42__cpu_open choose the table for it, and let llm42__cpu_validate refuse
+//   models that the table cannot run.
+// - Let llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say that this GPU has the arithmetic.
+// - Run build/tests/test_cuda --part arithmetic, which compares whole passes of the GPU and the CPU.
 //
 // Warpgroups have products of their own (llm42__wgmma, sm_90a). In each form that kernels use, a step has to be
 // llm42__sm90_step too, and four products that run at once have to be four steps with k ascending.
