@@ -160,8 +160,7 @@
 
    Compile with -ffp-contract=off: a build whose compiler has fused operations on its own opens no engine, and one with
    -ffast-math or -fsingle-precision-constant fails. The promise does not hold if other code in the process sets
-   flush-to-zero or another rounding mode. The prefix cache trusts a 64-bit hash of the tokens before a page, and an
-   attacker can construct prompts whose hashes collide: leave .kv.prefix_cache off if prompts come from strangers.
+   flush-to-zero or another rounding mode.
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
@@ -3982,14 +3981,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     *state = NULL;
     LLM42__TRY(llm42__cpu_ieee(error));
     LLM42__TRY(llm42__cpu_validate(desc, error));
-    if (!desc->model->layer)
+    if (!desc->model->layer || !desc->model->embed.data)
         return llm42_fail(error, LLM42_INVALID,
-                          "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
-                          desc->model->name);
-    if (!desc->model->embed.data)
-        return llm42_fail(error, LLM42_INVALID,
-                          "model %s has no weights in memory: load it without "
-                          "llm42_model_desc.on_device for the cpu backend",
+                          "model %s has no weights in memory: load a folder or synthetic:NAME, without "
+                          "llm42_model_desc.on_device",
                           desc->model->name);
     llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
     if (!cpu) return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory");
@@ -4802,16 +4797,17 @@ typedef struct llm42__request {
     unsigned asked;                      // LLM42__QUEUE, _CANCEL, _RELEASE: what is to be done with it
     int drafted_at;                      // output tokens it had when it was last asked for drafts; -1: not so far
     int prefix_pages;                    // pages that were found in the prefix cache or inserted there
-    uint64_t prefix_hash;                // of the tokens of those pages
+    int64_t prefix;                      // the number of their tokens, see llm42__page
 } llm42__request;
 
 typedef struct llm42__page {
     int refs;           // requests that hold it
     int next, prev;     // on the free list; -1 ends it
-    int chain;          // next page in the same bucket of the prefix cache; -1 ends it
+    int bucket, chain;  // of the prefix cache; the next page in the same bucket, -1 ends it
     bool cached;        // in the prefix cache
     bool reproducible;  // so is the KV of this page and of all before it
-    uint64_t hash;      // of all tokens up to the end of this page
+    int64_t before;     // the number of all tokens before this page; 0: none
+    int64_t prefix;     // the number of all tokens up to its end: no other tokens have or had it
 } llm42__page;
 
 typedef struct llm42__kv {
@@ -4819,6 +4815,7 @@ typedef struct llm42__kv {
     llm42__page *page;  // [pages]
     int *bucket;        // [buckets]
     int32_t *tokens;    // [pages][page_size], of cached pages
+    int64_t prefixes;   // numbers of tokens that were given
 } llm42__kv;
 
 typedef struct llm42__batch {
@@ -5045,8 +5042,8 @@ static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
 }
 
 // >>kv -----------------------------------------------------------------------------------------------------------
-// Owns: the table of KV pages, which request holds which of them, and the prefix cache. The cache finds a page by a
-// hash of all tokens up to its end, and then compares the page's own tokens. The backend owns what is in the pages.
+// Owns: the table of KV pages, which request holds which of them, and the prefix cache. The cache finds a page by its
+// own tokens and by a number that stands for all tokens before it. The backend owns what is in the pages.
 // Calls: state.
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
 // prefix cache and be found there, so such pages are given out last.
@@ -5072,7 +5069,7 @@ static void llm42__kv_unlist(llm42__kv *kv, int p) {
 }
 
 static void llm42__prefix_evict(llm42__kv *kv, int p) {
-    int *link = &kv->bucket[kv->page[p].hash & (uint64_t)(kv->buckets - 1)];
+    int *link = &kv->bucket[kv->page[p].bucket];
     while (*link != p) link = &kv->page[*link].chain;
     *link = kv->page[p].chain;
     kv->page[p].cached = false;
@@ -5127,29 +5124,37 @@ static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
     return true;
 }
 
-static uint64_t llm42__prefix_hash(uint64_t before, const int32_t *tokens, int count) {
-    for (int i = 0; i < count; i++) before = llm42__hash(before ^ (uint64_t)(uint32_t)tokens[i]);
-    return before;
+static int llm42__prefix_bucket(const llm42__kv *kv, int64_t before, const int32_t *tokens) {
+    uint64_t hash = (uint64_t)before;
+    for (int i = 0; i < kv->page_size; i++) hash = llm42__hash(hash ^ (uint64_t)(uint32_t)tokens[i]);
+    return (int)(hash & (uint64_t)(kv->buckets - 1));
 }
 
-// Finds a page in the prefix cache by hash, tokens and kind. -1: there is none.
-static int llm42__prefix_find(const llm42__kv *kv, uint64_t hash, bool reproducible, const int32_t *tokens) {
-    for (int p = kv->bucket[hash & (uint64_t)(kv->buckets - 1)]; p >= 0; p = kv->page[p].chain)
-        if (kv->page[p].hash == hash && kv->page[p].reproducible == reproducible &&
+// Finds a page in the prefix cache by what stands before it, its tokens and its kind. -1: there is none.
+static int llm42__prefix_find(const llm42__kv *kv, int64_t before, bool reproducible, const int32_t *tokens) {
+    for (int p = kv->bucket[llm42__prefix_bucket(kv, before, tokens)]; p >= 0; p = kv->page[p].chain)
+        if (kv->page[p].before == before && kv->page[p].reproducible == reproducible &&
             memcmp(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens) == 0)
             return p;
     return -1;
 }
 
-static void llm42__prefix_insert(llm42__kv *kv, int p, uint64_t hash, bool reproducible, const int32_t *tokens) {
-    if (kv->page[p].cached || llm42__prefix_find(kv, hash, reproducible, tokens) >= 0) return;
-    int *bucket = &kv->bucket[hash & (uint64_t)(kv->buckets - 1)];
+// Inserts page p, unless there is one of its kind with these tokens. Returns their number, which is that of a page of
+// the other kind, if there is one.
+static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool reproducible, const int32_t *tokens) {
+    const int same = llm42__prefix_find(kv, before, reproducible, tokens),
+              other = llm42__prefix_find(kv, before, !reproducible, tokens);
+    llm42__page *page = &kv->page[p];
+    if (same >= 0 || page->cached) return kv->page[same >= 0 ? same : p].prefix;
     memcpy(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens);
-    kv->page[p].hash = hash;
-    kv->page[p].reproducible = reproducible;
-    kv->page[p].cached = true;
-    kv->page[p].chain = *bucket;
-    *bucket = p;
+    page->before = before;
+    page->prefix = other >= 0 ? kv->page[other].prefix : ++kv->prefixes;
+    page->reproducible = reproducible;
+    page->cached = true;
+    page->bucket = llm42__prefix_bucket(kv, before, tokens);
+    page->chain = kv->bucket[page->bucket];
+    kv->bucket[page->bucket] = p;
+    return page->prefix;
 }
 
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
@@ -5171,9 +5176,8 @@ static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     const int32_t *table = llm42__page_table(e, r);
     for (; (r->prefix_pages + 1) * size <= final; r->prefix_pages++) {
         const int32_t *tokens = r->tokens + r->prefix_pages * size;
-        r->prefix_hash = llm42__prefix_hash(r->prefix_hash, tokens, size);
         bool reproducible = (r->prefix_pages + 1) * size <= r->reproducible;
-        llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix_hash, reproducible, tokens);
+        r->prefix = llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix, reproducible, tokens);
     }
 }
 
@@ -5184,19 +5188,18 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int last = llm42__last_position(&r->info), size = e->desc.kv.page_size;
     int limit = LLM42__MIN(last, llm42__reproducible_limit(e, r)) / size;
     int32_t *table = llm42__page_table(e, r);
-    r->prefix_hash = 0x4242;
+    r->prefix = 0;
     if (!llm42__shares_prefix(e, r)) return;
     for (bool reproducible = true; r->pages < limit; r->pages++) {
         const int32_t *tokens = r->tokens + r->pages * size;
-        uint64_t hash = llm42__prefix_hash(r->prefix_hash, tokens, size);
-        int page = llm42__prefix_find(&e->kv, hash, true, tokens);
-        if (page < 0 && !r->info.verified) page = llm42__prefix_find(&e->kv, hash, false, tokens);
+        int page = llm42__prefix_find(&e->kv, r->prefix, true, tokens);
+        if (page < 0 && !r->info.verified) page = llm42__prefix_find(&e->kv, r->prefix, false, tokens);
         if (page < 0) break;
         if (e->kv.page[page].refs == 0) llm42__kv_unlist(&e->kv, page);
         e->kv.page[page].refs++;
         reproducible = reproducible && e->kv.page[page].reproducible;
         table[r->pages] = page;
-        r->prefix_hash = hash;
+        r->prefix = e->kv.page[page].prefix;
         r->info.kv += size;
         if (reproducible) r->reproducible += size;
     }

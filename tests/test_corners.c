@@ -2,6 +2,7 @@
 // verifier FIXED, whose replay passes have M rows. Wrong candidates are made by a backend that stands in front of the
 // CPU's and changes chosen tokens of its fast passes, so every mismatch sits exactly where a test wants it.
 #include "test.h"
+#include "make_model.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
 #include "examples/util/llm42_policies.h"
@@ -407,6 +408,42 @@ TEST(fast_pages_are_not_read_by_deterministic_requests) {
     run got = take(engine, marked);
     same(&got, &reference, 30, "beside fast pages");
     llm42_engine_close(engine);
+}
+
+// Two first pages of sixteen tokens that have one chain of llm42__hash from 0x4242 on: a cache that trusts such a chain
+// finds the second page of one prompt for the other prompt.
+TEST(pages_are_found_by_all_tokens_before_them) {
+    static const test_shape wide = {"llama", 98520, 16, 2, 2, 1, 8, 24, 0, true, "BF16", "\"rope_theta\": 10000.0, ",
+                                    128};
+    llm42_model *const usual = model;
+    char folder[64];
+    int32_t text[2][40];
+    run want[2], got[2];
+    test_folder(folder);
+    test_model_folder(folder, &wide);
+    CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error), "%s", error.text);
+    uint64_t chain[2] = {0x4242, 0x4242};
+    for (int i = 0; i < 40; i++) text[0][i] = text[1][i] = i < 13 ? 1 : 1000 * i;
+    memcpy(text[0] + 13, (int32_t[]){1464, 5274, 98519}, 3 * sizeof **text);
+    memcpy(text[1] + 13, (int32_t[]){331, 1951, 1}, 3 * sizeof **text);
+    for (int i = 0; i < 32; i++) chain[i % 2] = llm42_hash(chain[i % 2] ^ (uint64_t)text[i % 2][i / 2]);
+    CHECK(chain[0] == chain[1]);
+    for (int cached = 0; cached < 2; cached++) {
+        llm42_engine *engine = open_with((llm42_engine_desc){.max_context = 128, .kv.prefix_cache = cached});
+        submit(engine, (llm42_request_desc){.prompt = text[1], .prompt_count = 17, .deterministic = true});
+        for (int i = 0; i < 2; i++) {
+            int64_t id = submit(
+                engine, (llm42_request_desc){
+                            .prompt = text[i], .prompt_count = 40, .max_new_tokens = 20, .deterministic = true});
+            finish(engine);
+            (cached ? got : want)[i] = take(engine, id);
+            if (cached) CHECK_INT(llm42_engine_request(engine, id)->prefix_hits, 16 * i);
+        }
+        llm42_engine_close(engine);
+    }
+    for (int i = 0; i < 2; i++) same(&got[i], &want[i], 20, "beside a page of the same hash");
+    llm42_model_free(model);
+    model = usual;
 }
 
 TEST(prompt_of_one_token) {
@@ -1373,6 +1410,7 @@ int main(int argc, char **argv) {
     RUN_BOTH(preemption_in_mid_window);
     RUN_BOTH(shared_prefix_that_ends_inside_a_page);
     RUN_BOTH(fast_pages_are_not_read_by_deterministic_requests);
+    RUN_BOTH(pages_are_found_by_all_tokens_before_them);
     RUN_BOTH(prompt_of_one_token);
     RUN_BOTH(n_samples_of_one_prompt);
     RUN_BOTH(deterministic_arrival_while_the_kv_pool_is_full);
