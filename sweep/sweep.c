@@ -40,8 +40,8 @@ typedef struct settings {
     int64_t devices;
     const char *list[AXES];
     int64_t requests, threads, kv_tokens, page_size, token_budget, deadline;
-    int64_t max_context, pages, warm_up;
-    double admission_reserve, flip_scale, flip_spread, draft_spread, kv_gb, seconds, trace_speed;
+    int64_t max_context, pages, warm_up, leave_out;
+    double admission_reserve, flip_scale, flip_spread, draft_spread, kv_gb, seconds;
     bool prefix_cache, draft_ordinary, draft_always, no_flips, offered, list_only, quiet, timing;
     bool fleet;             // --replicas was given
     int64_t share, shares;  // of --cell
@@ -246,6 +246,7 @@ static llm42_result cell_serve(sweep *s, cell *c, fleet *f, own_planner *own, si
     desc.log_user = &s->manifest;
     for (int i = 0; i < (int)arrlen(s->prompts); i++)
         if (s->prompts[i].seed == seed) v->prompts = &s->prompts[i];
+    v->trace_speed = cell_number(g, c, TRACE_SPEED, 0);
     v->submit_late = is_default_planner(PLANNER, cell_value(g, c, PLANNER));
     const bool drafts = cell_value(g, c, DRAFT) && cell_value(g, c, DRAFT)->word < 0;
     f->desc.oracle = (llm42_oracle_desc){.truth = drafts ? sim_drafter_truth : NULL,
@@ -383,7 +384,7 @@ static void merge_cells(sweep *s) {
 // >>output -------------------------------------------------------------------------------------------------------
 // What the columns mean, and their names.
 static void columns_print(const sweep *s, FILE *file) {
-    fputs("# duration_s: first arrival to last token; total_tok_per_s counts prompts too\n"
+    fputs("# duration_s: first arrival to last token at its client; total_tok_per_s counts prompts too\n"
           "# det, nondet: requests marked deterministic, or not\n"
           "# itl: between releases of tokens, to 0.4%; percentiles by nearest rank\n"
           "# recompute_pct: of all returned tokens; rollbacks_per_request: of deterministic ones\n"
@@ -438,6 +439,11 @@ static void header_print(const sweep *s, FILE *file) {
         for (int i = 0; i < s->grid.count[a]; i++) fprintf(file, "%s%s", i ? "," : "", s->grid.values[a][i].text);
     }
     fputc('\n', file);
+    if (s->plan.empty)
+        fprintf(file, "# empty: %" PRId64 " requests of the file have 0 input or output tokens, and 0 counts as 1\n",
+                s->plan.empty);
+    if (s->set.leave_out)
+        fprintf(file, "# percentiles: without the first %" PRId64 " requests of each cell\n", s->set.leave_out);
     if (s->plan.clipped)
         fprintf(file,
                 "# lengths: prompts, and outputs where no prompt would be left, are cut to the context of %d tokens\n",
@@ -516,6 +522,52 @@ static void overload_print(const sweep *s) {
     if (doubtful && !s->set.quiet)
         fprintf(stderr, "%s: %" PRId64 " of %" PRId64 " cells may be overloaded: too short to tell, raise --requests\n",
                 args_program, doubtful, rows);
+}
+
+// The value of a comment of a result, up to the end of its line; NULL: it has none.
+static const char *comment_of(const char *text, const char *key) {
+    const char *at = strstr(text, key);
+    return at && at != text && at[-1] == '\n' ? at + strlen(key) : NULL;
+}
+
+// A run that was ended has left NAME.unfinished. Now that NAME is whole, those of the same settings hold nothing that
+// it has not, and are removed. Others stay, and are named.
+static void remove_unfinished(const sweep *s) {
+    char name[LLM42_FILE_PATH], path[LLM42_FILE_PATH + 32], *whole, *part;
+    size_t size;
+    if (!llm42_file_follow(s->set.out, name) || file_read(name, &whole, &size, NULL)) return;
+    for (int n = 1; n < 1000; n++) {
+        snprintf(path, sizeof path, "%.4060s.unfinished", name);
+        if (n > 1) snprintf(path + strlen(path), 32, ".%d", n);
+        if (file_read(path, &part, &size, NULL)) continue;
+        bool same = true;
+        for (int i = 0; i < 2; i++) {
+            const char *key = i ? "# grid:" : "# configuration:", *a = comment_of(whole, key),
+                       *b = comment_of(part, key);
+            same &= a && b && strcspn(a, "\n") == strcspn(b, "\n") && !strncmp(a, b, strcspn(a, "\n"));
+        }
+        if (same) remove(path);
+        if (!s->set.quiet)
+            fprintf(stderr, "%s: %s: %s\n", args_program, path,
+                    same ? "removed: the result has all of it" : "left as it is: it is of other settings");
+        free(part);
+    }
+    free(whole);
+}
+
+// Says what is not as the files of the command line have it.
+static void say_otherwise(const sweep *s) {
+    if (s->set.quiet) return;
+    if (s->plan.timed && s->set.list[QPS] == axes[QPS].list)
+        fprintf(stderr, "%s: --qps: %s, not the arrivals of %s: --qps trace takes these\n", args_program,
+                axes[QPS].list, s->workload);
+    if (s->plan.empty)
+        fprintf(stderr, "%s: --workload: %" PRId64 " requests of %s have 0 input or output tokens: 0 counts as 1\n",
+                args_program, s->plan.empty, s->workload);
+    const int64_t kv = s->sim && !s->set.pages && !s->set.kv_tokens ? s->calibration->kv_tokens : 0;
+    if (kv && s->pages > kv / s->set.page_size)
+        fprintf(stderr, "%s: the KV pool has room for the longest request, %d tokens: kv_tokens of %s is %" PRId64 "\n",
+                args_program, s->plan.max_context, s->calibration->name, kv);
 }
 
 static void list_print(const sweep *s) {
@@ -664,7 +716,8 @@ static int64_t resolve_pages(const sweep *s, const char **from) {
     *from = "--kv-gb";
     if (s->cuda && !o->kv_tokens) return serve_pages(&s->plan, o->page_size, o->kv_gb);
     *from = o->kv_tokens ? "--kv-tokens" : "--max-running, --max-context";
-    int64_t kv = o->kv_tokens ? o->kv_tokens : s->sim ? s->calibration->kv_tokens : 0;
+    if (o->kv_tokens) return o->kv_tokens / o->page_size;
+    int64_t kv = s->sim ? s->calibration->kv_tokens : 0;
     int64_t request = (s->plan.max_context + o->page_size - 1) / o->page_size, pages = kv / o->page_size;
     if (!kv && s->sim) pages = request * s->plan.max_running;
     if ((kv || s->sim) && pages < request) pages = request;
@@ -677,7 +730,7 @@ static void resolve(sweep *s) {
     serve_plan *p = &s->plan;
     int running = s->sim ? SIM_RUNNING : s->cuda ? CUDA_RUNNING : CPU_RUNNING;
     p->outside_s = s->sim ? 1e-3 * s->calibration->host_request_ms : 0;
-    p->trace_speed = o->trace_speed == 1 ? 0 : o->trace_speed;
+    p->leave_out = o->leave_out;
     // Of several numbers the largest decides what cells share: the sizes of the KV pool and of passes.
     p->max_running = 0;
     for (int i = 0; i < s->grid.count[MAX_RUNNING]; i++)
@@ -693,11 +746,17 @@ static void resolve(sweep *s) {
     const char *from;
     int64_t pages = resolve_pages(s, &from), most = 1 << 28;
     int64_t least = (p->max_context + o->page_size - 2) / o->page_size;  // the last token has no KV
-    if (o->pages && pages < least)  // refused here, since a request that needs more may be the last
+    // Refused here, since a request that needs more may be the last.
+    if (o->pages && pages < least)
         args_fail(2,
                   "--pages: %" PRId64 " of %" PRId64 " tokens: requests can have %d tokens and need %" PRId64
                   " pages: raise --pages, or lower --max-context",
                   pages, o->page_size, p->max_context, least);
+    if (o->kv_tokens && pages < least)
+        args_fail(2,
+                  "--kv-tokens: %" PRId64 ": requests can have %d tokens and need %" PRId64 ", in pages of %" PRId64
+                  ": raise --kv-tokens, or lower --max-context",
+                  o->kv_tokens, p->max_context, least * o->page_size, o->page_size);
     if (pages > most && s->sim && !o->kv_tokens && s->calibration->kv_tokens)
         args_fail(1,
                   "%s: kv_tokens: %" PRId64 " tokens are %" PRId64 " pages of %" PRId64 ": at most %" PRId64
@@ -741,9 +800,9 @@ static void configuration_write(sweep *s) {
     fprintf(file, "workload %s", s->workload);
     const char *path = workload_path(o->workload);
     if (path) contents_print(file, path);
-    number_text(number, sizeof number, o->trace_speed);
-    if (o->trace_speed != 1) fprintf(file, "; trace_speed %s", number);
-    fprintf(file, "; requests %" PRId64 "; max_context %d", o->requests, s->plan.max_context);
+    fprintf(file, "; requests %" PRId64, o->requests);
+    if (o->leave_out) fprintf(file, "; leave_out %" PRId64, o->leave_out);
+    fprintf(file, "; max_context %d", s->plan.max_context);
     if (s->grid.hidden[MAX_RUNNING]) fprintf(file, "; max_running %d", s->plan.max_running);
     fprintf(file, "; page_size %" PRId64, o->page_size);
     if (s->pages) fprintf(file, "; kv_tokens %" PRId64, s->pages * o->page_size);
@@ -768,9 +827,10 @@ static void try_outputs(const sweep *s) {
     if (!o->cells) return;
     char probe[4200];
     snprintf(probe, sizeof probe, "%.4000s/cells", o->cells);
-    if (mkdir(o->cells, 0777) && errno != EEXIST)
-        args_fail(1, "%s: cannot make this folder: %s", o->cells, strerror(errno));
+    const bool made = !mkdir(o->cells, 0777);
+    if (!made && errno != EEXIST) args_fail(1, "%s: cannot make this folder: %s", o->cells, strerror(errno));
     const char *why = cannot_write(probe);
+    if (made && o->list_only) rmdir(o->cells);
     if (why) args_fail(1, "%s: cannot write into this folder: %s", o->cells, why);
 }
 
@@ -786,8 +846,10 @@ static void check_backend(const sweep *s) {
         args_fail(2, "--offered, --algorithm-file, --devices: only with --backend cuda");
     bool trace = false;
     for (int i = 0; i < s->grid.count[QPS]; i++) trace |= !strcmp(s->grid.values[QPS][i].text, "trace");
-    if (o->trace_speed != 1 && !trace) args_fail(2, "--trace-speed: needs --qps trace: other arrivals have a rate");
-    if (s->sim && o->warm_up > 0) args_fail(2, "--warm-up: only with --backend cpu or cuda");
+    if (!s->grid.hidden[TRACE_SPEED] && !trace)
+        args_fail(2, "--trace-speed: needs --qps trace: other arrivals have a rate");
+    if (s->sim && o->warm_up > 0)
+        args_fail(2, "--warm-up: only with --backend cpu or cuda: --leave-out N leaves N requests out of percentiles");
     if (!s->cuda && o->kv_gb != 64) args_fail(2, "--kv-gb: only with --backend cuda; --kv-tokens is for all");
     if (s->sim && o->seconds > 0) args_fail(2, "--seconds: only with --backend cpu or cuda");
     args_choice("--prompts", o->prompts, (const char *const[]){"own", "random", NULL});
@@ -852,6 +914,9 @@ static void check(sweep *s) {
     if (detail && (arrlen(s->grid.cells) != 1 || o->merge || o->cells))
         args_fail(2, "--per-request, --trace: for a grid of one cell, run here: %d cells%s", (int)arrlen(s->grid.cells),
                   o->merge || o->cells ? "; leave --merge and --cells out" : "");
+    if (o->leave_out >= o->requests)
+        args_fail(2, "--leave-out: %" PRId64 " of %" PRId64 " requests: percentiles need at least one", o->leave_out,
+                  o->requests);
     o->shares = 1;
     if (!o->cell) return;
     const char *slash = strchr(o->cell, '/'), *end = o->cell + strlen(o->cell);
@@ -880,7 +945,6 @@ static const settings defaults = {
     .page_size = 16,
     .admission_reserve = 0.7,
     .flip_scale = 1,
-    .trace_speed = 1,
     .warm_up = -1,
     .kv_gb = 64,
 };
@@ -896,7 +960,8 @@ static settings parse(int argc, char **argv) {
                 "sharegpt, sharegpt-served, arxiv, fixed:IxO, uniform:IxO, sglang:IxOxN,\n"
                 "                         lengths:FILE, azure:FILE, mooncake:FILE"),
         ARGS_INT("requests N", &s.requests, 1, 100000000, "requests of a cell"),
-        ARGS_REAL("trace-speed X", &s.trace_speed, 1e-6, 1e6, "qps trace: a trace's arrivals come X times as fast"),
+        ARGS_INT("leave-out N", &s.leave_out, 0, 100000000,
+                 "percentiles leave out the first N requests, which meet an engine with less to do"),
     };
     const args_option conditions[] = {
         ARGS_INT("threads,t N", &s.threads, 0, 1024, "sim: cells at a time, 0: all cores; cpu: the engine's, 0: one"),
@@ -971,23 +1036,34 @@ static void timing_print(const sweep *s, int64_t cells) {
             cells, requests, seconds, requests / seconds, (double)used.ru_maxrss / 1024);
 }
 
+static int finish(sweep *s) {
+    for (int64_t i = 0; i < arrlen(s->grid.cells); i++) free(s->grid.cells[i].row);
+    arrfree(s->grid.cells);
+    for (int64_t i = 0; i < arrlen(s->prompts); i++) free(s->prompts[i].tokens), free(s->prompts[i].start);
+    arrfree(s->prompts);
+    free(s->configuration);
+    llm42_calibration_free(s->calibration);
+    llm42_model_free(s->model);
+    return args_finish();
+}
+
 int main(int argc, char **argv) {
     static sweep s;  // too large for a small stack
     s.set = parse(argc, argv);
     set_defaults(&s.set);
     axes_read(&s);
     check(&s);
-    if (s.set.list_only) {
-        list_print(&s);
-        arrfree(s.grid.cells);
-        return args_finish();
-    }
     open_model(&s);
     check_ranks(&s);
     open_workload(&s);
     resolve(&s);
     configuration_write(&s);
     try_outputs(&s);
+    if (s.set.list_only) {
+        list_print(&s);
+        return finish(&s);
+    }
+    say_otherwise(&s);
     int64_t missing = 0;  // cells that --seconds has left out
     if (s.set.merge) {
         merge_cells(&s);
@@ -1011,12 +1087,6 @@ int main(int argc, char **argv) {
     if (s.set.out && !s.set.cell && !s.set.quiet) printf("wrote %s\n", s.set.out);
     if (missing) fprintf(stderr, "%s: --seconds: %" PRId64 " cells were not begun\n", args_program, missing);
     assert(!missing || s.set.seconds > 0);
-    for (int64_t i = 0; i < arrlen(s.grid.cells); i++) free(s.grid.cells[i].row);
-    arrfree(s.grid.cells);
-    for (int64_t i = 0; i < arrlen(s.prompts); i++) free(s.prompts[i].tokens), free(s.prompts[i].start);
-    arrfree(s.prompts);
-    free(s.configuration);
-    llm42_calibration_free(s.calibration);
-    llm42_model_free(s.model);
-    return args_finish();
+    if (s.set.out && !s.set.cell && !missing) remove_unfinished(&s);
+    return finish(&s);
 }

@@ -96,7 +96,8 @@ check "batches by a merge" diff "$dir/batches.tsv" <("$sweep" "${batches[@]}" --
     --quiet >/dev/null && "$sweep" "${batches[@]}" --max-running 16,4 --merge "$dir/batch" --quiet)
 refuses 2 "--max-running: 0, the backend's own number, must stand alone" "${batches[@]}" --max-running 0,4
 
-# A request's time outside the engine is part of its latencies and of nothing else.
+# A request's time outside the engine is part of its latencies and of the duration, to which rates and means belong, and
+# of nothing else.
 sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"
 "$sweep" "${grid[@]/none.tsv/outside.tsv}" >"$dir/later.tsv"
 check "host_request_ms" [ "$(awk -F '\t' '
@@ -106,12 +107,22 @@ check "host_request_ms" [ "$(awk -F '\t' '
     {
         row++
         for (i = 3; i <= NF; i++)
-            if (name[i] ~ /ttft|e2e/ && old[row, i] != "nan") {
+            if (name[i] ~ /ttft|e2e|duration/ && old[row, i] != "nan") {
+                if (name[i] ~ /duration/) longer = $i / old[row, i]
                 difference = $i - old[row, i] - 1.5
                 wrong += difference > 2e-5 * $i || -difference > 2e-5 * $i
+            } else if (name[i] ~ /tok_per_s|running_mean|served_per_s/) {
+                difference = $i * longer / old[row, i] - 1
+                wrong += longer < 1.005 || difference > 2e-3 || -difference > 2e-3
             } else wrong += $i != old[row, i]
     }
     END { print rows, row, wrong }' "$dir/whole.tsv" "$dir/later.tsv")" = "38 38 0" ]
+for fleet in "" "--replicas 2"; do
+    # shellcheck disable=SC2086
+    "$sweep" --calibration "$dir/outside.tsv" --requests 1 $fleet --quiet >"$dir/alone.tsv"
+    check "the duration of one request is its latency, $fleet" [ "$(column "$dir/alone.tsv" duration_s)" = \
+        "$(column "$dir/alone.tsv" e2e_p99_s)" ]
+done
 
 # The same result another way.
 check "2 threads" diff "$dir/whole.tsv" <("$sweep" "${grid[@]}" --threads 2)
@@ -222,9 +233,15 @@ check "20 requests with 2147483647 tokens of KV in 2 GB" [ "$(awk '{print ($(NF 
 sed 's/kv_tokens: 100000/kv_tokens: 1e12/' "$dir/none.tsv" >"$dir/large.tsv"
 refuses 1 'large.tsv: kv_tokens: 1000000000000 tokens are 62500000000 pages of 16: at most 268435456' \
     --calibration "$dir/large.tsv"
+refuses 2 '--kv-tokens: 1: requests can have 9650 tokens and need 9664, in pages of 16: raise --kv-tokens, or lower --max-context' \
+    "${sim[@]}" --kv-tokens 1
+check "as many tokens as one request needs" "$sweep" "${sim[@]}" --kv-tokens 9664
+sed 's/kv_tokens: 100000/kv_tokens: 1000/' "$dir/none.tsv" >"$dir/little.tsv"
+check "a calibration's are raised with a word" [ "$("$sweep" "${sim[@]/none.tsv/little.tsv}" --requests 2 2>&1 \
+    >"$dir/stdout")" = "sweep: the KV pool has room for the longest request, 9650 tokens: kv_tokens of little is 1000" ]
 refuses 2 '--kv-tokens: a KV pool of 62500000000 pages of 16 tokens: at most' "${sim[@]}" --kv-tokens 1000000000000
 check "a word that llm42.h has is a value of the axis" \
-    [ "$("$dir/eager" --verify wait,never --list | cut -f 7 | xargs)" = "verify wait never" ]
+    [ "$("$dir/eager" "${sim[@]}" --verify wait,never --list | cut -f 7 | xargs)" = "verify wait never" ]
 
 # Planners: all return the same tokens. Cells of the default one have no planner in their names, the others have.
 planners=$("$sweep" "${sim[@]}" --planner nobody 2>&1 | sed -n 's/.*is not one of: //p')
@@ -390,7 +407,7 @@ unset 'overload[6]'
 check "a run that is too short says so" grep -qx "sweep: 1 of 1 cells may be overloaded: too short to tell, raise \
 --requests" <("$sweep" "${overload[@]/arxiv/fixed:1024x64}" --preset paper --requests 1024 --qps 16 2>&1 >/dev/null)
 overload+=(--quiet)
-check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 52- | tail -n 1)" = "$(printf 'nan\t0.5325\tnan')" ]
+check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 52- | tail -n 1)" = "$(printf 'nan\t0.5315\tnan')" ]
 
 # Mode hybrid is as fast as the better of the two modes that give the same bits, wherever these cross.
 # shellcheck disable=SC2054  # the commas are sweep's
@@ -511,6 +528,34 @@ check "INVARIANT passes on these only" [ "$(($(column "$dir/one.tsv" passes_fast
     $(column "$dir/one.tsv" passes_invariant) > 0))" = 1 ]
 check "round robin" [ "$("$sweep" "${sim[@]}" --replicas 3 --per-request /dev/stdout | awk -F '\t' '
     $1 ~ /^[0-9]+$/ && NF == 11 && $11 != ($1 - 1) % 3 + 1' | wc -l)" = 0 ]
+# Times and lengths of one's own, and what is said of them.
+printf 'input_len\toutput_len\tarrival_s\n10\t20\t3\n0\t30\t4.5\n30\t10\t7\n' >"$dir/own_lengths.tsv"
+own_times=("${sim[@]}" --requests 3 --workload "lengths:$dir/own_lengths.tsv")
+"$sweep" "${own_times[@]}" --qps trace --per-request "$dir/own_requests.tsv" >"$dir/own_times.tsv" 2>"$dir/stderr"
+check "own lengths with own arrivals" [ "$(awk -F '\t' '/^[0-9]/ { print $3, $4, $5 }' "$dir/own_requests.tsv" | xargs)" = \
+    "10 20 0 1 30 1.5 30 10 4" ]
+check "0 tokens count as 1, with a word" grep -qE "sweep: --workload: 1 requests of lengths:own_lengths.tsv have 0 input or" \
+    "$dir/stderr"
+check "in the result, too" grep -q '^# empty: 1 requests of the file have 0 input or output tokens, and 0 counts as 1$' \
+    "$dir/own_times.tsv"
+check "arrivals that nobody asked for" grep -qx 'sweep: --qps: 12, not the arrivals of lengths:own_lengths.tsv: --qps trace takes these' \
+    <("$sweep" "${own_times[@]}" 2>&1 >/dev/null)
+"$sweep" "${own_times[@]}" --qps trace,5 --trace-speed 1,2 --quiet >"$dir/speeds.tsv"
+check "the trace's speed is a column" [ "$(column "$dir/speeds.tsv" qps | xargs) $(column "$dir/speeds.tsv" trace_speed |
+    xargs) $(column "$dir/speeds.tsv" offered_per_s | head -n 2 | xargs)" = "trace trace 5 1 2 nan 0.5 1" ]
+# The first requests are in no percentile if --leave-out says so, and in all other figures.
+left=("${sim[@]}" --ratio 0.5 --qps 12)
+"$sweep" "${left[@]}" --leave-out 50 --per-request "$dir/left_requests.tsv" >"$dir/left.tsv"
+check "percentiles leave out the first 50 of 200" [ "$(for class in '' 1 0; do
+    awk -F '\t' -v class="$class" '/^[0-9]/ && $1 > 50 && (class == "" || $2 == class) { print $7 }' \
+        "$dir/left_requests.tsv" | sort -g | awk '{ a[NR] = $1 } END { n = int(NR * 0.99); printf "%.6g\n", a[n + (n < NR * 0.99)] }'
+done | xargs)" = "$(for name in e2e_p99_s det_e2e_p99_s nondet_e2e_p99_s; do column "$dir/left.tsv" $name; done | xargs)" ]
+check "all other figures have them" diff <("$sweep" "${left[@]}" | awk '!/^#/' | cut -f 1-21,37-) \
+    <(awk '!/^#/' "$dir/left.tsv" | cut -f 1-21,37-)
+check "and the percentiles differ" [ "$("$sweep" "${left[@]}" | column /dev/stdin itl_p99_s)" != "$(column "$dir/left.tsv" itl_p99_s)" ]
+check "the result says so" grep -q '^# percentiles: without the first 50 requests of each cell$' "$dir/left.tsv"
+refuses 2 '--leave-out: 200 of 200 requests: percentiles need at least one' "${sim[@]}" --leave-out 200
+refuses 2 '--warm-up: only with --backend cpu or cuda: --leave-out N leaves N requests out of' "${sim[@]}" --warm-up 3
 duration() { column <("$sweep" "${sim[@]}" --workload "mooncake:$dir/mooncake.jsonl" --qps trace "$@") ttft_p50_s; }
 check "arrivals 50 times as fast" [ "$(duration --trace-speed 50)" != "$(duration)" ]
 check "and as fast as they are" [ "$(duration --trace-speed 1)" = "$(duration)" ]
@@ -579,14 +624,27 @@ check "interrupted again" interrupt "$dir/ended.tsv.*.part"
 check "under another name" grep -q "in $kept.2; $hint" "$dir/stderr"
 check "a finished cell is kept" row "$kept.2"
 check "the first is as it was" cmp "$kept" "$dir/kept"
-rm "$kept" "$kept.2"
+sed 's/^# grid: .*seed 1/&,10/' "$kept" >"$kept.3"
+check "the whole result" "$sweep" "${many[@]}"
+check "removes what the same settings have left, and nothing else" [ "$(cd "$dir" && echo ended.tsv*)" = \
+    "ended.tsv ended.tsv.unfinished.3" ]
+rm "$kept.3"
 check "interrupted, with --cells" interrupt "$dir/half/*.tsv" --cells "$dir/half"
 check "how to go on" grep -qx "sweep: interrupted; [1-8] of 9 cells are in $dir/half, and the same command goes on" "$dir/stderr"
 check "the same command goes on" "$sweep" "${many[@]}" --cells "$dir/half"
 check "nothing is beside the result" [ "$(cd "$dir" && echo ended.tsv*)" = ended.tsv ]
 
-# What is refused.
-refuses 2 'calibration FILE: .*sweep/calibration'
+# What is refused, and --list refuses it as a run does, and leaves no folder.
+for list in "" --list; do
+    # shellcheck disable=SC2086
+    refuses 2 'calibration FILE: .*sweep/calibration' $list
+    # shellcheck disable=SC2086
+    refuses 1 'gone: cannot open' "${sim[@]}" --workload "lengths:$dir/gone" $list
+    # shellcheck disable=SC2086
+    refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x" $list
+done
+"$sweep" "${sim[@]}" --list --cells "$dir/listed" --out "$dir/listed.tsv" >/dev/null
+check "--list leaves nothing" [ -z "$(find "$dir" -name 'listed*')" ]
 refuses 1 'gone.tsv: cannot open' --calibration "$dir/gone.tsv"
 refuses 1 'whole.tsv:1: not a calibration' --calibration "$dir/whole.tsv"
 refuses 2 '--qps: -3 is outside' "${sim[@]}" --qps -3
@@ -710,7 +768,6 @@ refuses 2 'the grid has 4665600 cells' "${sim[@]}" --window "$(seq -s, 1 60)" --
 refuses 1 "workload: 'talk' is unknown" "${sim[@]}" --workload talk
 refuses 2 '--model, --prompts: only with' "${sim[@]}" --model synthetic:tiny
 refuses 2 '--model, --prompts: only with' "${sim[@]}" --prompts random
-refuses 1 'gone: cannot open' "${sim[@]}" --workload "lengths:$dir/gone"
 refuses 1 'has no arrivals of its own' "${sim[@]}" --qps 12,trace
 refuses 2 '--cell: 4 is outside 1 to 3' "${sim[@]}" --cells "$dir/new" --cell 4/3
 refuses 2 "--cell: '3': expected I/N" "${sim[@]}" --cells "$dir/new" --cell 3
@@ -720,7 +777,6 @@ refuses 2 '--merge: runs nothing' "${sim[@]}" --cells "$dir/cells" --merge "$dir
 refuses 1 'gone: no such folder' "${sim[@]}" --merge "$dir/gone"
 refuses 1 'gone/x: cannot write' "${sim[@]}" --out "$dir/gone/x"
 refuses 1 'cannot write: it is a folder' "${sim[@]}" --out "$dir"
-refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x"
 refuses 1 'none.tsv: cannot write into this folder' "${sim[@]}" --cells "$dir/none.tsv"
 refuses 2 '--per-request, --trace: for a grid of one cell' "${sim[@]}" --qps 1,2 --per-request "$dir/x"
 refuses 2 "--backend: 'gpu' is not one of" --backend gpu

@@ -321,6 +321,7 @@ TEST(lengths_come_in_the_order_of_the_file) {
                        "# more\n2\t0\t0\n3\t 30 \t10000000";
     if (!open_ok(&w, file_spec("lengths", text), "offline", 42)) return;
     CHECK_INT(workload_max_tokens(&w), 10000030);
+    CHECK(w.empty == 1 && !w.timed);
     for (int cycle = 0; cycle < 3; cycle++) {
         check_next(&w, 10, 20, 0);
         check_next(&w, 1, 1, 0);  // no tokens count as one
@@ -329,15 +330,30 @@ TEST(lengths_come_in_the_order_of_the_file) {
     workload_close(&w);
 }
 
+// A byte order mark at the beginning, as Excel writes it, is none of the first column's name.
+TEST(lengths_may_bring_their_arrivals) {
+    workload w;
+    const char *text = "\xef\xbb\xbfinput_len\tarrival_s\toutput_len\n1\t100.25\t2\n3\t100.25\t4\n5\t1.045e2\t6\n";
+    if (!open_ok(&w, file_spec("lengths", text), "trace", 42)) return;
+    CHECK(w.timed && !w.empty);
+    for (int cycle = 0; cycle < 2; cycle++) {
+        check_next(&w, 1, 2, cycle * 4.25);
+        check_next(&w, 3, 4, cycle * 4.25);
+        check_next(&w, 5, 6, cycle * 4.25 + 4.25);
+    }
+    workload_close(&w);
+}
+
 TEST(azure_brings_its_arrivals) {
     const char *text = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 23:59:59.9799600,4808,10\n"
                        "2023-11-17 00:00:00.0000001,0,8\n2023-11-17 00:00:00.0000001,5,0\n"
-                       "2024-02-28 23:59:59.97996,7,9\n"
+                       "2024-02-28T23:59:59.97996Z,7,9\n"
                        "2024-03-01 23:59:59.979960000+00:00,7,9\n";
     workload w;
     if (!open_ok(&w, file_spec("azure", text), "trace", 42)) return;
     const double day = 86400, span = 106 * day;  // 16 November to 1 March of a leap year
     CHECK_INT(workload_max_tokens(&w), 4818);
+    CHECK_INT(w.empty, 2);
     for (int cycle = 0; cycle < 2; cycle++) {
         check_next(&w, 4808, 10, cycle * span);
         check_next(&w, 1, 8, cycle * span + 0.0200401);
@@ -365,6 +381,7 @@ TEST(mooncake_shares_the_prefixes_of_its_blocks) {
     workload_request r[6];
     if (!open_ok(&w, file_spec("mooncake", text), "trace", 42)) return;
     CHECK_INT(workload_max_tokens(&w), 1552);
+    CHECK_INT(w.empty, 2);
     for (int i = 0; i < 6; i++) {
         workload_next(&w, &r[i]);
         CHECK_INT(r[i].input_tokens, ((const int[]){1500, 1100, 1})[i % 3]);
@@ -508,7 +525,8 @@ TEST(arrivals_that_are_wrong) {
                 "is neither a number of requests a second from 1e-6 to 1e9 nor offline nor trace");
     refused("sharegpt", "0", LLM42_INVALID, "qps: '0'");
     refused("sharegpt", "trace", LLM42_INVALID,
-            "qps: trace: workload sharegpt has no arrivals of its own (azure:FILE and mooncake:FILE have)");
+            "qps: trace: workload sharegpt has no arrivals of its own (azure:FILE and mooncake:FILE have, and "
+            "lengths:FILE with a column arrival_s)");
     refused("fixed:5x5", "trace", LLM42_INVALID, "qps: trace: workload fixed:5x5 has no arrivals");
     refused(file_spec("lengths", "input_len\toutput_len\n1\t2\n"), "trace", LLM42_INVALID, "has no arrivals");
 }
@@ -553,6 +571,8 @@ TEST(tables_that_are_wrong) {
         {"12.5,5,6\n", "TIMESTAMP: '12.5' is not a time such as 2023-11-16 18:15:46.6805900"},
         {",5,6\n", "TIMESTAMP: '' is not a time"},
         {"2023-11-16 18:17,5,6\n", "TIMESTAMP: '2023-11-16 18:17' is not a time"},
+        {"2023-11-16t18:17:05,5,6\n", "TIMESTAMP: "},
+        {"2023-11-16T18:17:05ZZ,5,6\n", "TIMESTAMP: "},
         {"2023-13-16 18:17:05,5,6\n", "TIMESTAMP: '2023-13-16 18:17:05' is not a time"},
         {"2023-00-16 18:17:05,5,6\n", "TIMESTAMP: "},
         {"2023-04-31 18:17:05,5,6\n", "TIMESTAMP: "},
@@ -567,6 +587,17 @@ TEST(tables_that_are_wrong) {
     };
     check_lines("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n", azure,
                 sizeof azure / sizeof *azure);
+    const wrong_line timed[] = {
+        {"5\t6\n", "column arrival_s is missing"},
+        {"5\t6\t-1\n", "arrival_s: '-1' is not a time in seconds from 0 to 1e9"},
+        {"5\t6\t2.5\n", "arrival_s: earlier than that of the request before: sort the trace by time"},
+        {"5\t6\tnoon\n", "arrival_s: 'noon' is not a time in seconds"},
+    };
+    check_lines("lengths", "input_len\toutput_len\tarrival_s\n1\t2\t3\n", timed, sizeof timed / sizeof *timed);
+    refused(file_spec("lengths", "input_len\toutput_len\tinput_len\n5\t6\t7\n"), "1", LLM42_FORMAT,
+            "/trace:1: column input_len is there twice");
+    refused(file_spec("azure", "\xff\xfeT\0I\0"), "1", LLM42_FORMAT,
+            "/trace: begins with a byte order mark (BOM) of UTF-16: save it as UTF-8");
     refused(file_spec("lengths", "# only a comment\n\n"), "1", LLM42_FORMAT, "/trace: the trace has no requests");
     refused(file_spec("lengths", "input_len\toutput_len\n"), "1", LLM42_FORMAT, "/trace: the trace has no requests");
     refused(file_spec("lengths", "\n5\t6\n"), "1", LLM42_FORMAT, "/trace:2: the header line has no column input_len");
@@ -585,6 +616,8 @@ TEST(objects_that_are_wrong) {
         {"[9, 5, 6, [1]]\n", "expected one JSON object a line"},
         {"{\"timestamp\": 9} {\"timestamp\": 9}\n", "expected one JSON object a line"},
         {"{}\n", "input_length is missing"},
+        {"{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1], \"input_length\": 7}\n",
+         "input_length is there twice"},
         {"{\"timestamp\": 9, \"input_length\": 5, \"hash_ids\": [1]}\n", "output_length is missing"},
         {"{\"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1]}\n", "timestamp is missing"},
         {"{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 6}\n", "hash_ids is missing"},
@@ -652,6 +685,7 @@ int main(int argc, char **argv) {
     RUN(marks_know_nothing_of_lengths);
     RUN(clipping_fits_the_context);
     RUN(lengths_come_in_the_order_of_the_file);
+    RUN(lengths_may_bring_their_arrivals);
     RUN(azure_brings_its_arrivals);
     RUN(mooncake_shares_the_prefixes_of_its_blocks);
     RUN(prompts_without_blocks_differ);

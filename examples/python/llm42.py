@@ -1350,7 +1350,8 @@ def audit(path, model, **options):
 
 def sweep(**options):
     """Runs build/sweep, whose options are window=[16, 32], qps="offline" and so on. A DataFrame of pandas where that
-    is installed, else a list of dicts, with the column names of the TSV."""
+    is installed, else a list of dicts, with the column names of the TSV. .attrs has what the TSV's comments say, by
+    their first words: "configuration", "grid", "device", "source" and so on."""
     if "calibration" in options:
         options["calibration"] = find(options["calibration"])
     with tempfile.TemporaryDirectory() as folder:
@@ -1360,13 +1361,20 @@ def sweep(**options):
         if done.returncode:
             raise _failure("sweep", done, "LLM42_INVALID")
         with open(table, encoding="utf-8") as file:
-            lines = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
-    rows = [dict(zip(lines[0], map(_number, line))) for line in lines[1:]]
+            text = [line.rstrip("\n") for line in file]
+    lines = [line.split("\t") for line in text if not line.startswith("#")]
+    rows = _Rows(dict(zip(lines[0], map(_number, line))) for line in lines[1:])
     try:
         import pandas
+        rows = pandas.DataFrame(rows, columns=lines[0])
     except ImportError:
-        return rows
-    return pandas.DataFrame(rows, columns=lines[0])
+        pass
+    rows.attrs = dict(line[2:].split(": ", 1) for line in text if line.startswith("# ") and ": " in line)
+    return rows
+
+
+class _Rows(list):
+    """What sweep returns without pandas: a list that has .attrs, too."""
 
 
 def _number(text):

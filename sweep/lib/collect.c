@@ -69,7 +69,7 @@ static void collect_finished(collector *c, int64_t index, const llm42_event *eve
 void collect_request(collector *c, collect_running *running, int64_t index, const llm42_event *event) {
     switch (event->type) {
     case LLM42_EVENT_COMMITTED:
-        if (event->info->first_token >= 0)
+        if (event->info->first_token >= 0 && index >= c->leave_out)
             c->itl[event->info->deterministic][collect_bucket(event->time - event->info->last_token)]++;
         break;
     case LLM42_EVENT_ADMITTED: collect_runs(running, event->time, 1); break;
@@ -102,10 +102,11 @@ static double collect_itl(const collector *c, bool deterministic, bool other, do
     return (double)NAN;
 }
 
-// Sorts the time to first token (which < 0) or the end-to-end time of all requests (2) or a class (0, 1) into times.
+// Sorts the time to first token (which < 0) or the end-to-end time of all requests (2) or a class (0, 1) into times,
+// without the first ones, if percentiles leave these out.
 static int64_t collect_sorted(const collector *c, int which, double *times) {
     int64_t count = 0;
-    for (int64_t i = 0; i < c->requests; i++) {
+    for (int64_t i = c->leave_out; i < c->requests; i++) {
         const served *s = &c->served[i];
         if (which < 0 || which == 2 || which == s->deterministic) times[count++] = which < 0 ? s->ttft : s->e2e;
     }
@@ -147,13 +148,14 @@ static void collect_rates(const collector *c, metrics *m) {
 bool collect_figures(collector *c, const llm42_stats *s, metrics *m) {
     double *times = malloc((size_t)c->requests * sizeof *times), busy = 0;
     if (!times) return false;
-    int64_t n = collect_sorted(c, -1, times), marked;
+    int64_t n = collect_sorted(c, -1, times), marked = 0;
+    for (int64_t i = 0; i < c->requests; i++) marked += c->served[i].deterministic;
     m->ttft_p50_s = percentile(times, n, 50), m->ttft_p75_s = percentile(times, n, 75);
     m->ttft_p90_s = percentile(times, n, 90), m->ttft_p99_s = percentile(times, n, 99);
     n = collect_sorted(c, 2, times);
     m->e2e_p50_s = percentile(times, n, 50), m->e2e_p75_s = percentile(times, n, 75);
     m->e2e_p90_s = percentile(times, n, 90), m->e2e_p99_s = percentile(times, n, 99);
-    marked = n = collect_sorted(c, 1, times);
+    n = collect_sorted(c, 1, times);
     m->det_e2e_p50_s = percentile(times, n, 50), m->det_e2e_p99_s = percentile(times, n, 99);
     n = collect_sorted(c, 0, times);
     m->nondet_e2e_p50_s = percentile(times, n, 50), m->nondet_e2e_p99_s = percentile(times, n, 99);
@@ -161,7 +163,7 @@ bool collect_figures(collector *c, const llm42_stats *s, metrics *m) {
     m->itl_p50_s = collect_itl(c, true, true, 50), m->itl_p99_s = collect_itl(c, true, true, 99);
     m->nondet_itl_p99_s = collect_itl(c, false, true, 99);
     for (int i = 0; i < LLM42_SCHEDULE_COUNT; i++) busy += s->busy[i];
-    m->duration_s = c->end - c->begin;
+    m->duration_s = c->end + c->outside_s - c->begin;  // the last token has a way to go to who asked for it, too
     m->output_tok_per_s = ratio_of((double)s->returned_tokens, m->duration_s);
     m->total_tok_per_s = ratio_of((double)(s->returned_tokens + c->input_tokens), m->duration_s);
     m->returned_tokens = (double)s->returned_tokens, m->det_tokens = (double)s->deterministic_tokens;

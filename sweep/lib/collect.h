@@ -71,11 +71,12 @@ typedef struct collect_running {
 typedef struct collector {
     int64_t requests;      // that will be submitted
     int64_t skip;          // requests of a warm-up, which come first and do not count
+    int64_t leave_out;     // of `requests`, the first so many are in no percentile
     served *served;        // [requests], by index in the workload; one engine gives these the id index + 1 + skip
     int64_t *itl[2];       // [BUCKETS] inter-token latencies of requests, deterministic ones in [1]
     int64_t input_tokens;  // of those finished
-    double begin, end;     // first arrival, last release
-    double outside_s;      // time of each request outside the engine, which counts in ttft and e2e
+    double begin, end;     // first arrival, last release by the engine
+    double outside_s;      // time of each request outside the engine, which counts in ttft, e2e and the duration
     collect_running running;
     int64_t finished;    // requests
     llm42_trace *trace;  // NULL: none

@@ -15,6 +15,7 @@ llm42_result serve_context(serve_plan *s, const char *qps, int64_t most, llm42_e
     if (most && most < context) context = (int)most;
     TRY(workload_open(&load, s->workload, qps, 42, error));
     const int longest = workload_max_tokens(&load);
+    s->timed = load.timed, s->empty = load.empty;
     workload_close(&load);
     s->clipped = longest > context;
     s->max_context = s->clipped ? context : longest;
@@ -74,11 +75,11 @@ llm42_result serving_begin(serving *v, const char *qps, uint64_t seed, llm42_err
     const serve_plan *s = v->s;
     TRY(workload_open(&v->load, s->workload, qps, seed, error));
     if (s->clipped) TRY(workload_clip(&v->load, s->max_context, error));
-    if (s->trace_speed > 0) TRY(workload_speed(&v->load, s->trace_speed, error));
+    if (v->trace_speed > 0) TRY(workload_speed(&v->load, v->trace_speed, error));
     v->prompt = calloc((size_t)s->max_context, sizeof *v->prompt);
     if (!collect_open(&v->collected, s->requests) || !v->prompt)
         return llm42_fail(error, LLM42_MEMORY, "--requests: out of memory for %" PRId64 " requests", s->requests);
-    v->collected.outside_s = s->outside_s;
+    v->collected.outside_s = s->outside_s, v->collected.leave_out = s->leave_out;
     return LLM42_OK;
 }
 

@@ -20,10 +20,12 @@ typedef struct serve_plan {  // what the runs of a program have in common
     const llm42_model *model;
     const char *workload;
     int64_t requests, warm_up;  // warm_up: requests served before the clock starts
+    int64_t leave_out;          // the first of `requests`, which are served, but are in no percentile
     int max_context, max_running;
     double outside_s;     // time of each request outside the engine (a calibration's host_request_ms), in seconds
-    double trace_speed;   // arrivals of a trace come so many times as fast; 0: at their own times
     bool clipped;         // requests of the workload may be longer than the context
+    bool timed;           // the workload has arrivals of its own
+    int64_t empty;        // lines of its file that have 0 tokens of input or output, each of which counts as 1
     bool random_prompts;  // token ids of prompts matter, and are the workload's own
     double temperature;   // of the requests; 0: greedy
 } serve_plan;
@@ -41,6 +43,7 @@ struct serving {
     collector collected;
     int32_t *prompt;      // [max_context]
     double ratio, start;  // share of deterministic requests; when the first request may arrive
+    double trace_speed;   // arrivals of a trace come so many times as fast; 0: at their own times
     int64_t submitted;    // requests
     llm42_stats before;   // what the warm-up has left
 };

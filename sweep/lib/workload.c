@@ -98,13 +98,15 @@ static void workload__draw(const workload *w, int64_t index, int *input, int *ou
 typedef struct workload__format {
     const char *prefix;   // of the spec
     char separator;       // of columns; 0: JSON objects
-    const char *name[3];  // of input tokens, output tokens and time, as the file calls them; the last may be missing
+    const char *name[3];  // of input tokens, output tokens and time, as the file calls them
+    enum { SECONDS, MILLISECONDS, DATE } time;
+    bool untimed;  // the file may have no times
 } workload__format;
 
 static const workload__format workload__formats[] = {
-    {"lengths:", '\t', {"input_len", "output_len", NULL}},
-    {"azure:", ',', {"ContextTokens", "GeneratedTokens", "TIMESTAMP"}},
-    {"mooncake:", 0, {"input_length", "output_length", "timestamp"}},
+    {"lengths:", '\t', {"input_len", "output_len", "arrival_s"}, SECONDS, true},
+    {"azure:", ',', {"ContextTokens", "GeneratedTokens", "TIMESTAMP"}, DATE, false},
+    {"mooncake:", 0, {"input_length", "output_length", "timestamp"}, MILLISECONDS, false},
 };
 
 typedef struct workload__reader {
@@ -154,18 +156,23 @@ static bool workload__whole(const char *text, int size, double low, double high,
     return workload__real(text, size, low, high, value) && *value == (double)(int64_t)*value;
 }
 
-// "2023-11-16 18:15:46.6805900" as nanoseconds since 1970: up to nine decimals, then nothing or +00:00.
+// "2023-11-16 18:15:46.6805900" as nanoseconds since 1970. Also with a T between day and time; there may be up to nine
+// decimals, and Z or +00:00 behind them.
 static bool workload__time(const char *text, int size, int64_t *nanoseconds) {
     static const int8_t days_of[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     char copy[40];
     int year, month, day, hour, minute, second, at = 0;
+    char between;
     int64_t fraction = 0, unit = 1000000000;
     snprintf(copy, sizeof copy, "%.*s", size, text);
-    if (sscanf(copy, "%4d-%2d-%2d %2d:%2d:%2d%n", &year, &month, &day, &hour, &minute, &second, &at) != 6) return false;
+    if (sscanf(copy, "%4d-%2d-%2d%c%2d:%2d:%2d%n", &year, &month, &day, &between, &hour, &minute, &second, &at) != 7 ||
+        (between != ' ' && between != 'T'))
+        return false;
     if (copy[at] == '.')
         for (at++; copy[at] >= '0' && copy[at] <= '9' && unit > 1; at++) fraction += (copy[at] - '0') * (unit /= 10);
-    if ((copy[at] && strcmp(copy + at, "+00:00")) || year < 1970 || year > 2200 || month < 1 || month > 12 || day < 1 ||
-        day > days_of[month - 1] || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59)
+    const bool universal = !copy[at] || !strcmp(copy + at, "Z") || !strcmp(copy + at, "+00:00");
+    if (!universal || year < 1970 || year > 2200 || month < 1 || month > 12 || day < 1 || day > days_of[month - 1] ||
+        hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59)
         return false;
     // Years taken from March end with the leap day, and their months repeat 31 30 31 30 31 days, 153 in five.
     int64_t y = year - (month < 3), m = (month + 9) % 12;
@@ -178,17 +185,19 @@ static bool workload__time(const char *text, int size, int64_t *nanoseconds) {
 static llm42_result workload__value(workload__reader *in, int c, const char *text, int size, workload__line *line) {
     double value = 0;
     const char *name = in->format->name[c];
-    if (c == 2 && in->format->separator) {
+    if (c == 2 && in->format->time == DATE) {
         if (!workload__time(text, size, &in->now))
             return workload__bad(in, name, text, size, "a time such as 2023-11-16 18:15:46.6805900");
     } else if (c == 2) {
-        if (!workload__real(text, size, 0, 1e12, &value))
-            return workload__bad(in, name, text, size, "a time in milliseconds from 0 to 1e12");
-        in->now = (int64_t)(value * 1e6 + 0.5);
+        const bool seconds = in->format->time == SECONDS;
+        if (!workload__real(text, size, 0, seconds ? 1e9 : 1e12, &value))
+            return workload__bad(in, name, text, size,
+                                 seconds ? "a time in seconds from 0 to 1e9" : "a time in milliseconds from 0 to 1e12");
+        in->now = (int64_t)(value * (seconds ? 1e9 : 1e6) + 0.5);
     } else {
         if (!workload__whole(text, size, 0, WORKLOAD_LONGEST, &value))
             return workload__bad(in, name, text, size, "a whole number of tokens from 0 to 10000000");
-        *(c ? &line->output : &line->input) = value < 1 ? 1 : (int)value;
+        *(c ? &line->output : &line->input) = (int)value;
     }
     return LLM42_OK;
 }
@@ -201,6 +210,9 @@ static llm42_result workload__add(workload__reader *in, workload__line *line) {
                           " time",
                           in->place, in->format->name[2]);
     in->before = in->now;
+    if (!line->input || !line->output) in->w->empty++;
+    if (!line->input) line->input = 1;
+    if (!line->output) line->output = 1;
     line->arrival_s = (double)(in->now - in->first) / 1e9;
     arrput(in->w->line, *line);
     return LLM42_OK;
@@ -221,14 +233,20 @@ static bool workload__field(const workload__reader *in, int index, const char **
 
 static llm42_result workload__read_table(workload__reader *in) {
     const char *const *name = in->format->name, *text;
-    int column[3] = {-1, -1, -1}, columns = name[2] ? 3 : 2, size;
+    int column[3] = {-1, -1, -1}, columns = 3, size;
     if (!workload__line_next(in)) return LLM42_OK;
-    for (int c = 0; c < columns; c++) {
-        for (int i = 0; column[c] < 0 && workload__field(in, i, &text, &size); i++)
-            if ((size_t)size == strlen(name[c]) && !memcmp(text, name[c], (size_t)size)) column[c] = i;
-        if (column[c] < 0)
+    for (int c = 0; c < 3; c++) {
+        for (int i = 0; workload__field(in, i, &text, &size); i++) {
+            if ((size_t)size != strlen(name[c]) || memcmp(text, name[c], (size_t)size)) continue;
+            if (column[c] >= 0)
+                return llm42_fail(in->error, LLM42_FORMAT, "%s: column %s is there twice", in->place, name[c]);
+            column[c] = i;
+        }
+        if (column[c] < 0 && c == 2 && in->format->untimed) columns = 2;
+        else if (column[c] < 0)
             return llm42_fail(in->error, LLM42_FORMAT, "%s: the header line has no column %s", in->place, name[c]);
     }
+    in->w->timed = columns == 3;
     while (workload__line_next(in)) {
         workload__line line = {0};
         for (int c = 0; c < columns; c++) {
@@ -272,14 +290,17 @@ static const jsmntok_t *workload__behind(const workload__reader *in, const jsmnt
     return next;
 }
 
-// The value of a key of the line's object; NULL, with the error set, when there is none.
+// The value of a key of the line's object; NULL, with the error set, when there is none, or two.
 static const jsmntok_t *workload__member(const workload__reader *in, const char *key) {
-    const jsmntok_t *end = in->token + arrlen(in->token);
+    const jsmntok_t *end = in->token + arrlen(in->token), *value = NULL;
+    bool twice = false;
     for (const jsmntok_t *t = in->token + 1; t + 1 < end; t = workload__behind(in, t + 1)) {
         size_t size = (size_t)(t->end - t->start);
-        if (t->type == JSMN_STRING && size == strlen(key) && !memcmp(in->text + t->start, key, size)) return t + 1;
+        if (t->type != JSMN_STRING || size != strlen(key) || memcmp(in->text + t->start, key, size)) continue;
+        twice |= value != NULL, value = t + 1;
     }
-    llm42_fail(in->error, LLM42_FORMAT, "%s: %s is missing", in->place, key);
+    if (value && !twice) return value;
+    llm42_fail(in->error, LLM42_FORMAT, "%s: %s is %s", in->place, key, twice ? "there twice" : "missing");
     return NULL;
 }
 
@@ -299,7 +320,7 @@ static llm42_result workload__read_blocks(workload__reader *in, workload__line *
         line->block_count++;
     }
     // An empty prompt has no block, and is taken as one token.
-    if ((int64_t)line->block_count * WORKLOAD_BLOCK >= line->input || line->input == 1) return LLM42_OK;
+    if ((int64_t)line->block_count * WORKLOAD_BLOCK >= line->input || line->input <= 1) return LLM42_OK;
     return llm42_fail(in->error, LLM42_FORMAT, "%s: hash_ids: %d blocks of %d tokens are too few for %d input tokens",
                       in->place, line->block_count, WORKLOAD_BLOCK, line->input);
 }
@@ -319,6 +340,7 @@ static llm42_result workload__read_object(workload__reader *in) {
 }
 
 static llm42_result workload__read_objects(workload__reader *in) {
+    in->w->timed = true;
     while (workload__line_next(in)) TRY(workload__read_object(in));
     return LLM42_OK;
 }
@@ -337,12 +359,15 @@ static llm42_result workload__open_file(workload *w, const char *spec, llm42_err
     in.path = spec + strlen(in.format->prefix);
     if (!*in.path) return llm42_fail(error, LLM42_INVALID, "workload: '%s' names no file", spec);
     TRY(file_read(in.path, &in.file, &in.file_size, error));
+    if (in.file_size >= 3 && !memcmp(in.file, "\xef\xbb\xbf", 3)) in.at = 3;  // a byte order mark, as Excel writes it
     llm42_result result = LLM42_OK;
     if (!in.file_size) result = llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", in.path);
+    else if (!memcmp(in.file, "\xff\xfe", 2) || !memcmp(in.file, "\xfe\xff", 2))
+        result = llm42_fail(error, LLM42_FORMAT, "%s: begins with a byte order mark (BOM) of UTF-16: save it as UTF-8",
+                            in.path);
     else result = in.format->separator ? workload__read_table(&in) : workload__read_objects(&in);
     free(in.file);
     arrfree(in.token);
-    w->timed = in.format->name[2] != NULL;
     if (result || arrlen(w->line)) return result;
     return llm42_fail(error, LLM42_FORMAT, "%s: the trace has no requests", in.path);
 }
@@ -451,7 +476,7 @@ static llm42_result workload__open_arrivals(workload *w, const char *spec, const
     if (trace)
         return llm42_fail(error, LLM42_INVALID,
                           "qps: trace: workload %.80s has no arrivals of its own (azure:FILE and"
-                          " mooncake:FILE have)",
+                          " mooncake:FILE have, and lengths:FILE with a column arrival_s)",
                           spec);
     if (workload__real(qps, (int)strlen(qps), 1e-6, 1e9, &w->qps)) return LLM42_OK;
     return llm42_fail(error, LLM42_INVALID,

@@ -18,18 +18,18 @@
 //           uniform:IxO       1 to I and 1 to O tokens, equally likely
 //           sglang:IxOxN      such lengths as SGLang's benchmark draws them for N requests and the seed (its random
 //                             data set)
-//           lengths:FILE      TSV with columns input_len and output_len
+//           lengths:FILE      TSV with columns input_len and output_len, and perhaps arrival_s
 //           azure:FILE        CSV with columns TIMESTAMP, ContextTokens, GeneratedTokens (Azure LLM inference traces)
 //           mooncake:FILE     JSONL with timestamp (ms), input_length, output_length and hash_ids, one for each 512
 //                             tokens
 // Arrivals: a number          so many requests a second, a Poisson process that starts with request 0 at 0 s
 //           offline           all at 0 s
-//           trace             the trace's own (azure and mooncake), counted from its first request; workload_speed
-//                             makes them come faster or slower
+//           trace             the file's own (azure, mooncake, and lengths with the column arrival_s), counted from its
+//                             first request; workload_speed makes them come faster or slower
 //
 // A stream has no end: after a file's last request its first comes again. Under `trace` each round is later by the time
 // from the trace's first request to its last. Files may hold # comments, blank lines and further columns. A length of 0
-// tokens, which traces can hold, counts as 1.
+// tokens, which traces can hold, counts as 1, and .empty says how many lines have one.
 //
 // What depends on what: drawn lengths, gaps of Poisson arrivals and prompt tokens are hashes of (seed, index), so a
 // million requests take no memory; files are held whole. Gaps are the same for every workload, and the rate divides
@@ -84,7 +84,8 @@ typedef struct workload {  // to be treated as read-only
     workload__line *line;     // else from a file (stb_ds arrays)
     int drawn_in, drawn_out;  // sglang: the most that any seed draws; else 0
     int64_t *block;
-    bool timed;  // the lines have arrivals
+    bool timed;     // the lines have arrivals
+    int64_t empty;  // lines of the file in which 0 tokens were read as 1
 } workload;
 
 // The file that a spec names, or NULL.

@@ -29,6 +29,7 @@ function words(c, who, text, percentile) {
     if (c == "group") return "group G (requests in a pass)"
     if (c == "ratio") return "share of deterministic requests"
     if (c == "qps") return "queries per second"
+    if (c == "trace_speed") return "speed of the trace, as a multiple of its own"
     if (c == "max_running") return "most requests at once"
     if (c == "draft") return "probability that a draft is right"
     if (c == "slowdown") return "time of an INVARIANT pass / of a FAST pass"
@@ -65,7 +66,8 @@ function is_of_default_planner(c) { return c == "verify" || c == "fill" }
 function phrase(c, v) {
     if (c == "workload") return v
     if (c == "requests") return thousands(v) " requests"
-    if (c == "qps") return v == "offline" ? "all at once" : v == "trace" ? "at the trace's times" : v " queries/s"
+    if (c == "qps") return v == "offline" ? "all at once" : v == "trace" ? "the trace's arrivals" : v " queries/s"
+    if (c == "trace_speed") return v == "nan" ? "" : v == 1 ? "as fast as they came" : v " times as fast"
     if (c == "ratio") return v == 1 ? "all deterministic" : 100 * v "% deterministic"
     if (c == "mode") return v == "dvr" ? "DVR" : v == "batch_invariant" ? "batch-invariant" : v
     if (c == "max_running") return "at most " v " at once"
@@ -85,7 +87,7 @@ function name_of(key, i, n, column, v, text, part) {
     for (i = 1; i <= n; i++) {
         part = v[i] == "nan" || v[i] == "-" ? "" : \
             column[i] == "window" || column[i] == "group" || column[i] == "mode" || column[i] == "ratio" || \
-            column[i] == "requests" || column[i] == "qps" || column[i] == "max_running" || column[i] == "replicas" ? phrase(column[i], v[i]) : column[i] " " v[i]
+            column[i] == "requests" || column[i] == "qps" || column[i] == "trace_speed" || column[i] == "max_running" || column[i] == "replicas" ? phrase(column[i], v[i]) : column[i] " " v[i]
         if (part != "") text = text (text == "" ? "" : ", ") part
     }
     return text == "" && over != "" ? "without DVR" : text

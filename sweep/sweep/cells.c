@@ -135,7 +135,7 @@ static unsigned cell_has(const grid *g, const cell *c, backend_name backend) {
     return (verified ? VERIFIED : 0u) | (policy.mode == LLM42_MODE_DVR ? VERIFIED_BY_CHOICE : 0u) |
            (schedules >> LLM42_SCHEDULE_INVARIANT & 1 ? INVARIANT_PASSES : 0u) | (verified || apart ? MIXED : 0u) |
            (g->values[DRAFT][c->at[DRAFT]].word < 0 ? DRAFTED : 0u) | (backend == BACKEND_SIM ? SIMULATED : 0u) |
-           (apart ? SET_APART : 0u);
+           (apart ? SET_APART : 0u) | (!strcmp(g->values[QPS][c->at[QPS]].text, "trace") ? TRACED : 0u);
 }
 
 void grid_make(grid *g, backend_name backend) {

@@ -22,6 +22,7 @@ enum {
     DRAFTED = 16,
     SIMULATED = 32,
     SET_APART = 64,  // replicas for deterministic requests
+    TRACED = 128,    // arrivals of the workload's file
 };
 
 // An axis is added here, and nowhere else if its value is a word of a policy or a field of llm42_engine_desc: options,
@@ -43,6 +44,8 @@ enum {
     X(RATIO, "ratio", "1", "share of requests that are deterministic, 0 to 1", REAL(0, 1), .needs = MIXED)             \
     X(QPS, "qps", "12", "requests a second (Poisson), offline (all at once) or trace", .words = qps_words,             \
       REAL(1e-6, 1e6))                                                                                                 \
+    X(TRACE_SPEED, "trace-speed", "1", "qps trace: a trace's arrivals come so many times as fast", REAL(1e-6, 1e6),    \
+      .optional = true, .needs = TRACED)                                                                               \
     X(SLOWDOWN, "slowdown", "0", "INVARIANT passes cost so many times FAST ones; 0: the calibration's own",            \
       REAL(0, 1000), .needs = SIMULATED | INVARIANT_PASSES)                                                            \
     X(SEED, "seed", "42", "of lengths, arrivals, tokens and flips", WHOLE(1, 1e15))                                    \

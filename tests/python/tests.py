@@ -659,6 +659,8 @@ def test_sweep():
     rows = table if isinstance(table, list) else table.to_dict("records")
     assert [(r["window"], r["group"]) for r in rows] == [(16, 1), (16, 2), (32, 1), (32, 2)]
     assert all(r["e2e_p99_s"] > 0 for r in rows)
+    assert table.attrs["grid"] == "preset dvr; window 16,32; group 1,2; ratio 1; qps 12; slowdown 0; seed 42"
+    assert "requests 16; " in table.attrs["configuration"] and "calibration h100-pcie-paper" in table.attrs["configuration"]
 
 
 def test_readme():
