@@ -54,8 +54,8 @@
    WHAT LLM42 DOES NOT DO
 
    It knows token ids only; its companion examples/util/tokenizer.h turns text into ids and back. It has no training,
-   quantised weights, adapters, beam search, images or network server. It does not run on Windows, and reads model files
-   on little-endian machines only. It never prints, exits, reads the environment or takes a seed from the clock.
+   quantised weights, adapters, beam search, images or network server. It does not run on Windows or on
+   big-endian machines. It never prints, exits, reads the environment or takes a seed from the clock.
 
    STEP BY STEP
 
@@ -1309,6 +1309,9 @@ LLM42__MAYBE_UNUSED static void llm42__free_all(llm42__memory *b) {
 // Calls: doubles.
 // Invariant: each operation on floats is rounded to float by itself, and operations are fused only where fmaf says so.
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "llm42.h: weights are used as they lie in their files, which are little-endian: so must the machine be"
+#endif
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
 #error "llm42.h: this compiler keeps floats in wider registers: on 32-bit x86 compile with -msse2 -mfpmath=sse"
 #endif
@@ -2047,13 +2050,20 @@ static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json)
             LLM42__SHOW(json, type));
     if (act >= 0 && !llm42__json_is(json, act, "silu"))
         return LLM42__NOT_SUPPORTED(json, "hidden_act: only \"silu\" is supported");
-    bool attention_bias = false, mlp_bias = false;
-    LLM42__TRY(llm42__json_bool(json, "attention_bias", &attention_bias));
-    LLM42__TRY(llm42__json_bool(json, "mlp_bias", &mlp_bias));
-    if (c->arch != LLM42_ARCH_QWEN2 && attention_bias)
-        return LLM42__NOT_SUPPORTED(json, "attention_bias: true is not supported for this model_type");
-    if (mlp_bias) return LLM42__NOT_SUPPORTED(json, "mlp_bias: true is not supported");
-    return LLM42_OK;
+    static const char *const fixed[] = {"is_causal", "mlp_bias", "attention_bias"};
+    for (int i = 0; i < 3; i++) {  // qwen2 has biases whatever its file says
+        bool value = i == 0;
+        LLM42__TRY(llm42__json_bool(json, fixed[i], &value));
+        if (value != (i == 0) && (i < 2 || c->arch != LLM42_ARCH_QWEN2))
+            return LLM42__NOT_SUPPORTED(json, "%s: %s is not supported for this model_type", fixed[i],
+                                        value ? "true" : "false");
+    }
+    int quantised = llm42__json_get(json, 0, "quantization_config");
+    if (llm42__json_null(json, quantised)) return LLM42_OK;
+    int method = llm42__json_get(json, quantised, "quant_method");
+    if (method < 0) method = quantised;
+    return LLM42__NOT_SUPPORTED(json, "quantization_config: the model is quantised as %.*s, which llm42 does not read",
+                                LLM42__SHOW(json, method));
 }
 
 // Reads both forms: rope_theta and rope_scaling (older files), rope_parameters (newer ones).
@@ -2339,10 +2349,15 @@ static llm42_result llm42__tensors_sort(llm42__tensor *t, size_t count, llm42_er
 
 static llm42_result llm42__safetensors_folder(llm42_model *model, const char *folder, llm42_error *error) {
     static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
-    const char *path = llm42__model_path(model, folder, index, sizeof index - 1);
-    if (path && access(path, F_OK) != 0)
-        return llm42__safetensors_open(model, llm42__model_path(model, folder, single, sizeof single - 1), error);
+    const char *path = llm42__model_path(model, folder, single, sizeof single - 1);
+    if (!path || access(path, F_OK) == 0) return llm42__safetensors_open(model, path, error);
+    path = llm42__model_path(model, folder, index, sizeof index - 1);
     if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", folder);
+    if (access(path, F_OK) != 0)
+        return llm42_fail(error, LLM42_IO,
+                          "%s: no %s: weights in other files (pytorch_model.bin, GGUF, an adapter) must be converted, "
+                          "for instance by save_pretrained of transformers",
+                          folder, single);
     llm42__file file;
     llm42__json json;
     LLM42__TRY(llm42__file_open(&file, path, false, error));
@@ -2613,14 +2628,9 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
 }
 
 // >>load ---------------------------------------------------------------------------------------------------------
-// Owns: llm42_model_load, which finds the loader for a path. Weights are used as they lie in the file, so the machine
-// must be little-endian, as the files are.
+// Owns: llm42_model_load, which finds the loader for a path.
 // Calls: owner, safetensors, synthetic.
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
-
-#ifndef LLM42__BIG_ENDIAN  // a test defines it
-#define LLM42__BIG_ENDIAN (*(const char *)&(const uint16_t){1} == 0)
-#endif
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
     if (!model) return llm42_fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
@@ -2646,12 +2656,8 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
         result = llm42_fail(error, LLM42_IO, "%s: no such model folder: %s", desc->path, strerror(errno));
     else if (!S_ISDIR(st.st_mode))
         result = llm42_fail(error, LLM42_UNSUPPORTED,
-                            "%s: not a folder: a model is an HF folder (since 0.3.0 llama2.c files must be converted: "
-                            "examples/python/llama2c.py)",
-                            desc->path);
-    else if (LLM42__BIG_ENDIAN)
-        result = llm42_fail(error, LLM42_UNSUPPORTED,
-                            "%s: wrong byte order: model files are little-endian, and this machine is big-endian",
+                            "%s: not a folder: a model is an HF folder (GGUF files must be converted to one, and since "
+                            "0.3.0 llama2.c files, too: examples/python/llama2c.py)",
                             desc->path);
     else result = llm42__load_folder(m, desc->path, error);
     if (result != LLM42_OK) {
@@ -5302,12 +5308,9 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
 
 llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
-    if (!(s->temperature >= 0 && s->temperature <= 1e6f))
-        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be from 0 to %g", name,
+    if (!(s->temperature == 0 || (s->temperature >= 1e-4f && s->temperature <= 1e6f)))
+        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 (greedy), or from 0.0001 to %g", name,
                           (double)s->temperature, 1e6);
-    if (s->temperature > 0 && s->temperature < 1e-4f)
-        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: use 0 for greedy, or at least 0.0001", name,
-                          (double)s->temperature);
     if (s->top_k < 0) return llm42_fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
     const struct {
         const char *field;
@@ -5339,9 +5342,9 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     if (!d || !d->prompt) return llm42_fail(error, LLM42_INVALID, "%s.prompt: required", name);
     if (d->prompt_count < 1)
         return llm42_fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
-    if (d->max_new_tokens < 0)
-        return llm42_fail(error, LLM42_INVALID, "%s.max_new_tokens: %d: must be 0 (default) or more", name,
-                          d->max_new_tokens);
+    const llm42__field fields[] = {{"max_new_tokens", d->max_new_tokens, 0, INT32_MAX, false},
+                                   {"sample_index", d->sample_index, 0, INT32_MAX, false}};
+    LLM42__TRY(llm42__check_fields(name, fields, 2, error));
     if (d->prompt_count >= e->desc.max_context)
         return llm42_fail(error, LLM42_NEVER_FITS,
                           "%s.prompt_count: %d: the context is %d tokens and must hold the prompt and one more", name,
@@ -5362,8 +5365,6 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
         return llm42_fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name,
                           d->stop_count, LLM42_MAX_STOP);
     LLM42__TRY(llm42__check_tokens(e, "stop", d->stop, d->stop_count, error));
-    if (d->sample_index < 0)
-        return llm42_fail(error, LLM42_INVALID, "%s.sample_index: %d: must be 0 or more", name, d->sample_index);
     if (!(d->arrival >= 0 && d->arrival < 1e18))
         return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock",
                           name, d->arrival);

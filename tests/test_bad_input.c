@@ -311,6 +311,7 @@ TEST(malformed_json) {
         test_text_free(&file);
         dir = fresh(llama);
         test_write_text(test_path(dir, "model.safetensors.index.json"), texts[i]);
+        test_remove(test_path(dir, "model.safetensors"));
         refused(dir, LLM42_FORMAT, "model.safetensors.index.json");
     }
     const char *dir = fresh(llama);
@@ -490,7 +491,8 @@ TEST(windows_by_layer) {
 
 // What is written as a string is neither true nor false.
 TEST(booleans_of_the_config) {
-    static const char *const fields[] = {"use_sliding_window", "tie_word_embeddings", "mlp_bias", "attention_bias"};
+    static const char *const fields[] = {"use_sliding_window", "tie_word_embeddings", "mlp_bias", "attention_bias",
+                                         "is_causal"};
     static const char *const values[] = {"\"true\"", "\"false\"", "1", "[true]", "{}", "troo"};
     char extra[100];
     for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
@@ -624,10 +626,33 @@ TEST(index_that_names_a_missing_file) {
     refused(dir, LLM42_FORMAT, "model.embed_tokens.weight");
 }
 
+// transformers reads the single file, whatever index another checkpoint has left behind.
+TEST(an_index_beside_a_single_file) {
+    llm42_model *model = NULL;
+    llm42_error error = {0};
+    const char *dir = fresh(llama);
+    test_write_text(test_path(dir, "model.safetensors.index.json"), "{\"weight_map\": {\"a\": \"gone.safetensors\"}}");
+    CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = dir}, &error), "%s", error.text);
+    llm42_model_free(model);
+}
+
+// What a folder has in place of weights that can be read.
+TEST(weights_of_other_kinds) {
+    const char *dir = fresh(llama);
+    test_remove(test_path(dir, "model.safetensors"));
+    test_write_text(test_path(dir, "pytorch_model.bin"), "PK");
+    refused(dir, LLM42_IO, "no model.safetensors: weights in other files (pytorch_model.bin");
+    refused(fresh_with("qwen2", "\"quantization_config\": {\"bits\": 4, \"quant_method\": \"awq\"}, "),
+            LLM42_UNSUPPORTED, "quantization_config: the model is quantised as awq");
+    refused(fresh_with("llama", "\"quantization_config\": {\"bits\": 4}, "), LLM42_UNSUPPORTED,
+            "quantised as {\"bits\": 4}");
+    refused(fresh_with("qwen2", "\"is_causal\": false, "), LLM42_UNSUPPORTED, "is_causal: false");
+}
+
 TEST(a_file_is_no_model) {
     test_write_text(test_path(folder, "x.bin"), "A llama2.c file, say.");
     refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "x.bin: not a folder");
-    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "since 0.3.0");
+    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "GGUF");
     refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "examples/python/llama2c.py");
 }
 
@@ -890,6 +915,8 @@ int main(int argc, char **argv) {
     RUN(heads_that_do_not_divide);
     RUN(experts_that_cannot_be_chosen);
     RUN(index_that_names_a_missing_file);
+    RUN(an_index_beside_a_single_file);
+    RUN(weights_of_other_kinds);
     RUN(a_file_is_no_model);
     RUN(files_in_the_other_byte_order);
     RUN(sizes_of_an_engine_desc);
