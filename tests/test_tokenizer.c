@@ -285,6 +285,35 @@ TEST(several_splits_apply_in_turn) {
     tok_free(t);
 }
 
+// As SmolLM2 has it: digits stand alone, in any script.
+TEST(digits_and_punctuation_stand_alone) {
+    parts p = {.vocab = ",\"aa\":256,\"11\":257,\"\\u0120\\u0120\":258,\"$$\":259,\"--\":260",
+               .merges = "[\"a a\",\"1 1\",\"\\u0120 \\u0120\",\"$ $\",\"- -\"]"};
+    static const struct {
+        const char *pre, *ids;
+    } forms[] = {{LIST("{\"type\":\"Digits\",\"individual_digits\":true}," LEVEL), "256,49,49,259,260,256"},
+                 {LIST("{\"type\":\"Digits\",\"individual_digits\":false}," LEVEL), "256,257,259,260,256"},
+                 {LIST("{\"type\":\"Punctuation\",\"behavior\":\"Isolated\"}," LEVEL), "256,257,36,36,45,45,256"}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        p.pre = forms[i].pre;
+        tok *t = load(write_parts(&p), 0);
+        if (!t) continue;
+        CHECK_STR(ids_of(t, "aa11$$--aa"), forms[i].ids);
+        tok_free(t);
+    }
+}
+
+TEST(a_normalizer_may_be_a_sequence) {
+    parts p = {.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[]}"};
+    tok *t = load(write_parts(&p), 0);
+    if (t) CHECK(round_trip_text(t, "e\xCC\x81"));
+    tok_free(t);
+    p.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}";
+    t = load(write_parts(&p), 0);
+    if (t) CHECK_CONTAINS(ids_of(t, "e\xCC\x81"), "normalizer");
+    tok_free(t);
+}
+
 TEST(nfc_passes_what_it_cannot_change) {
     parts p = {.normalizer = "{\"type\":\"NFC\"}"};
     tok *t = load(write_parts(&p), 0);
@@ -351,6 +380,9 @@ TEST(bad_json_is_refused) {
         {{.model = "\"byte_fallback\":true,"}, LLM42_UNSUPPORTED, "model.byte_fallback"},
         {{.model = "\"end_of_word_suffix\":\"</w>\","}, LLM42_UNSUPPORTED, "model.end_of_word_suffix"},
         {{.normalizer = "{\"type\":\"Lowercase\"}"}, LLM42_UNSUPPORTED, "normalizer"},
+        {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Strip\"}]}"},
+         LLM42_UNSUPPORTED,
+         "normalizer"},
         {{.decoder = "{\"type\":\"Metaspace\"}"}, LLM42_UNSUPPORTED, "decoder"},
         {{.post = "{\"type\":\"BertProcessing\"}"}, LLM42_UNSUPPORTED, "post_processor"},
         {{.pre = "null"}, LLM42_UNSUPPORTED, "pre_tokenizer"},
@@ -639,6 +671,8 @@ int main(int argc, char **argv) {
     RUN(ignore_merges_takes_whole_pieces);
     RUN(the_default_expression_is_that_of_gpt2);
     RUN(several_splits_apply_in_turn);
+    RUN(digits_and_punctuation_stand_alone);
+    RUN(a_normalizer_may_be_a_sequence);
     RUN(nfc_passes_what_it_cannot_change);
     RUN(bos_comes_from_the_post_processor);
     RUN(a_model_gives_its_bos);

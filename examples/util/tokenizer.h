@@ -592,7 +592,11 @@ static inline llm42_result tok_json_split(tok *t, const tok_json *j, int i, bool
     int type = tok_json_get(j, i, "type");
     const char *pattern = NULL;
     if (*last) return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: something after ByteLevel");
-    if (tok_json_same(j, type, "Split")) {
+    if (tok_json_same(j, type, "Digits")) {
+        pattern = tok_json_word(j, tok_json_get(j, i, "individual_digits"), "true") ? "\\p{N}" : "\\p{N}+";
+    } else if (tok_json_same(j, type, "Punctuation") && tok_json_same(j, tok_json_get(j, i, "behavior"), "Isolated")) {
+        pattern = "[\\p{P}$+<=>^`|~]";
+    } else if (tok_json_same(j, type, "Split")) {
         int regex = tok_json_get(j, tok_json_get(j, i, "pattern"), "Regex");
         if (!tok_json_is(j, regex, JSMN_STRING))
             return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: a Split pattern that is not a Regex");
@@ -655,6 +659,11 @@ static inline llm42_result tok_json_settings(tok *t, const tok_json *j, int mode
     t->ignore_merges = tok_json_word(j, tok_json_get(j, model, "ignore_merges"), "true");
     if (!tok_json_absent(j, decoder) && !tok_json_same(j, tok_json_get(j, decoder, "type"), "ByteLevel"))
         return tok_fail(error, LLM42_UNSUPPORTED, j->path, "decoder: only ByteLevel is supported");
+    if (tok_json_same(j, tok_json_get(j, normalizer, "type"), "Sequence")) {  // of one, or of none
+        const int list = tok_json_get(j, normalizer, "normalizers");
+        if (tok_json_is(j, list, JSMN_ARRAY) && j->token[list].size == 0) return LLM42_OK;
+        if (tok_json_is(j, list, JSMN_ARRAY) && j->token[list].size == 1) normalizer = list + 1;
+    }
     if (tok_json_absent(j, normalizer)) return LLM42_OK;
     if (!tok_json_same(j, tok_json_get(j, normalizer, "type"), "NFC"))
         return tok_fail(error, LLM42_UNSUPPORTED, j->path, "normalizer: only null and NFC are supported");
