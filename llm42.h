@@ -172,11 +172,11 @@
 
    Functions return llm42_result: a negative value is an error, and llm42_error says in one line what to mend. A failed
    allocation is always LLM42_MEMORY. A failed pass commits nothing and loses no committed token; the next step tries
-   again. Use an engine from one thread at a time; engines are independent of each other. The CPU backend's threads spin
-   while they wait. Beside a busy program that can halve the speed: set OMP_WAIT_POLICY=passive, or as many .threads
-   (llm42_cpu_desc) as cores are free. A backend is a table of functions (llm42_backend), and planner, KV cache and
-   verification never know which one runs. The CPU and the simulator are in this file, CUDA is in llm42.cu and
-   kernels.cu (bf16, sm_80 and later). All may be open in one process.
+   again. Use an engine from one thread at a time; engines are independent of each other. A child of fork() runs passes
+   on one thread. The CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
+   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. A backend is a table of functions
+   (llm42_backend), and planner, KV cache and verification never know which one runs. The CPU and the simulator are in
+   this file, CUDA in llm42.cu and kernels.cu (bf16, sm_80 and later). All may be open in one process.
 
    WHAT IT RESTS ON
 
@@ -450,8 +450,7 @@ typedef struct llm42_numerics {
     bool router_fp32;
     // The equal parts, called leaves, into which an INVARIANT pass cuts the sums that ranks cut (see DETERMINISM). It
     // joins them by a fixed binary tree. 1, 2, 4 or 8; default: 1. If there are more ranks, each rank's part is a leaf.
-    // The number must divide .heads and .ffn. On a GPU .heads x .head_dim must be a multiple of 16 x leaves, and of 16
-    // x ranks.
+    // The number must divide .heads and .ffn, and on a GPU 16 x leaves and 16 x ranks must divide .heads x .head_dim.
     int leaves;
 } llm42_numerics;
 
@@ -602,8 +601,7 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
 // noise. If that differs from a plain kernel's product by more than rounding can explain, the algorithm is not used,
 // and a line `cuda refused: ...` names it. The algorithms of deterministic passes are then checked bit by bit.
 // A FIXED pass takes the first algorithm in cuBLASLt's list for M rows whose bits hold, as serving engines take the
-// first of that list. If none holds, or if that one sums in the INVARIANT order anyway, it takes the fastest of that
-// order.
+// first of that list. If none holds, or if that one sums in the INVARIANT order, it takes the fastest of that order.
 typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers first for this number of rows, (2)
@@ -940,8 +938,7 @@ typedef enum llm42_rule {
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
-    // Required. Fills in the plan of the next pass, which is empty when the planner gets it. If plan returns an error,
-    // the step ends with it.
+    // Required. Fills in the plan of the next pass, which is empty when the planner gets it. An error ends the step.
     llm42_result (*plan)(void *user, const llm42_view *view, llm42_plan *plan, llm42_error *error);
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
@@ -1796,8 +1793,7 @@ bool llm42_number(const char *p, const char *end, double *value) {
 // >>json ---------------------------------------------------------------------------------------------------------
 // Owns: reading values from JSON.
 // Calls: nothing; jsmn.
-// Invariant: functions check the type of a token before they use it, and never read beyond the last token, so malformed
-// input ends in an error and not in a crash.
+// Invariant: functions check a token's type before they use it, and read none beyond the last: bad input is an error.
 
 typedef struct llm42__json {
     const char *text;
@@ -2493,7 +2489,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // 1/sqrt(k) in other matrices. Output and down projections are also divided by sqrt(2L), so that the residual stream
 // keeps its size. Every token t has a successor, (5 t + 1) mod V, to whose row in the LM head margin/D times the
 // embedding of t is added. The larger the margin, the more often the successor leads by far. At 0 the head is noise.
-// Calls: owner.
+// Calls: owner, team.
 // Invariant: an element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a
 // matrix (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
 
@@ -2521,6 +2517,7 @@ typedef struct llm42__synthesis {
     bool on_device;  // recipes only
 } llm42__synthesis;
 
+static bool llm42__team_lost(void);
 static llm42_result llm42__noise_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
                                         llm42_error *error) {
     uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
@@ -2530,7 +2527,7 @@ static llm42_result llm42__noise_matrix(llm42__synthesis *s, int n, int k, float
     if (!data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
     const int64_t count = (int64_t)n * k;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (!llm42__team_lost())
 #endif
     for (int64_t i = 0; i < count; i++) data[i] = llm42__to_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i));
     out->data = data;
@@ -3048,8 +3045,7 @@ LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
 }
 
 // Sixteen rows of sixteen bf16 values -> value [16 of a row][16 rows]. Interleaving the first half of all values with
-// the second takes the bits of a value's index one place round. After four times those of row and column have changed
-// places.
+// the second takes the bits of a value's index one place round. After four times those of row and column are swapped.
 static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
 #if LLM42__ISA
     __m256i a[16], b[16];
@@ -3171,8 +3167,7 @@ static void llm42__team_work(llm42__team *team, int thread) {
     }
 }
 
-// Runs fn for each task. `work` is the number of multiply-adds of all tasks. Below 100,000 of them, sharing costs more
-// than it saves.
+// Runs fn for each task. `work`: multiply-adds of all tasks. Below 100,000 of them, sharing costs more than it saves.
 static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64_t grain, llm42__task_fn *fn,
                             const llm42__job *job) {
     if (team->threads == 1 || work < 100000.0) {
@@ -3195,6 +3190,14 @@ static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64
 static void llm42__team_help(llm42__team *team, int thread) {
     for (int turns = 0; !atomic_load_explicit(&team->over, memory_order_acquire); llm42__team_relax(&turns))
         llm42__team_work(team, thread);
+}
+
+// True in a child that was forked after a region of several threads: OpenMP would wait there for ever for threads that
+// only the parent has. It is asked before each such region, and keeps the first one's process, as OpenMP its threads.
+static bool llm42__team_lost(void) {
+    static _Atomic long first;
+    long none = 0, own = getpid();
+    return !atomic_compare_exchange_strong(&first, &none, own) && none != own;
 }
 
 // Without OpenMP a team is one thread.
@@ -3872,18 +3875,15 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_
     LLM42__TRY(llm42__cpu_check(cpu, &pass, error));
     if (cpu->arithmetic->invariant) pass.schedule = LLM42_SCHEDULE_INVARIANT;
     cpu->team.threads = cpu->work_per_row * pass.rows < 3e6 ? 1 : cpu->threads;  // waking threads costs time
+    if (cpu->team.threads > 1 && llm42__team_lost()) cpu->team.threads = 1;
     atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #ifdef _OPENMP
 #pragma omp parallel num_threads(cpu->team.threads)
 #endif
     {
         const int thread = llm42__team_thread();
-        if (thread) {
-            llm42__team_help(&cpu->team, thread);
-        } else {
-            llm42__cpu_forward(cpu, &pass);
-            atomic_store_explicit(&cpu->team.over, true, memory_order_release);
-        }
+        if (thread) llm42__team_help(&cpu->team, thread);
+        else llm42__cpu_forward(cpu, &pass), atomic_store_explicit(&cpu->team.over, true, memory_order_release);
     }
     return LLM42_OK;
 }
@@ -4155,9 +4155,8 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kin
                 lane[i] += p->bias[n0 + o0 + LLM42__MIN(i % kind->outputs, outputs - 1)];
             for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
             float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
-            for (int j = 0; j < kind->rows && r + j < r1; j++, y += N) {
+            for (int j = 0; j < kind->rows && r + j < r1; j++, y += N)
                 memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
-            }
         }
     }
 }
@@ -5017,17 +5016,23 @@ static void llm42__view_update(llm42_engine *e) {
 
 // The error of a planner that has broken a rule. request: the id that it is about, or 0.
 static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
-    static const struct {
-        const char *name, *text;
-    } rules[] = {
+    static const char *const rules[][2] = {
 #define LLM42__X(name, text) {#name, text},
         LLM42_RULES(LLM42__X)
 #undef LLM42__X
     };
-    char about[48] = "";
+    char about[128] = "";
     if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
-    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name,
-                      rules[rule].name + 11, rules[rule].text, about);
+    if (rule == LLM42_RULE_SCHEDULE) {
+        const llm42_schedule is = e->batch.plan.schedule;
+        int used = snprintf(about, sizeof about, ": plan.schedule is %s (%d): set it to", llm42_schedule_name(is), is);
+        for (int s = 1, legal = 0; s < LLM42_SCHEDULE_COUNT; s++)
+            if (e->schedules >> s & 1)
+                used += snprintf(about + used, sizeof about - (size_t)used, "%s %s (%d)", legal++ ? " or" : "",
+                                 llm42_schedule_name((llm42_schedule)s), s);
+    }
+    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name, rules[rule][0] + 11,
+                      rules[rule][1], about);
 }
 
 // Keeps .complete and .ready_since up to date when candidates were added or dropped.
@@ -5091,8 +5096,7 @@ static int llm42__kv_take(llm42__kv *kv) {
     return p;
 }
 
-// Ends one hold of a page. With the last hold the page goes to the free list: to its end if it is in the prefix cache,
-// else to its start.
+// Ends one hold of a page. With the last it goes to the free list, and to its end if the page is in the prefix cache.
 static void llm42__kv_drop(llm42__kv *kv, int p) {
     llm42__page *page = &kv->page[p];
     assert(page->refs > 0);
@@ -5665,8 +5669,7 @@ static int llm42__broken_rule(const llm42_engine *e, const llm42__request *r, co
     return r->info.must_verify && *rows < most ? LLM42_RULE_FAILED : -1;  // the KV of all these rows is undefined
 }
 
-// True if the bits of a prompt depend on the pass's shape: then it must be alone in its pass, and is cut nowhere but at
-// the token budget.
+// True if the bits of a prompt depend on the pass's shape: then it must be alone, and is cut at the token budget only.
 static bool llm42__runs_alone(const llm42_engine *e, const llm42_request *r, llm42_kind kind) {
     return r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count &&
            llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
@@ -5716,8 +5719,7 @@ static llm42__due llm42__what_is_due(const llm42_view *v) {
 
 static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts);
 
-// The order of windows under the policies: ready ones first, the longest ready before others; under EAGER then partial
-// ones, in order of admission.
+// The order of windows under the policies: the longest ready first; under EAGER then partial ones, by admission.
 static double llm42__order_by_policies(const llm42_view *v, const llm42_request *r) {
     if (r->ready_since >= 0) return (double)r->ready_since;
     return v->desc->policy.verify == LLM42_VERIFY_EAGER && r->candidates ? 1e15 : -1;
@@ -6236,8 +6238,7 @@ static void llm42__judge_drafts(llm42_engine *e, llm42__request *r, int right, i
 // >>plan ---------------------------------------------------------------------------------------------------------
 // Owns: what happens to a plan, which is checked against the rules, gets its pages, and becomes the rows of a pass.
 // Calls: state, kv, submit, admit, planner, draft; the planner in use.
-// Invariant: the plan that runs is the one that the planner returned, and it breaks no rule. If a request has to be
-// preempted first, the planner is asked again.
+// Invariant: a plan that runs is the planner's own and breaks no rule. After a preemption the planner is asked again.
 
 // Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
 static bool llm42__reserve_plan(llm42_engine *e) {
@@ -6298,9 +6299,8 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_plan *plan = &b->plan;
-    bool known = plan->schedule >= LLM42_SCHEDULE_FAST && plan->schedule <= LLM42_SCHEDULE_INVARIANT &&
-                 e->schedules >> plan->schedule & 1;
-    if (!known) return llm42__refuse(e, LLM42_RULE_SCHEDULE, 0, error);
+    if ((unsigned)plan->schedule >= LLM42_SCHEDULE_COUNT || !(e->schedules >> plan->schedule & 1))
+        return llm42__refuse(e, LLM42_RULE_SCHEDULE, 0, error);
     b->pass = (llm42_planned){.schedule = plan->schedule};
     e->plans++;
     // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.

@@ -100,6 +100,57 @@ check "rollback fails" fails rollback --requests 2 --tokens 4 --html "$dir/work/
 check "the older file is whole" whole "$dir/work/x"
 check "nothing is beside it" only x
 
+# Threads write files at once, without OpenMP; a forked child that ends has no part in its parent's files.
+cat >"$dir/turns.c" <<'END'
+#define _POSIX_C_SOURCE 200809L
+#include "examples/util/llm42_file.h"
+#include <pthread.h>
+#include <sys/wait.h>
+
+static void *create(void *at) {
+    char path[64];
+    for (int i = 0; i < 3000; i++) {
+        snprintf(path, sizeof path, "%s.%d", (const char *)at, i % 3);
+        FILE *file = llm42_file_create(path);
+        if (!file || fprintf(file, "%s\n", path) < 0 || !llm42_file_finish(file)) return perror(path), at;
+    }
+    return NULL;
+}
+
+int main(void) {
+    static char name[][2] = {"a", "b", "c", "d"};
+    pthread_t thread[4];
+    void *bad, *worst = NULL;
+    atexit(llm42_files_end);
+    for (int i = 0; i < 4; i++) pthread_create(&thread[i], NULL, create, name[i]);
+    for (int i = 0; i < 4; i++) pthread_join(thread[i], &bad), worst = bad ? bad : worst;
+    FILE *plain = llm42_file_create("plain"), *kept = llm42_file_create("kept");
+    fprintf(plain, "before, "), fprintf(kept, "before, ");
+    llm42_file_keep(kept, "unfinished\n");
+    for (int i = 0; i < 3; i++) {
+        int status;
+        if (!fork()) {  // ends as it is, or finishes them, or fills them and drops one
+            for (int n = 0; i && n < 100000; n++) fprintf(plain, "child"), fprintf(kept, "child");
+            if (i) llm42_file_finish(kept);
+            if (i == 2) llm42_file_drop(plain);
+            FILE *own = llm42_file_create("plain");  // files of its own are not forbidden
+            exit(!own || fprintf(own, "child\n") < 0);
+        }
+        if (wait(&status) < 0 || status) return 1;
+        if (!access("plain", F_OK) || !access("kept", F_OK) || !access("kept.unfinished", F_OK)) return 2;
+    }
+    fprintf(plain, "after\n"), fprintf(kept, "after\n");
+    return !llm42_file_finish(plain) || !llm42_file_finish(kept) || worst;
+}
+END
+rm -rf "$dir/work" && mkdir "$dir/work"
+check "turns.c" "${CC:-gcc}" -std=c11 -Wall -Wextra -Wpedantic -Werror -I. -pthread "$dir/turns.c" -o "$dir/turns"
+check "threads and forks" bash -c 'cd "$1/work" && "$1/turns"' - "$dir"
+check "files of threads are whole" [ "$(cat "$dir"/work/[abcd].[012] | xargs)" = \
+    "a.0 a.1 a.2 b.0 b.1 b.2 c.0 c.1 c.2 d.0 d.1 d.2" ]
+check "a parent's files are its own" [ "$(cat "$dir/work/plain" "$dir/work/kept")" = $'before, after\nbefore, after' ]
+check "nothing is beside them" only {a,b,c,d}.{0,1,2} kept plain
+
 # Ended at any moment: the older file is whole, or the new one is. By Ctrl-C and by kill the status is 130 or 143, and a
 # file that is kept says at its end that it is unfinished. A program may also have finished before.
 moments="0.005 0.02 0.03 0.05 0.08 0.12 0.2 0.35"

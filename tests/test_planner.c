@@ -631,6 +631,10 @@ static void refuse(const char *rule, llm42_engine_desc desc) {
         CHECK_CONTAINS(error.text, name);
         if (c.request) snprintf(about, sizeof about, "): request %" PRId64, c.request);
         CHECK_CONTAINS(error.text, about);
+        if (!strcmp(rule, "SCHEDULE"))
+            CHECK_CONTAINS(error.text, desc.policy.verifier == LLM42_VERIFIER_FIXED
+                                           ? ": plan.schedule is invariant (3): set it to fast (1) or fixed (2)"
+                                           : ": plan.schedule is fixed (2): set it to fast (1) or invariant (3)");
         if (!refused) printf("  %s\n", error.text);
         snapshot before = look(engine);
         CHECK_INT(llm42_engine_step(engine, &error), LLM42_PLAN);  // again, from the same state

@@ -165,6 +165,7 @@ static void check_merger(tok *t, bool spaced) {
             if (!spaced && text[i] == ' ') text[i] = 'e';
         CHECK(!tok_encode(t, text, (size_t)size, false, &ids, &error));
         if (t->llama2) slow[count++] = t->space;
+        arrsetlen(t->scratch, (size_t)t->longest + 8);  // as an encoding has it
         for (int i = 0; i < size; i++) {
             char one[2] = {text[i], 0};
             slow[count++] = t->llama2 ? tok_word_id(t, one) : t->byte_id[(unsigned char)text[i]];
@@ -641,6 +642,38 @@ TEST(llama2_files_are_checked) {
     CHECK(!t);
 }
 
+// Wrong ids of `text` among many that threads encode at once with one tokenizer.
+static int wrong_ids(const tok *t, const char *text) {
+    const size_t size = strlen(text);
+    int32_t *right = NULL;
+    int wrong = 0;
+    CHECK(!tok_encode(t, text, size, true, &right, &error));
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(4) schedule(dynamic) reduction(+ : wrong)
+#endif
+    for (int i = 0; i < 4000; i++) {
+        int32_t *ids = NULL;
+        const size_t count = i % 2 ? size : size / 2;  // every other one is of another text
+        if (tok_encode(t, text, count, true, &ids, NULL)) wrong++;
+        else if (i % 2 && (arrlen(ids) != arrlen(right) || memcmp(ids, right, arrlenu(ids) * sizeof *ids))) wrong++;
+        arrfree(ids);
+    }
+    arrfree(right);
+    return wrong;
+}
+
+TEST(threads_share_a_tokenizer) {
+    static bin b;
+    const parts whole = {.vocab = ",\"xyz\":256,\"\\u0120xyz\":257", .model = "\"ignore_merges\":true,"};
+    tok *bytes = load("examples/tiny42/tokenizer.json", 2048), *pieces = load(write_parts(&whole), 0),
+        *llama2 = load(bin_write(&b, -1), 268);
+    if (!bytes || !pieces || !llama2) return;
+    CHECK_INT(wrong_ids(bytes, "It was a dark night, and the Count said nothing to the lady at the window."), 0);
+    CHECK_INT(wrong_ids(pieces, "xyz xyz xyz yz xyzz xyz zyx xyz xyz xyz yz xyzz xyz zyx xyz"), 0);
+    CHECK_INT(wrong_ids(llama2, "cab abc abcabcabc bcb a bca cab abc abcabcabc bcb a bca abc cba"), 0);
+    tok_free(bytes), tok_free(pieces), tok_free(llama2);
+}
+
 TEST(stories260K_tokenizer) {
     if (!test_exists("../shared/models/stories260K")) {
         SKIP("no ../shared/models/stories260K");
@@ -682,6 +715,7 @@ int main(int argc, char **argv) {
     RUN(damaged_json_does_no_harm);
     RUN(llama2_merges_by_score);
     RUN(llama2_files_are_checked);
+    RUN(threads_share_a_tokenizer);
     RUN(stories260K_tokenizer);
     test_remove(folder);
     return test_end("test_tokenizer");

@@ -94,8 +94,6 @@ void llm42_py_events_free(llm42_py_events *l) {
 
 struct llm42_py_tokenizer {
     tok *t;
-    int32_t *ids;  // stb_ds arrays
-    char *text;
 };
 
 llm42_result llm42_py_tokenizer_open(llm42_py_tokenizer **tokenizer, const llm42_model *model, const char *model_path,
@@ -112,30 +110,33 @@ llm42_result llm42_py_tokenizer_open(llm42_py_tokenizer **tokenizer, const llm42
 void llm42_py_tokenizer_close(llm42_py_tokenizer *t) {
     if (!t) return;
     tok_free(t->t);
-    arrfree(t->ids);
-    arrfree(t->text);
     free(t);
 }
 
-llm42_result llm42_py_encode(llm42_py_tokenizer *t, const char *text, size_t size, bool bos, const int32_t **ids,
+llm42_result llm42_py_encode(const llm42_py_tokenizer *t, const char *text, size_t size, bool bos, int32_t **ids,
                              int *count, llm42_error *error) {
-    arrsetlen(t->ids, 0);
-    const llm42_result result = tok_encode(t->t, text, size, bos, &t->ids, error);
-    *ids = t->ids;
-    *count = (int)arrlen(t->ids);
+    *ids = NULL;
+    const llm42_result result = tok_encode(t->t, text, size, bos, ids, error);
+    if (result) arrfree(*ids);
+    *count = (int)arrlen(*ids);
     return result;
 }
 
-static void append(llm42_py_tokenizer *t, tok_text more) {
-    if (more.size) memcpy(arraddnptr(t->text, more.size), more.data, more.size);
+static void append(char **text, tok_text more) {
+    if (more.size) memcpy(arraddnptr(*text, more.size), more.data, more.size);
 }
 
-const char *llm42_py_decode(llm42_py_tokenizer *t, const int32_t *ids, int count, bool skip_special, size_t *size) {
+char *llm42_py_decode(const llm42_py_tokenizer *t, const int32_t *ids, int count, bool skip_special, size_t *size) {
     tok_stream stream = {.t = t->t, .skip_special = skip_special};
-    arrsetlen(t->text, 0);
-    for (int i = 0; i < count; i++) append(t, tok_stream_next(&stream, ids[i]));
-    append(t, tok_stream_end(&stream));
+    char *text = NULL;
+    for (int i = 0; i < count; i++) append(&text, tok_stream_next(&stream, ids[i]));
+    append(&text, tok_stream_end(&stream));
     tok_stream_free(&stream);
-    *size = arrlenu(t->text);
-    return t->text;
+    *size = arrlenu(text);
+    return text;
+}
+
+void llm42_py_free(void *array) {
+    char *bytes = array;
+    arrfree(bytes);
 }

@@ -41,11 +41,13 @@ typedef struct llm42_py_tokenizer llm42_py_tokenizer;
 LLM42_API llm42_result llm42_py_tokenizer_open(llm42_py_tokenizer **tokenizer, const llm42_model *model,
                                                const char *model_path, const char *file, llm42_error *error);
 LLM42_API void llm42_py_tokenizer_close(llm42_py_tokenizer *tokenizer);  // NULL is fine
-// The results of both are valid until the next call with this tokenizer.
-LLM42_API llm42_result llm42_py_encode(llm42_py_tokenizer *tokenizer, const char *text, size_t size, bool bos,
-                                       const int32_t **ids, int *count, llm42_error *error);
-LLM42_API const char *llm42_py_decode(llm42_py_tokenizer *tokenizer, const int32_t *ids, int count, bool skip_special,
-                                      size_t *size);
+// Threads may share a tokenizer. The results of both are arrays of this call, which llm42_py_free frees; empty ones and
+// those of a call that failed are NULL.
+LLM42_API llm42_result llm42_py_encode(const llm42_py_tokenizer *tokenizer, const char *text, size_t size, bool bos,
+                                       int32_t **ids, int *count, llm42_error *error);
+LLM42_API char *llm42_py_decode(const llm42_py_tokenizer *tokenizer, const int32_t *ids, int count, bool skip_special,
+                                size_t *size);
+LLM42_API void llm42_py_free(void *array);  // NULL is fine
 
 LLM42_API const char *llm42_py_version(void);              // LLM42_VERSION
 LLM42_API const char *const *llm42_py_declarations(void);  // lines of C, NULL-terminated

@@ -210,7 +210,7 @@ C = _declarations()
 for _name, (_result, _arguments) in C.functions.items():
     if hasattr(lib, _name) and _name not in ("llm42_py_version", "llm42_py_declarations"):
         getattr(lib, _name).restype, getattr(lib, _name).argtypes = _result, _arguments
-lib.llm42_py_decode.restype = ctypes.c_void_p  # bytes with a size, which may hold a 0
+lib.llm42_py_decode.restype = ctypes.c_void_p  # bytes with a size, which may hold a 0, and which llm42_py_free frees
 
 S = C.structs  # by their names in C
 INT32 = ctypes.POINTER(ctypes.c_int32)
@@ -410,7 +410,7 @@ class Model(_Single):
 
 
 class Tokenizer:
-    """The library's own tokenizer: byte-level BPE of HF, and llama2.c vocabularies."""
+    """The library's own tokenizer: byte-level BPE of HF, and llama2.c vocabularies. Threads may share it."""
 
     def __init__(self, model, file=None):
         pointer, error = ctypes.POINTER(S["llm42_py_tokenizer"])(), S["llm42_error"]()
@@ -422,13 +422,13 @@ class Tokenizer:
         data, ids, count, error = text.encode(), INT32(), ctypes.c_int(), S["llm42_error"]()
         _check(lib.llm42_py_encode(self._memory.pointer, data, len(data), True, ctypes.byref(ids), ctypes.byref(count),
                                    ctypes.byref(error)), error)
-        return _view(ids, count.value, "<i4", None).copy()
+        return _view(ids, count.value, "<i4", _Memory(ids, lib.llm42_py_free)).copy()
 
     def decode(self, ids, skip_special=True):
         size = ctypes.c_size_t()
-        text = lib.llm42_py_decode(self._memory.pointer, ids.ctypes.data_as(INT32), len(ids), skip_special,
-                                   ctypes.byref(size))
-        return ctypes.string_at(text, size.value).decode(errors="replace") if size.value else ""
+        text = _Memory(lib.llm42_py_decode(self._memory.pointer, ids.ctypes.data_as(INT32), len(ids), skip_special,
+                                           ctypes.byref(size)), lib.llm42_py_free)
+        return ctypes.string_at(text.pointer, size.value).decode(errors="replace") if size.value else ""
 
 
 class _HfTokenizer:
@@ -484,6 +484,11 @@ def _copy(array):
     return array
 
 
+def _own(value):
+    """A copy of a struct or an array that belongs to the engine: what is written to it changes nothing there."""
+    return type(value).from_buffer_copy(value) if isinstance(value, (ctypes.Structure, ctypes.Array)) else value
+
+
 def _during_call(pointer):
     """What a planner or drafter was given, unless its call is over."""
     if pointer is None:
@@ -501,7 +506,7 @@ class Info:
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
-        value = getattr(_during_call(self._struct), name)
+        value = _own(getattr(_during_call(self._struct), name))
         return _enum_word("llm42_" + name, value) if name in ("state", "finish") else value
 
     def _array(self, field, count, kind):
@@ -543,11 +548,12 @@ class Request(Info):
 
     def __init__(self, model, memory, struct):
         super().__init__(struct)
-        self._model, self._owner, self._copies = model, memory, None
-        self.id = struct.id
+        self._model, self.id = model, struct.id
+        struct.owner, struct.copies = memory, None  # with the struct, since another thread may release the request
 
     def _array(self, field, count, kind):
-        return _view(getattr(self._struct, field), count, kind, self._owner)
+        struct = self._struct
+        return struct.copies[field] if struct.copies else _view(getattr(struct, field), count, kind, struct.owner)
 
     @property
     def finished(self):
@@ -560,17 +566,13 @@ class Request(Info):
 
     def release(self):
         """Copies what there is and gives the memory back. Views that were taken before keep it until they are gone."""
-        if self._owner is None:
+        struct = self._struct
+        if struct.copies:
             return
-        copies = _copy(self.prompt), _copy(self.tokens), _copy(self.logprobs)
-        self._struct = type(self._struct).from_buffer_copy(self._struct)
-        self._struct.prompt = self._struct.tokens = self._struct.logprobs = None
-        self._copies, self._owner = copies, None
-
-    prompt = property(lambda self: Info.prompt.fget(self) if self._owner else self._copies[0])
-    tokens = property(lambda self: Info.tokens.fget(self) if self._owner else self._copies[1])
-    logprobs = property(lambda self: Info.logprobs.fget(self) if self._owner else self._copies[2])
-    text_ids = property(lambda self: Info.text_ids.fget(self) if self._owner else np.concatenate(self._copies[:2]))
+        kept = type(struct).from_buffer_copy(struct)
+        kept.owner, kept.copies = None, {name: _copy(getattr(self, name)) for name in ("prompt", "tokens", "logprobs")}
+        kept.prompt = kept.tokens = kept.logprobs = None
+        self._struct = kept
 
     def __repr__(self):
         return f"<llm42.Request {self.id}: {self.state}, {self.committed} tokens, finish {self.finish}>"
@@ -635,7 +637,8 @@ class _Raised:
 
 
 class View:
-    """What a planner sees during a call: every field of llm42_view, and the library's functions for planners."""
+    """What a planner sees during a call: every field of llm42_view, and the library's functions for planners. Structs
+    are copies, `desc` a pointer to one: what is written to them changes nothing in the engine."""
 
     def __init__(self, pointer):
         self._pointer, self._struct, self._shown = pointer, pointer.contents, []
@@ -643,7 +646,8 @@ class View:
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(_during_call(self._struct), name)
+        value = getattr(_during_call(self._struct), name)
+        return ctypes.pointer(_own(value.contents)) if name == "desc" else _own(value)
 
     def _info(self, struct):
         self._shown.append(Info(struct))
@@ -677,25 +681,47 @@ class View:
                                      _enum_value("llm42_schedule", "schedule", schedule))
 
 
+Choice = collections.namedtuple("Choice", "request kind rows")
+Choice.__doc__ = "What a plan holds: the id of a request, a word, and rows, where 0 is as many as it may have."
+
+
 class Plan:
-    """What a planner fills in. Its fields are those of llm42_plan; schedule may be set to a word. windows, prompts and
-    ordinary may be called in any order: each adds only what can run beside what the plan holds."""
+    """What a planner fills in. windows, prompts and ordinary may be called in any order: each adds only what can run
+    beside what the plan holds. It may set `schedule` (a word), `shape`, and a smaller `count`, which drops the last
+    choices. `choice`, a list of Choices, and `room` are the engine's."""
 
     def __init__(self, pointer, view, keep):
-        self.__dict__.update(_to=pointer, _view=view, _keep=keep)
+        self.__dict__.update(_to=pointer, _view=view, _keep=keep, _asking=False)
 
     @property
     def _both(self):
+        """View and plan, for what changes the plan."""
+        if self._asking:
+            raise Error("plan: the order of its windows is being asked for: change it before windows() or after it")
         return _during_call(self._view._pointer), self._to
 
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
-        value = getattr(self._both[1].contents, name)
+        _during_call(self._view._pointer)
+        plan = self._to.contents
+        if name == "choice":
+            held = plan.choice[:min(plan.count, plan.room)]
+            return [Choice(c.request, _enum_word("llm42_kind", c.kind), c.rows) for c in held]
+        value = getattr(plan, name)
         return _enum_word("llm42_schedule", value) if name == "schedule" else value
 
     def __setattr__(self, name, value):
-        _set(self._both[1].contents, name, value, self._keep)
+        plan = self._both[1].contents
+        if name in ("choice", "room"):
+            raise Error(f"plan.{name}: it is the engine's: add choices by plan.choose(request, kind, rows), and drop "
+                        "the last ones by a smaller plan.count")
+        if name == "count" and not 0 <= operator.index(value) <= plan.count:
+            raise Error(f"plan.count: {value}: must be from 0 to {plan.count}, the choices that the plan has: add more "
+                        "by plan.choose(request, kind, rows)")
+        if name not in dict(plan._fields_):
+            raise TypeError(f"plan: no field '{name}': there are schedule, shape and count")
+        _set(plan, name, value, self._keep)
 
     def choose(self, request, kind, rows=0):
         """kind: decode, prompt or window. rows: 0 for as many as it may have."""
@@ -713,7 +739,12 @@ class Plan:
         info = self._view._info
         ask = (lambda view, request: float(order(info(request.contents)))) if order else (lambda view, request: 0.0)
         call = C.calls["llm42_order_fn"](raised.guard(ask, -1.0))
-        rows = lib.llm42_plan_windows(*self._both, call)
+        both = self._both
+        self.__dict__["_asking"] = True  # the library has begun to write choices
+        try:
+            rows = lib.llm42_plan_windows(*both, call)
+        finally:
+            self.__dict__["_asking"] = False
         raised.again()
         return rows
 
@@ -868,7 +899,8 @@ class Engine(_Single):
         self._error, self._pending, self._dead = error, collections.deque(), collections.deque()
         self._live = {}                                # requests that are not finished, by id
         self._known = weakref.WeakValueDictionary()    # all requests that somebody holds
-        self._runner = None                            # the thread that is in C, in a run
+        self._lock = threading.RLock()                 # of who uses the engine, a planner of the same thread included
+        self._inside = False                           # a run is in C: planners and drafters are being called
         self._recorder = None
         if record is not None:
             self._recorder = ctypes.POINTER(S["llm42_recorder"])()
@@ -886,53 +918,67 @@ class Engine(_Single):
         if getattr(self, "_recorder", None):
             self.close()
 
-    def _pointer(self):
-        if self._memory is None:
+    def _open(self):
+        """The engine's memory. Whoever holds it may read the engine, even if another thread closes it."""
+        memory = self._memory
+        if memory is None:
             raise Error("the engine is closed")
-        return self._memory.pointer
+        return memory
 
-    def _check_runner(self, inside):
-        """Refuses what another thread asks during a run, and, unless `inside`, what a planner or drafter asks."""
-        if self._runner is not None and self._runner != threading.get_ident():
+    def _pointer(self):
+        return self._open().pointer
+
+    @contextlib.contextmanager
+    def _alone(self, inside=False):
+        """Refuses what another thread asks meanwhile, and, unless `inside`, what a planner or drafter asks."""
+        if not self._lock.acquire(blocking=False):
             raise Error("another thread runs this engine: use it from one thread at a time")
-        if self._runner is not None and not inside:
-            raise Error("a planner or drafter of this engine is being called: do this when the run has returned")
+        try:
+            if self._inside and not inside:
+                raise Error("a planner or drafter of this engine is being called: do this when the run has returned")
+            yield
+        finally:
+            self._lock.release()
 
     def close(self):
         """Drops live requests and finishes the transcript. Requests keep copies, and views that are left the memory."""
         if self._memory is None:
             return
-        self._check_runner(False)
-        for request in list(self._known.values()):
-            request.release()
-        self._live.clear()
-        self._pending.clear()
-        recorder, self._recorder = self._recorder, None
-        self._events.recorder = None
-        self._memory = None
-        if recorder:
-            _check(lib.llm42_recorder_close(recorder, ctypes.byref(self._error)), self._error)
+        with self._alone():
+            for request in list(self._known.values()):
+                request.release()
+            self._live.clear()
+            self._pending.clear()
+            recorder, self._recorder = self._recorder, None
+            self._events.recorder = None
+            self._memory = None
+            if recorder:
+                _check(lib.llm42_recorder_close(recorder, ctypes.byref(self._error)), self._error)
 
     @property
     def config(self):
         """The resolved llm42_engine_desc, as a dict; words for enums, dicts for structs, no pointers."""
-        return _as_dict(lib.llm42_engine_config(self._pointer()).contents)
+        memory = self._open()
+        return _as_dict(lib.llm42_engine_config(memory.pointer).contents)
 
     @property
     def stats(self):
         """llm42_stats, as a dict; arrays by schedule are dicts."""
-        stats = _as_dict(lib.llm42_engine_stats(self._pointer()))
+        memory = self._open()
+        stats = _as_dict(lib.llm42_engine_stats(memory.pointer))
         words = _by_value("llm42_schedule")
         return {k: {words[i]: x for i, x in enumerate(v) if i} if isinstance(v, list) else v for k, v in stats.items()}
 
     @property
     def arithmetic(self):
-        name = lib.llm42_engine_arithmetic(self._pointer())
+        memory = self._open()
+        name = lib.llm42_engine_arithmetic(memory.pointer)
         return name and name.decode()
 
     @property
     def now(self):
-        return lib.llm42_engine_now(self._pointer())
+        memory = self._open()
+        return lib.llm42_engine_now(memory.pointer)
 
     def submit(self, prompt, stop=None, **options):
         """Queues a request: a text or token ids, and fields of llm42_request_desc and llm42_sampling."""
@@ -950,23 +996,24 @@ class Engine(_Single):
             raise TypeError(f"submit: no option '{next(iter(options))}': there are "
                             f"{_names('llm42_request_desc', 'llm42_sampling', without=own)}")
         number = ctypes.c_int64()
-        self._check_runner(True)
-        self._release_dead()
-        _check(lib.llm42_engine_submit(self._pointer(), ctypes.byref(desc), ctypes.byref(number), ctypes.byref(error)),
-               error)
-        pointer = lib.llm42_engine_request(self._pointer(), number.value)
-        request = Request(self.model, _RequestMemory(self._memory, number.value, self._dead), pointer.contents)
-        self._live[number.value] = self._known[number.value] = request
+        with self._alone(True):
+            engine = self._pointer()
+            self._release_dead()
+            _check(lib.llm42_engine_submit(engine, ctypes.byref(desc), ctypes.byref(number), ctypes.byref(error)),
+                   error)
+            struct = lib.llm42_engine_request(engine, number.value).contents
+            request = Request(self.model, _RequestMemory(self._memory, number.value, self._dead), struct)
+            self._live[number.value] = self._known[number.value] = request
         return request
 
     def cancel(self, request):
         """Ends a request. Its committed tokens stay."""
-        pointer = self._pointer()
-        if not isinstance(request, Request) or self._known.get(request.id) is not request:
-            raise Error(f"cancel: {request!r} is no request of this engine: give what submit returned")
-        self._check_runner(True)
-        _check(lib.llm42_engine_cancel(pointer, request.id, ctypes.byref(self._error)), self._error)
-        self._forget(request)
+        with self._alone(True):
+            pointer = self._pointer()
+            if not isinstance(request, Request) or self._known.get(request.id) is not request:
+                raise Error(f"cancel: {request!r} is no request of this engine: give what submit returned")
+            _check(lib.llm42_engine_cancel(pointer, request.id, ctypes.byref(self._error)), self._error)
+            self._forget(request)
 
     def _forget(self, request):
         if request.finished:
@@ -978,23 +1025,23 @@ class Engine(_Single):
 
     def _run(self, types, seconds=_SLICE):
         """Runs for a while and puts events of these types into _pending. True: every request is finished."""
-        events, pointer = self._events, self._pointer()
-        self._check_runner(False)
-        if self._dead:
-            self._release_dead()
-        events.types = types
-        self._runner = threading.get_ident()
-        try:
-            result = lib.llm42_py_run(pointer, self._by_ref[0], seconds, self._by_ref[1])
-        finally:
-            self._runner = None
-        if events.count:
-            self._collect(events)
-        if self._raised.exception is not None:
-            self._raised.again()
-        if result < 0:
-            _check(result, self._error)
-        return result == 1
+        with self._alone():
+            events, pointer = self._events, self._pointer()
+            if self._dead:
+                self._release_dead()
+            events.types = types
+            self._inside = True
+            try:
+                result = lib.llm42_py_run(pointer, self._by_ref[0], seconds, self._by_ref[1])
+            finally:
+                self._inside = False
+            if events.count:
+                self._collect(events)
+            if self._raised.exception is not None:
+                self._raised.again()
+            if result < 0:
+                _check(result, self._error)
+            return result == 1
 
     def _collect(self, events):
         count, string_at = events.tokens, ctypes.string_at
@@ -1023,7 +1070,10 @@ class Engine(_Single):
         pending = self._pending
         while not self._run(mask) or pending:
             while pending:
-                event = pending.popleft()
+                try:
+                    event = pending.popleft()
+                except IndexError:  # the loop of another thread has taken it
+                    break
                 if event.type in wanted:
                     yield event
 
@@ -1040,6 +1090,10 @@ class Engine(_Single):
 
         One text or one list of ids gives one Request. progress: a bar of tqdm; default: on a terminal. Ctrl-C raises
         Interrupted, which has the answers. Events of other requests that run meanwhile are dropped."""
+        with self._alone():  # up to the end, since what it cancels must not run meanwhile
+            return self._generate(prompts, progress, options)
+
+    def _generate(self, prompts, progress, options):
         prompts = prompts if hasattr(prompts, "__getitem__") else list(prompts)
         one = isinstance(prompts, (str, dict)) or (len(prompts) > 0 and np.ndim(prompts[0]) == 0
                                                   and not isinstance(prompts[0], (str, dict)))
@@ -1174,7 +1228,8 @@ class Scorer(_Single):
         self.close()
 
     def close(self):
-        self._memory = None
+        with self._alone():
+            self._memory = None
 
     @contextlib.contextmanager
     def _alone(self):
@@ -1190,7 +1245,7 @@ class Scorer(_Single):
         another text ends this one."""
         with self._alone():
             self._texts += 1
-        number = self._texts
+            number = self._texts
         if self._memory is None:
             raise Error("the scorer is closed")
         ids = self.model.ids(prompt, "score")
@@ -1314,12 +1369,20 @@ def program(name):
     raise FileNotFoundError(f"no program {name}: run `make build/{name}`")
 
 
+def _file(path):
+    """A name for a command line, where one that begins with - would be an option."""
+    path = find(path)
+    return "./" + path if path.startswith("-") else path
+
+
 def _arguments(options):
     """--key value of each option: a list is joined by commas, True is a flag, and None and False are left out."""
     words = []
     for key, value in options.items():
         if value is None or value is False:
             continue
+        if key in ("help", "version"):
+            raise TypeError(f"{key}: the program would print this and do nothing else: run it in a shell")
         words.append("--" + key.replace("_", "-"))
         if value is not True:
             words.append(",".join(map(str, value)) if isinstance(value, (list, tuple, range, np.ndarray))
@@ -1329,7 +1392,8 @@ def _arguments(options):
 
 def _failure(name, done, result):
     """The error of a program that has failed. For a file that cannot be opened its result is that of the library."""
-    text = done.stderr.strip() or f"{name} ended with status {done.returncode}"
+    text = done.stderr.strip() or (f"{name} ended with status {done.returncode}" if done.returncode else
+                                   f"{name} has printed something else than a result: {done.stdout[:200].strip()}")
     return Error(text, "LLM42_IO" if re.search(": (cannot (open|read|write)|no such model [^:]*): ", text) else result)
 
 
@@ -1340,12 +1404,13 @@ Audit.__doc__ = "verified: all that was asked for is verified to the bit. text: 
 def audit(path, model, **options):
     """Computes the answers of a transcript again by build/audit, whose options are share=0.05, backend="cuda" and so
     on. model: your own copy. Raises Error if a comparison is not possible."""
-    model = model.path if isinstance(model, Model) else model if model == "from-file" else find(model)
-    done = subprocess.run([program("audit"), find(path), "--model", model, *_arguments(options)],
+    model = model if model == "from-file" else _file(model.path if isinstance(model, Model) else model)
+    done = subprocess.run([program("audit"), _file(path), "--model", model, *_arguments(options)],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-    if done.returncode not in (0, 1):
+    verdict = re.search("^(NOT VERIFIED|verified to the bit): ", done.stdout, re.M)
+    if done.returncode not in (0, 1) or not verdict:
         raise _failure("audit", done, "LLM42_FORMAT")
-    return Audit(done.returncode == 0, done.stdout)
+    return Audit(done.returncode == 0 and verdict[1] != "NOT VERIFIED", done.stdout)
 
 
 def sweep(**options):
@@ -1353,12 +1418,12 @@ def sweep(**options):
     is installed, else a list of dicts, with the column names of the TSV. .attrs has what the TSV's comments say, by
     their first words: "configuration", "grid", "device", "source" and so on."""
     if "calibration" in options:
-        options["calibration"] = find(options["calibration"])
+        options["calibration"] = _file(options["calibration"])
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "sweep.tsv")
         done = subprocess.run([program("sweep"), *_arguments({"quiet": True, **options, "out": table})],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-        if done.returncode:
+        if done.returncode or not os.path.exists(table):
             raise _failure("sweep", done, "LLM42_INVALID")
         with open(table, encoding="utf-8") as file:
             text = [line.rstrip("\n") for line in file]

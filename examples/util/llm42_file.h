@@ -11,10 +11,17 @@
 //
 // Devices and pipes, /dev/null say, are written as they are, since moving a file there would replace them. A symbolic
 // link stays a link: the file that it leads to is replaced. This header needs _POSIX_C_SOURCE 200809L.
+//
+// Threads may write files of their own at once. A child of fork() has no part in the files of its parent: what it
+// writes there is lost, and only the parent finishes and removes them.
 #ifndef LLM42_FILE_H
 #define LLM42_FILE_H
 
 #include <errno.h>
+#include <fcntl.h>
+#ifndef __wasi__  // where there are neither threads nor fork
+#include <pthread.h>
+#endif
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +42,34 @@ typedef struct llm42_file {
 
 // The files that are being written: one list for all files of a program that include this header.
 __attribute__((weak)) llm42_file *llm42_files;
+
+// Threads take turns at the list.
+#ifdef __wasi__
+static inline void llm42_files_take(void) {}
+static inline void llm42_files_give(void) {}
+static inline void llm42_files_watch_forks(void) {}
+#else
+__attribute__((weak)) pthread_mutex_t llm42_files_lock = PTHREAD_MUTEX_INITIALIZER;
+__attribute__((weak)) pthread_once_t llm42_files_watched = PTHREAD_ONCE_INIT;
+
+static inline void llm42_files_take(void) { pthread_mutex_lock(&llm42_files_lock); }
+static inline void llm42_files_give(void) { pthread_mutex_unlock(&llm42_files_lock); }
+
+// In the child of a fork. Both processes have a copy of what has not reached a file yet, and would write it when they
+// end. So the child's copy goes nowhere, and with two names that are the same a file is neither moved nor removed.
+static inline void llm42_files_forked(void) {
+    const int nowhere = open("/dev/null", O_WRONLY);
+    for (llm42_file *f = llm42_files; f; f = f->next) {
+        if (f->file && nowhere >= 0) dup2(nowhere, fileno(f->file));
+        memcpy(f->part, f->path, strlen(f->path) + 1);
+    }
+    if (nowhere >= 0) close(nowhere);
+    llm42_files_give();
+}
+
+static inline void llm42_files_watch(void) { pthread_atfork(llm42_files_take, llm42_files_give, llm42_files_forked); }
+static inline void llm42_files_watch_forks(void) { pthread_once(&llm42_files_watched, llm42_files_watch); }
+#endif
 
 // The path that a path leads to if its last name is a symbolic link, whether or not there is a file. False: it is too
 // long, or links go round in a circle.
@@ -69,54 +104,46 @@ static inline bool llm42_file_name(llm42_file *f, const char *path) {
 }
 
 // A signal may come at any moment, so a file is in the list before it is opened and until it has its name.
-static inline void llm42_file_list(llm42_file *f) {
-#ifdef _OPENMP
-#pragma omp critical(llm42_files)
-#endif
-    {
-        f->next = llm42_files;
-        llm42_files = f;
-    }
+// False: a file of this name is being written, and two writers would share one part.
+static inline bool llm42_file_list(llm42_file *file) {
+    bool listed = false;
+    llm42_files_watch_forks();
+    llm42_files_take();
+    for (const llm42_file *f = llm42_files; f; f = f->next)
+        listed |= !strcmp(f->part, file->part) && strcmp(f->part, f->path);
+    file->next = llm42_files;
+    if (!listed) llm42_files = file;
+    llm42_files_give();
+    return !listed;
 }
 
 static inline void llm42_file_forget(llm42_file *f) {
-#ifdef _OPENMP
-#pragma omp critical(llm42_files)
-#endif
-    {
-        llm42_file **at = &llm42_files;
-        while (*at != f) at = &(*at)->next;
-        *at = f->next;
-    }
+    llm42_files_take();
+    llm42_file **at = &llm42_files;
+    while (*at != f) at = &(*at)->next;
+    *at = f->next;
+    llm42_files_give();
     free(f);
 }
 
-// Is a file of this name being written? Two writers would share one part.
-static inline bool llm42_file_listed(const llm42_file *file) {
-    bool listed = false;
-#ifdef _OPENMP
-#pragma omp critical(llm42_files)
-#endif
-    for (const llm42_file *f = llm42_files; f; f = f->next)
-        listed |= !strcmp(f->part, file->part) && strcmp(f->part, f->path);
-    return listed;
+static inline void llm42_file_set(llm42_file *f, FILE *file) {
+    llm42_files_take();
+    f->file = file;
+    llm42_files_give();
 }
 
 static inline FILE *llm42_file_create(const char *path) {
     llm42_file *f = calloc(1, sizeof *f);
     int why = errno;
     const bool named = f && llm42_file_name(f, path);
-    if (named && llm42_file_listed(f)) {
-        why = EBUSY;
-        free(f);
-    } else if (named) {
-        llm42_file_list(f);
-        f->file = fopen(f->part, "w");
-        if (f->file) return f->file;
+    if (named && llm42_file_list(f)) {
+        FILE *file = fopen(f->part, "w");
         why = errno;
+        llm42_file_set(f, file);
+        if (file) return file;
         llm42_file_forget(f);
     } else if (f) {
-        why = errno;
+        why = named ? EBUSY : errno;
         free(f);
     }
     errno = why;
@@ -124,14 +151,10 @@ static inline FILE *llm42_file_create(const char *path) {
 }
 
 static inline llm42_file *llm42_file_find(const FILE *file) {
-    llm42_file *f = NULL;
-#ifdef _OPENMP
-#pragma omp critical(llm42_files)
-#endif
-    {
-        f = llm42_files;
-        while (f && f->file != file) f = f->next;
-    }
+    llm42_files_take();
+    llm42_file *f = llm42_files;
+    while (f && f->file != file) f = f->next;
+    llm42_files_give();
     return f;
 }
 
@@ -156,6 +179,7 @@ static inline bool llm42_file_close(FILE *file, bool whole) {
     llm42_file *f = llm42_file_find(file);
     const bool moved = strcmp(f->part, f->path) != 0;
     bool good = !ferror(file);
+    llm42_file_set(f, NULL);  // once it is closed, another one may have its address
     good &= fclose(file) == 0;
     const bool named = moved && whole && (good || f->left) && rename(f->part, f->path) == 0;
     const int why = errno;
@@ -186,8 +210,8 @@ static inline bool llm42_file_leave(FILE *file) {
 static inline void llm42_files_end(void) {
     while (llm42_files) {
         llm42_file *f = llm42_files;
-        if (!f->file) {  // it is being opened
-            unlink(f->part);
+        if (!f->file) {  // it is being opened or closed
+            if (strcmp(f->part, f->path)) unlink(f->part);
             llm42_file_forget(f);
         } else if (f->tail[0]) {
             llm42_file_leave(f->file);

@@ -18,13 +18,12 @@
 //   might change is refused rather than encoded otherwise than HF does; most Latin, Cyrillic and CJK text passes.
 // - tokenizer.bin of llama2.c: SentencePiece BPE, the merge with the best score first, text behind a space.
 // All 256 bytes must have a token, so that any text, valid UTF-8 or not, encodes and decodes to the same bytes.
-// tok_encode takes O(n log n) time for n bytes, without spaces too.
+// tok_encode takes O(n log n) time for n bytes, without spaces too. Its scratch memory is that of the call, so threads
+// may share a tokenizer.
 //
 // How it works: text is cut at added tokens, then by the expressions into pieces; each piece starts as a list of
 // single bytes (or characters, for llama2.c) and the best mergeable pair is merged until none is left. A heap holds
 // the mergeable pairs; pairs that an earlier merge has eaten are dropped as they surface.
-//
-// One tokenizer, one thread: encoding uses scratch memory of the tokenizer.
 #ifdef __cplusplus
 #error "tokenizer.h is C11: include it in a .c file, and call that from C++"
 #elif !defined(TOKENIZER_H)
@@ -110,8 +109,8 @@ typedef struct tok {
     tok_added *added;
     pcre2_code *split[TOK_MAX_SPLITS], *nfc;
     int splits;
-    pcre2_match_data *match;
-    tok_symbol *symbol;  // scratch: the piece being merged
+    pcre2_match_data *match;  // from here on scratch: each call of tok_encode has its own
+    tok_symbol *symbol;       // the piece being merged
     tok_candidate *heap;
     char *scratch;
 } tok;
@@ -127,7 +126,7 @@ static inline llm42_result tok_open(tok **t, const llm42_model *model, const cha
 static inline void tok_free(tok *t);  // NULL is fine
 
 // Appends the ids of `size` bytes of text to the stb_ds array *ids, after BOS if asked for and there is one.
-static inline llm42_result tok_encode(tok *t, const char *text, size_t size, bool bos, int32_t **ids,
+static inline llm42_result tok_encode(const tok *t, const char *text, size_t size, bool bos, int32_t **ids,
                                       llm42_error *error);
 
 // Appends the bytes of ids to the stb_ds array *text, without a final 0. An id that the tokenizer does not have (a
@@ -431,9 +430,10 @@ static inline void tok_byte_chars(uint16_t byte_char[256]) {
 }
 
 static inline int tok_word_id(const tok *t, const char *word) {
-    tok_word *map = t->word;
-    ptrdiff_t i = shgeti(map, word);
-    return i < 0 ? -1 : map[i].value;
+    void *map = t->word, *key = (void *)(uintptr_t)word;
+    ptrdiff_t i = -1;  // shgeti would put it into the map, where other threads put theirs
+    if (map) stbds_hmget_key_ts(map, sizeof *t->word, key, sizeof t->word->key, &i, STBDS_HM_STRING);
+    return i < 0 ? -1 : t->word[i].value;
 }
 
 // Gives id the bytes that a vocabulary entry spells; an entry with other characters, as some added tokens have,
@@ -716,8 +716,6 @@ static inline llm42_result tok_load_json(tok *t, const char *path, llm42_error *
     if (!result) result = tok_json_pieces(t, j, added, error);
     if (!result) result = tok_json_merges(t, j, tok_json_get(j, model, "merges"), error);
     if (!result) result = tok_json_bos(t, j, tok_json_get(j, 0, "post_processor"), error);
-    if (!result && !(t->match = pcre2_match_data_create(1, NULL)))
-        result = tok_fail(error, LLM42_MEMORY, path, "out of memory");
     tok_json_free(j);
     return result;
 }
@@ -807,11 +805,17 @@ static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_
     return result;
 }
 
+static inline void tok_free_scratch(tok *t) {
+    pcre2_match_data_free(t->match);
+    arrfree(t->symbol);
+    arrfree(t->heap);
+    arrfree(t->scratch);
+}
+
 static inline void tok_free(tok *t) {
     if (!t) return;
     for (int i = 0; i < t->splits; i++) pcre2_code_free(t->split[i]);
     pcre2_code_free(t->nfc);
-    pcre2_match_data_free(t->match);
     for (int i = 0; i < (int)arrlen(t->added); i++) free(t->added[i].text);
     arrfree(t->piece);
     arrfree(t->bytes);
@@ -819,9 +823,7 @@ static inline void tok_free(tok *t) {
     arrfree(t->pair);
     arrfree(t->score);
     arrfree(t->added);
-    arrfree(t->symbol);
-    arrfree(t->heap);
-    arrfree(t->scratch);
+    tok_free_scratch(t);
     free(t);
 }
 
@@ -1039,14 +1041,8 @@ static inline void tok_encode_llama2(tok *t, const char *text, size_t size, int3
     tok_merge_all(t, ids);
 }
 
-static inline llm42_result tok_encode(tok *t, const char *text, size_t size, bool bos, int32_t **ids,
-                                      llm42_error *error) {
-    if (size > TOK_MAX_FILE / 2) return tok_fail(error, LLM42_INVALID, NULL, "the text is too long");
-    if (bos && t->bos >= 0) arrput(*ids, t->bos);
-    if (t->llama2) {
-        tok_encode_llama2(t, text, size, ids);
-        return LLM42_OK;
-    }
+// The ids of a text by a tokenizer that has scratch memory.
+static inline llm42_result tok_encode_all(tok *t, const char *text, size_t size, int32_t **ids, llm42_error *error) {
     llm42_result result = LLM42_OK;
     size_t begin = 0;
     for (size_t i = 0; i < size && !result;) {
@@ -1060,6 +1056,20 @@ static inline llm42_result tok_encode(tok *t, const char *text, size_t size, boo
         begin = i += (size_t)added->size;
     }
     return result ? result : tok_encode_segment(t, text + begin, size - begin, ids, error);
+}
+
+static inline llm42_result tok_encode(const tok *t, const char *text, size_t size, bool bos, int32_t **ids,
+                                      llm42_error *error) {
+    if (size > TOK_MAX_FILE / 2) return tok_fail(error, LLM42_INVALID, NULL, "the text is too long");
+    llm42_result result = LLM42_OK;
+    tok own = *t;
+    own.match = NULL, own.symbol = NULL, own.heap = NULL, own.scratch = NULL;
+    if (bos && t->bos >= 0) arrput(*ids, t->bos);
+    if (t->llama2) tok_encode_llama2(&own, text, size, ids);
+    else if ((own.match = pcre2_match_data_create(1, NULL))) result = tok_encode_all(&own, text, size, ids, error);
+    else result = tok_fail(error, LLM42_MEMORY, NULL, "out of memory");
+    tok_free_scratch(&own);
+    return result;
 }
 
 // Decoding ---------------------------------------------------------------------------------------------------------

@@ -349,6 +349,64 @@ def test_planner_errors():
     raises(ValueError, "planner: 'x'", llm42.Engine, model(), planner="x")
 
 
+def test_planner_without_schedule():
+    """The error names the field, what it is and what it may be."""
+    def plan(view, plan):
+        for request in view.running:
+            plan.choose(request, "prompt" if request.state == "prefill" else "decode")
+    for preset, legal in (("best", "fast (1) or invariant (3)"), ("invariant", "invariant (3)"),
+                          ("paper", "fast (1) or fixed (2)")):
+        engine = llm42.Engine(model(), preset=preset, planner=plan)
+        error = raises(llm42.Error, "breaks rule SCHEDULE", engine.generate, "It was")
+        assert str(error).endswith(f": plan.schedule is none (0): set it to {legal}"), error
+
+
+def test_planner_fields_of_the_engine():
+    """A planner that sets what is the engine's is refused, whichever part of a plan comes next, and can go on."""
+    def rows(view, plan):
+        plan.windows(lambda request: plan.choose(request, "decode"))
+
+    def default(view, plan):
+        plan.windows(lambda request: plan.default() or 0)
+    wrongs = [rows, default]
+    for field, value in (("room", 10**6), ("room", 0), ("choice", None), ("count", -5), ("count", 10**6)):
+        def wrong(view, plan, field=field, value=value):
+            setattr(plan, field, value)
+        wrongs.append(wrong)
+    said = []
+
+    def plan(view, plan):
+        if any(r.state == "decode" and r.candidates > 3 for r in view.running) and wrongs:
+            said.append(str(raises(llm42.Error, "plan", wrongs.pop(), view, plan)))
+        plan.ordinary()
+        plan.windows()
+        if plan.count > 1:  # the last choice may be dropped
+            held, plan.count = plan.choice, plan.count - 1
+            assert plan.choice == held[:-1] and held[0].request == view.running[0].id, held
+        if not plan.count:
+            plan.default()
+    alone = llm42.Engine(model()).generate(TEXTS[:2], max_new_tokens=60, deterministic=True)
+    engine = llm42.Engine(model(), planner=plan)
+    assert bits(engine.generate(TEXTS[:2], max_new_tokens=60, deterministic=True)) == bits(alone)
+    assert len(said) == 7 and "plan.room: it is the engine's: add choices by plan.choose" in said[-3], said
+    assert "plan.count: -5: must be from 0 to 0" in said[1], said
+
+
+def test_views_are_copies():
+    """What a planner writes into what it sees changes nothing in the engine."""
+    def plan(view, plan):
+        view.desc.contents.policy.window = view.desc.contents.token_budget = 10**6
+        view.last.schedule = view.last.rows = 77
+        for request in view.running:
+            request.sampling.temperature, request.sampling.seed, request.stop[0] = 9, 99, 5
+        assert view.desc.contents.policy.window < 1000 and view.last.rows != 77
+        plan.default()
+    asked = {"max_new_tokens": 40, "deterministic": True, "temperature": 0.7, "seed": 3}
+    alone, engine = llm42.Engine(model()).generate(TEXTS[0], **asked), llm42.Engine(model(), planner=plan)
+    assert bits([engine.generate(TEXTS[0], **asked)]) == bits([alone])
+    assert engine.config["policy"]["window"] < 1000
+
+
 def test_drafter():
     options = {"deterministic": True, "max_new_tokens": 60, "ignore_stop": True}
     alone = llm42.Engine(model()).generate(TEXTS, **options)
@@ -432,6 +490,145 @@ def test_another_thread():
     assert len(said) == 4 and bits([answer]) == bits([alone])
 
 
+# Threads
+
+def together(*functions):
+    """Runs functions at once, in threads that take turns every few microseconds."""
+    failed, interval = [], sys.getswitchinterval()
+
+    def guard(function):
+        try:
+            function()
+        except BaseException as error:
+            failed.append(error)
+    threads = [threading.Thread(target=guard, args=(function,)) for function in functions]
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed, failed[0]
+
+
+def test_threads_share_a_tokenizer():
+    """Each gets the ids and the texts that it asked for, whether they are short or long."""
+    own, texts = llm42.Tokenizer(model()), TEXTS + [text * 300 for text in TEXTS]
+    right = [own.encode(text) for text in texts]
+
+    def ask(first):
+        for i in range(first, first + 1500):
+            at = i % len(texts) if i % 20 == 0 else i % len(TEXTS)
+            assert own.encode(texts[at]).tobytes() == right[at].tobytes(), f"ids of text {at}"
+            assert own.decode(right[at]) == texts[at], f"text {at}"
+    together(*(lambda first=i: ask(first) for i in range(4)))
+
+
+def test_threads_share_a_model():
+    """An engine for each thread, and one model with its tokenizer: deterministic answers are those of one thread."""
+    shared = model()
+    shared._tokenizer = llm42.Tokenizer(shared)
+    asked = {"max_new_tokens": 1, "deterministic": True}
+    right = {answer.prompt.tobytes(): bits([answer]) for answer in llm42.Engine(shared).generate(TEXTS, **asked)}
+    prompts = {text: shared.encode(text).tobytes() for text in TEXTS}
+
+    def ask():
+        engine = llm42.Engine(shared, threads=1)
+        for text in TEXTS * 30:
+            for answer in engine.generate([text] * 8, **asked):
+                assert bits([answer]) == right[prompts[text]], text
+    together(*[ask] * 4)
+
+
+def test_threads_share_an_engine():
+    """A call is either refused or right, and what is refused changes nothing of another thread's."""
+    engine, asked = llm42.Engine("synthetic:tiny", threads=1), {"max_new_tokens": 6, "deterministic": True}
+    right, done = engine.generate([1, 2, 3], **asked).tokens.tolist(), []
+
+    def ask():
+        for i in range(6000):
+            try:
+                answer = engine.submit([1, 2, 3], **asked)
+                engine.run() if i % 2 else engine.generate([1, 2], **asked)
+                if i % 2:
+                    assert answer.tokens.tolist() == right, answer
+                done.append(answer)
+            except llm42.Error as error:
+                assert "one thread at a time" in str(error), error
+            assert engine.stats["finished"] >= 0 and engine.now > 0
+    together(*[ask] * 3)
+    engine.run()
+    assert done and all(answer.tokens.tolist() == right for answer in done)
+
+
+def test_released_by_another_thread():
+    """Arrays are views before and copies afterwards, and never empty in between."""
+    engine = llm42.Engine(model())
+    for _ in range(30):
+        answer = engine.generate("It was", max_new_tokens=20, ignore_stop=True)
+        kept = bits([answer])
+
+        def read(answer=answer, kept=kept):
+            for _ in range(100):
+                assert bits([answer]) == kept and len(answer.text_ids) == answer.prompt_count + 20
+        together(read, answer.release)
+
+
+# Forks
+
+def in_child(function, seconds=60):
+    """Runs it in a forked child, which ends as a program does."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(seconds)
+        try:
+            function()
+        except BaseException as error:
+            print(f"in the child: {error!r}", file=sys.stderr)
+            os._exit(1)
+        sys.exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert status == 0, f"the child: status {status}" + (": it hung" if status == signal.SIGALRM else "")
+
+
+def test_fork():
+    """A child can use its parent's engine, or one of its own, and gives the same bits."""
+    m, asked = model(), {"max_new_tokens": 20, "deterministic": True}
+    engine = llm42.Engine(m, threads=2)
+    right, scorer = bits(engine.generate(TEXTS, **asked)), llm42.Scorer(m, threads=2)
+    score = scorer.score(TEXTS[0] * 9).logprobs.tobytes()
+
+    def child():
+        assert bits(engine.generate(TEXTS, **asked)) == right
+        assert bits(llm42.Engine(m, threads=2).generate(TEXTS, **asked)) == right
+        assert scorer.score(TEXTS[0] * 9).logprobs.tobytes() == score
+        llm42.Model("synthetic:base")
+    in_child(child)
+    assert bits(engine.generate(TEXTS, **asked)) == right
+
+
+def test_fork_after_a_synthetic_model():
+    """Threads that have made weights are missing in a child, too."""
+    m = llm42.Model("synthetic:base")
+    in_child(lambda: llm42.Engine(m, threads=2).generate([[1, 2, 3] * 20], max_new_tokens=2))
+
+
+def test_fork_leaves_files_alone():
+    """A child that ends, or closes the engine, adds nothing to its parent's transcript and does not finish it."""
+    path = os.path.join(OUT, "forked.txt")
+    with llm42.Engine(model(), record=path) as engine:
+        engine.generate(TEXTS[:3], max_new_tokens=20, deterministic=True)
+        in_child(lambda: None)
+        in_child(engine.close)
+        in_child(lambda: llm42.Engine(model(), record=path + ".child").close())
+        assert not os.path.exists(path) and len(llm42.Transcript(path + ".child")) == 0
+        engine.generate(TEXTS[3:], max_new_tokens=20, deterministic=True)
+    assert len(llm42.Transcript(path)) == 8 and llm42.audit(path, "examples/tiny42").verified
+
+
 # Scores
 
 def test_scorer_begins_another_text():
@@ -465,6 +662,28 @@ def test_scorer_of_several_threads():
     for t in threads:
         t.join()
     assert got and all(got)
+
+
+def test_scorer_closed_by_another_thread():
+    """It is closed before a pass or after it."""
+    for _ in range(10):
+        scorer = llm42.Scorer(model(), rows=8, threads=1)
+        passes, refused = scorer.logits(TEXTS[0] * 20), 0
+
+        def read(passes=passes):
+            try:
+                for _ in passes:
+                    pass
+            except llm42.Error as error:
+                assert "closed" in str(error) or "another thread" in str(error), error
+
+        def close(scorer=scorer):
+            while scorer._memory is not None:
+                try:
+                    scorer.close()
+                except llm42.Error as error:
+                    assert "another thread" in str(error), error
+        together(read, close)
 
 
 def test_score_of_build_score():
@@ -566,6 +785,29 @@ def test_transcript_control():
             raises(llm42.Error, "digest", llm42.audit, path, "examples/tiny42")
     done = llm42.audit(path, "examples/tiny42")
     assert len(llm42.Transcript(path)) == 2 and not done.verified and "NOT VERIFIED: 1 of 2" in done.text, done
+
+
+def test_names_like_options():
+    """A file whose name begins with - is a file, and what would print something else is no audit and no sweep."""
+    for name in ("--version", "--help", "-", "--model"):
+        raises(llm42.Error, f"./{name}: ", llm42.audit, name, "examples/tiny42")
+    raises(llm42.Error, "./-x: ", llm42.audit, "examples/h200.txt", "-x")
+    raises(llm42.Error, "./--help: ", llm42.sweep, calibration="--help")
+    for option in ("version", "help"):
+        raises(TypeError, f"{option}: the program would print this", llm42.audit, "examples/h200.txt", model(),
+               **{option: True})
+        raises(TypeError, f"{option}: the program would print this", llm42.sweep, **{option: True})
+    raises(llm42.Error, "something else than a result", llm42.sweep, list=True,
+           calibration="sweep/calibration/h100-pcie-paper.tsv")
+    os.makedirs(os.path.join(OUT, "names"), exist_ok=True)
+    at = os.getcwd()
+    try:
+        os.chdir(os.path.join(OUT, "names"))
+        with llm42.Engine(llm42.Model(os.path.join(at, "examples/tiny42")), record="-run.txt") as engine:
+            engine.generate(TEXTS[0], deterministic=True, max_new_tokens=5)
+        assert llm42.audit("-run.txt", os.path.join(at, "examples/tiny42")).verified
+    finally:
+        os.chdir(at)
 
 
 def test_transcript_of_h200():
