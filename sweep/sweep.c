@@ -570,6 +570,21 @@ static void say_otherwise(const sweep *s) {
                 args_program, s->plan.max_context, s->calibration->name, kv);
 }
 
+// Opens the simulated engine of each cell, which takes no time, since what is wrong with a cell comes out there.
+static void list_check(const sweep *s) {
+    llm42_engine_desc last = {0};
+    for (int64_t i = 0; s->sim && i < arrlen(s->grid.cells); i++) {
+        const llm42_sim_desc sim = {.calibration = s->calibration, .seed = 42};
+        llm42_engine_desc desc = cell_engine(s, &s->grid.cells[i]);
+        llm42_engine *engine = NULL;
+        llm42_error error = {0};
+        if (i && !memcmp(&desc, &last, sizeof desc)) continue;
+        last = desc, desc.backend_desc = &sim;
+        args_check(llm42_engine_open(&engine, &desc, &error), &error);
+        llm42_engine_close(engine);
+    }
+}
+
 static void list_print(const sweep *s) {
     printf("cell\tname");
     for (int a = 0; a < AXES; a++)
@@ -1060,6 +1075,7 @@ int main(int argc, char **argv) {
     configuration_write(&s);
     try_outputs(&s);
     if (s.set.list_only) {
+        list_check(&s);
         list_print(&s);
         return finish(&s);
     }

@@ -200,6 +200,18 @@ command -v gnuplot >/dev/null || { echo "  drawing: skipped: gnuplot is not here
 draws "a fleet" "$dir/fleet.tsv" "${of_fleet[@]}" --where router=least_tokens
 says "sharegpt, 60 requests, 24 queries/s, seed 42, router least_tokens"
 
+# How fast the arrivals of a file came is said, whether it is one setting of all cells, an axis, or a line of its own.
+awk 'BEGIN { print "input_len\toutput_len\tarrival_s"; for (i = 0; i < 40; i++) print 100 "\t" 20 "\t" i / 20 }' >"$dir/own.tsv"
+"$B/sweep" --calibration $calibration --workload "lengths:$dir/own.tsv" --requests 40 --qps trace --trace-speed 1,1.5,2 \
+    --ratio 0.1,1 --quiet --out "$dir/speeds.tsv" || exit 1
+draws "arrivals 1.5 times as fast" "$dir/speeds.tsv" --x ratio --y e2e_p99_s --where trace_speed=1.5
+says "lengths:own.tsv, 40 requests, EAGER, INVARIANT, W = 16, G = 128, the trace's arrivals, 1.5 times as fast, seed 42"
+draws "arrivals by their speed" "$dir/speeds.tsv" --x trace_speed --y e2e_p99_s --where ratio=1
+says "speed of the trace, as a multiple of its own"
+draws "a line for each speed" "$dir/speeds.tsv" --x ratio --y e2e_p99_s --over trace_speed
+says "as fast as they came"
+says "2 times as fast"
+
 # A heat map has every cell's number, the settings that all cells share, and where they come from.
 draws "a heat map" "$four" "${map[@]}"
 for cell in "window=16 group=2" "window=16 group=4" "window=64 group=2" "window=64 group=4"; do

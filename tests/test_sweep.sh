@@ -642,6 +642,8 @@ for list in "" --list; do
     refuses 1 'gone: cannot open' "${sim[@]}" --workload "lengths:$dir/gone" $list
     # shellcheck disable=SC2086
     refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x" $list
+    # shellcheck disable=SC2086
+    refuses 2 '--token-budget: 4000: ' "${sim[@]}" --chunked off --token-budget 4000 $list
 done
 "$sweep" "${sim[@]}" --list --cells "$dir/listed" --out "$dir/listed.tsv" >/dev/null
 check "--list leaves nothing" [ -z "$(find "$dir" -name 'listed*')" ]
@@ -786,7 +788,6 @@ refuses 2 '--overlap: gone since version 0.3.0: one pass runs at a time' "${sim[
 refuses 2 "unknown option '--overlaps'" "${sim[@]}" --overlaps off
 refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
 refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
-refuses 2 '--token-budget: 4000: ' "${sim[@]}" --chunked off --token-budget 4000
 refuses 1 'sglang:64x64x10.: seed 4294967296: must be below 2\^32' "${sim[@]}" --workload sglang:64x64x10 --seed 4294967296
 configuration() { "$sweep" "${sim[@]}" --requests 5 "$@" | grep '^# configuration'; }
 check "scales that look alike are two configurations" [ "$(configuration --flip-scale 1.0000001)" != \

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import enum
 import functools
+import itertools
 import numbers
 import operator
 import os
@@ -1434,7 +1435,8 @@ def sweep(**options):
         rows = pandas.DataFrame(rows, columns=lines[0])
     except ImportError:
         pass
-    rows.attrs = dict(line[2:].split(": ", 1) for line in text if line.startswith("# ") and ": " in line)
+    about = itertools.takewhile(lambda line: not line.startswith("# duration_s: "), text)  # the columns come then
+    rows.attrs = dict(line[2:].split(": ", 1) for line in about if ": " in line)
     return rows
 
 

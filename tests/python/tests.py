@@ -904,6 +904,7 @@ def test_sweep():
     assert table.attrs["grid"] == "preset dvr; window 16,32; group 1,2; ratio 1; qps 12; slowdown 0; seed 42"
     for part in ("requests 16; ", "calibration h100-pcie-paper"):
         assert part in table.attrs["configuration"], table.attrs
+    assert table.attrs["device"] == "NVIDIA H100 PCIe 80 GB" and "duration_s" not in table.attrs
 
 
 def test_readme():
