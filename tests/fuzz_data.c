@@ -285,11 +285,12 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         const char *text;
     } small[] = {
         {LENGTHS, 0, "input_len\toutput_len\n10\t20\n3\t4\n"},
+        {LENGTHS, 1, "\xef\xbb\xbfinput_len\tarrival_s\toutput_len\n10\t0.5\t20\n3\t2\t0\n"},
         {LENGTHS, 6, "# source: none\noutput_len\tname\tinput_len\n\n0\tx\t7\n300\ty\t100000\n"},
         {AZURE, 1,
          "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
          "2023-11-16 18:17:04.0319600,3180,8\n2024-01-01 00:00:00,1,2\n"},
-        {AZURE, 2, "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2024-02-29 23:59:59,5,6\r\n"},
+        {AZURE, 2, "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2024-02-29T23:59:59.5Z,5,6\r\n"},
         {MOONCAKE, 1,
          "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 5, \"hash_ids\": [0, 1, 2]}\n"
          "{\"timestamp\": 27, \"input_length\": 513, \"output_length\": 7, \"hash_ids\": [0, 9]}\n"},
