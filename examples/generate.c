@@ -44,7 +44,8 @@ static const args_option options[] = {
     ARGS_INT("top-k K", &top_k, 0, INT32_MAX, "draw from the K most likely tokens; 0: all"),
     ARGS_FLOAT("top-p P", &top_p, 0, 1, "draw from the smallest set with this share; 0: all"),
     ARGS_FLOAT("min-p P", &min_p, 0, 1, "draw from tokens with this share of the likeliest; 0: all"),
-    ARGS_INT("seed,s S", &seed, 0, INT64_MAX - 4096, "sample i, from 0, draws with seed S + i; 0: 42"),
+    ARGS_INT("seed,s S", &seed, 0, INT64_MAX - 4096,
+             "sample 0 draws with seed S, and sample i with a hash of S and i; 0: 42"),
     ARGS_INT("samples N", &samples, 1, 4096, "texts from one prompt"),
     ARGS_FLAG("ignore-eos", &ignore_eos, "do not end at an end-of-sequence token"),
     ARGS_MANY("stop TEXT", stop_text, ANSWER_STOPS, "end before TEXT where it comes up; up to 16 times"),
@@ -271,8 +272,7 @@ static void submit_samples(const int32_t *ids) {
     for (int64_t i = 0; i < samples; i++) {
         llm42_request_desc ask = new_request();
         ask.prompt = ids, ask.prompt_count = (int)arrlen(ids);
-        ask.sample_index = (int)i;
-        ask.sampling.seed = seed ? (uint64_t)(seed + i) : 0;
+        ask.sampling.seed = answer_seed((uint64_t)seed, i);
         ask.user = &sample_list[i];
         args_check(llm42_engine_submit(engine, &ask, NULL, &error), &error);
     }

@@ -17,8 +17,11 @@
 #include "util/llm42_transcript.h"
 #include <poll.h>
 
+enum { HOST_NAMES = 16 };
+
 static engine_options how = {ENGINE_DEFAULTS, .preset = "dvr"};
 static const char *tokenizer, *host = "127.0.0.1", *record_path;
+static const char *host_name[HOST_NAMES + 1];  // of --host-name
 static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context;
 static bool prefix_cache;
 static drafting drafts;
@@ -28,6 +31,9 @@ static const args_option options[] = {
     ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
     ARGS_ONCE("name NAME", &serve.name, "what clients call the model (default: the last part of its path)"),
     ARGS_TEXT("host NAME", &host, "address to listen on; 0.0.0.0 or :: for all of this computer's"),
+    ARGS_MANY("host-name NAME", host_name, HOST_NAMES,
+              "also answer requests whose header Host has NAME; up to 16 times. A server on loopback answers to\n"
+              "                         localhost, 127.0.0.1, [::1] and --host alone, another one to any name"),
     ARGS_INT("port,p N", &port, 0, 65535, "0: any free one, which is printed"),
     ARGS_ONCE("api-key KEY", &serve.key, "clients must send Authorization: Bearer KEY (default: none)"),
     ARGS_FLAG("deterministic", &serve.deterministic, "what counts for requests that do not say"),
@@ -214,7 +220,7 @@ static bool publish(double now, bool *asked) {
         if (c->done && c->taken && !c->open) *link = c->next, c->next = unneeded, unneeded = c;
         else link = &c->next;
     }
-    const bool any = serve.calls != NULL;
+    const bool any = serve.calls != NULL || serve.in_reading;
     if (arrlen(serve.wake)) pthread_cond_signal(&serve.waking);
     serve_unlock();
     for (serve_call *c; (c = unneeded); serve_call_free(c)) unneeded = c->next;
@@ -276,17 +282,21 @@ static void run(void) {
     }
 }
 
-// The same, beside the thread that wakes connections.
-static void run_waking(void) {
-    pthread_t waker;
-    if (pthread_create(&waker, NULL, wake_connections, NULL)) args_fail(1, "cannot start a thread");
+// The same, beside the threads that wake connections and read what is long.
+static void run_beside(void) {
+    pthread_t waker, reader;
+    if (pthread_create(&waker, NULL, wake_connections, NULL) || pthread_create(&reader, NULL, http_read_long, NULL))
+        args_fail(1, "cannot start a thread");
     run();
     serve_lock();
-    serve.wakes_end = true;
+    serve.wakes_end = serve.reads_end = true;
     pthread_cond_signal(&serve.waking);
+    pthread_cond_signal(&serve.reading);
     serve_unlock();
     pthread_join(waker, NULL);
+    pthread_join(reader, NULL);
     arrfree(serve.wake);
+    arrfree(serve.reads);
 }
 
 // >>start ------------------------------------------------------------------------------------------------------------
@@ -298,6 +308,9 @@ static void open_texts(void) {
             args_fail(1, "%s", error.text);
         return;
     }
+    serve.longest = 1;
+    for (int i = 0; i < serve.t->count; i++)
+        if ((size_t)serve.t->piece[i].size > serve.longest) serve.longest = (size_t)serve.t->piece[i].size;
     chat_open(&serve.chat, serve.t, how.path, NULL, &serve.chat_error);
     serve.stop_count = chat_stop(&serve.chat, &serve.model->config, serve.stop);
 }
@@ -334,6 +347,16 @@ static void set_name(void) {
     json_decref(json);
 }
 
+// By which names a request may call the server.
+static void set_host_names(bool local) {
+    static const char *names[HOST_NAMES + 5] = {"localhost", "127.0.0.1", "[::1]"};
+    static const char *const any[] = {NULL};
+    int count = 3;
+    if (!strchr(host, ':')) names[count++] = host;
+    for (int i = 0; host_name[i]; i++) names[count++] = host_name[i];
+    serve.names = local || host_name[0] ? names : any;
+}
+
 int main(int argc, char **argv) {
     args_status_signal = "130 or 143: ended by a second Ctrl-C or SIGTERM, before all was answered";
     args_parse(argc, argv, "Answers requests over HTTP, in the form of OpenAI's completions and chat completions.",
@@ -350,16 +373,17 @@ int main(int argc, char **argv) {
     serve.started = time(NULL);
     signal(SIGPIPE, SIG_IGN);
     args_watches = 1;
+    const bool local = !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
+    set_host_names(local);
     const int fd = http_listen(host, &port);
     struct MHD_Daemon *daemon = http_start(fd, connections);
     if (!daemon) args_fail(1, "libmicrohttpd does not start");
-    const bool local = !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
     if (!local && !serve.key)
         fprintf(stderr, "%s: anybody who reaches %s can ask: set --api-key\n", args_program, host);
     printf("%s: http://%s%s%s:%" PRId64 "/v1 serves %s\n", args_program, strchr(host, ':') ? "[" : "", host,
            strchr(host, ':') ? "]" : "", port, serve.name);
     fflush(stdout);
-    run_waking();
+    run_beside();
     MHD_stop_daemon(daemon);
     publish(serve_now(), &(bool){false});
     drafting_report(&drafts, serve.engine);

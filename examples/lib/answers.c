@@ -105,6 +105,12 @@ char *answer_json(const answer *a, const llm42_request *r, const char *model, in
     return line;
 }
 
+uint64_t answer_seed(uint64_t seed, int64_t index) {
+    if (!seed) seed = 42;
+    const uint64_t hash = llm42_hash(llm42_hash(seed) + (uint64_t)index) >> 11;
+    return index == 0 ? seed : hash ? hash : 1;
+}
+
 int answer_room(const llm42_engine_desc *config) {
     const int64_t pages = (int64_t)config->kv.pages * config->kv.page_size + 1;
     return pages < config->max_context ? (int)pages : config->max_context;

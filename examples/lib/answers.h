@@ -34,6 +34,9 @@ const char *answer_finish(const answer *a, llm42_finish finish);
 // --batch; NULL: none.
 char *answer_json(const answer *a, const llm42_request *r, const char *model, int index, const char *id,
                   const char *digest, size_t *size);
+// The seed of sample `index` of those that are asked with one seed; 0: 42. The first has the seed itself; the others
+// have hashes of it and their index, so that they are not what another seed gives. JSON keeps their 53 bits.
+uint64_t answer_seed(uint64_t seed, int64_t index);
 // Tokens of a prompt and its answer together, at most: the context, or what the KV cache has room for if that is less
 // (--kv-tokens). Nothing reads the KV of the last token.
 int answer_room(const llm42_engine_desc *config);

@@ -1,6 +1,7 @@
 // ask.c: reads the body of a request into a call, and refuses what it does not understand. Every field is one of four
 // kinds. Some are read. Some change no answer and are ignored. Some would change the answer in a way that is not
-// offered here: they are accepted with a value that asks for nothing. Any other field is refused by name.
+// offered here: they are accepted with a value that asks for nothing. Any other field is refused by name. Null asks for
+// nothing, whatever the field is called.
 #define _POSIX_C_SOURCE 200809L
 #include "serve.h"
 
@@ -9,26 +10,47 @@
 // Names between spaces: those of both endpoints, then those of one; the third line has those that are ignored.
 static const char ask_both[] =
     " model max_tokens temperature top_p top_k min_p n seed stop ignore_eos stream stream_options logprobs "
-    "deterministic is_deterministic return_token_ids frequency_penalty presence_penalty repetition_penalty "
-    "response_format logit_bias user metadata store service_tier safety_identifier prompt_cache_key ";
-static const char ask_completions[] = " prompt echo suffix best_of ";
+    "deterministic is_deterministic return_token_ids "
+    "user metadata store service_tier safety_identifier prompt_cache_key spaces_between_special_tokens ";
+static const char ask_completions[] = " prompt echo best_of ";
+static const char ask_chats[] = " messages max_completion_tokens top_logprobs reasoning_effort parallel_tool_calls ";
 
-static const char ask_chats[] =
-    " messages max_completion_tokens top_logprobs tools tool_choice functions modalities parallel_tool_calls ";
-
-// The values of fields that ask for nothing, beside null.
-static const char *const ask_neutral[][2] = {
-    {"frequency_penalty", "[0]"},
-    {"presence_penalty", "[0]"},
-    {"repetition_penalty", "[1]"},
-    {"response_format", "[{\"type\": \"text\"}]"},
-    {"logit_bias", "[{}]"},
-    {"suffix", "[\"\"]"},
-    {"best_of", "[1]"},
-    {"tools", "[[]]"},
-    {"tool_choice", "[\"none\", \"auto\"]"},
-    {"functions", "[[]]"},
-    {"modalities", "[[\"text\"]]"},
+// The values of fields that ask for nothing, and what is said of any other value. .where: c for completions, t for
+// chats' turns, m for a message, s for stream_options.
+static const struct {
+    const char *where, *name, *neutral, *otherwise;
+} ask_neutral[] = {
+    {"ct", "frequency_penalty", "[0]", "there are no penalties here: leave it out, or give 0"},
+    {"ct", "presence_penalty", "[0]", "there are no penalties here: leave it out, or give 0"},
+    {"ct", "repetition_penalty", "[1]", "there are no penalties here: leave it out, or give 1"},
+    {"ct", "length_penalty", "[1]", "there are no penalties here: leave it out, or give 1"},
+    {"ct", "use_beam_search", "[false]", "there is no beam search here: leave it out, or give false"},
+    {"ct", "logit_bias", "[{}]", "logits are not changed here: leave it out, or give {}"},
+    {"ct", "min_tokens", "[0]",
+     "answers have no least length here: leave it out, or give 0; ignore_eos goes on behind the model's end tokens"},
+    {"ct", "stop_token_ids", "[[]]",
+     "answers end at the model's own end tokens or at a string: leave it out, give [], or use stop"},
+    {"ct", "skip_special_tokens", "[true]",
+     "special tokens have no text in an answer: leave it out, or give true; return_token_ids shows them"},
+    {"ct", "include_stop_str_in_output", "[false]",
+     "an answer ends before its stop string: leave it out, or give false"},
+    {"ct", "response_format", "[{\"type\": \"text\"}]",
+     "no answer is forced into a form such as JSON here: leave it out, or give {\"type\": \"text\"}; ask for the form "
+     "in the prompt, and check the answer"},
+    {"c", "suffix", "[\"\"]", "text is continued here, and not filled in: leave it out, or give \"\""},
+    {"t", "tools", "[[]]", "models call no tools here: leave it out, or give []"},
+    {"t", "tool_choice", "[\"none\", \"auto\"]", "models call no tools here: leave it out, or give \"none\""},
+    {"t", "functions", "[[]]", "models call no functions here: leave it out, or give []"},
+    {"t", "function_call", "[\"none\", \"auto\"]", "models call no functions here: leave it out, or give \"none\""},
+    {"t", "modalities", "[[\"text\"]]", "answers are text: leave it out, or give [\"text\"]"},
+    {"t", "verbosity", "[\"medium\"]", "no model here has levels of it: leave it out, or give \"medium\""},
+    {"t", "add_generation_prompt", "[true]", "an answer is always a new turn: leave it out, or give true"},
+    {"t", "continue_final_message", "[false]", "an answer is always a new turn: leave it out, or give false"},
+    {"t", "chat_template_kwargs", "[{}]", "chat templates have no switches here: leave it out, or give {}"},
+    {"m", "tool_calls", "[[]]", "models call no tools here: leave it out, or give []"},
+    {"m", "annotations", "[[]]", "no turn has annotations here: leave it out, or give []"},
+    {"s", "continuous_usage_stats", "[false]", "the last event alone has the usage: leave it out, or give false"},
+    {"s", "include_obfuscation", "[false]", "no event is padded here: leave it out, or give false"},
 };
 enum { ASK_NEUTRAL = sizeof ask_neutral / sizeof *ask_neutral };
 
@@ -53,30 +75,32 @@ static bool ask_same(const json_t *a, const json_t *b) {
     return json_is_number(a) ? json_is_number(b) && json_number_value(a) == json_number_value(b) : json_equal(a, b);
 }
 
-// Does an object have only these fields? Null asks for nothing.
-static bool ask_only(serve_call *c, json_t *object, const char *field, const char *names) {
-    const char *name;
-    json_t *value;
-    json_object_foreach(object, name, value) if (!json_is_null(value) && !ask_named(names, name)) return serve_fail(
-        c, 400, field, "unknown_field", "%s: %.60s: no such field here: leave it out", field, name);
-    return true;
+// Does a field ask for nothing? Then the answer is right without it. *known: there is such a field, and *otherwise is
+// what to say of its other values.
+static bool ask_is_neutral(char where, const char *name, const json_t *value, bool *known, const char **otherwise) {
+    int i = 0;
+    while (i < ASK_NEUTRAL && (!strchr(ask_neutral[i].where, where) || strcmp(ask_neutral[i].name, name))) i++;
+    *known = i < ASK_NEUTRAL;
+    json_t *neutral = *known ? json_loads(ask_neutral[i].neutral, 0, NULL) : NULL;
+    bool fine = json_is_null(value);
+    for (size_t k = 0; k < json_array_size(neutral); k++) fine |= ask_same(json_array_get(neutral, k), value);
+    json_decref(neutral);
+    *otherwise = *known ? ask_neutral[i].otherwise : "no such field here: leave it out";
+    return fine;
 }
 
-// Is every field one that is known here, with a value that can be honoured?
-static bool ask_check_fields(serve_call *c, json_t *body) {
-    const char *name;
+// Has an object only these fields, and others that ask for nothing? `field` is the one that holds the object; NULL: it
+// is the body.
+static bool ask_only(serve_call *c, json_t *object, const char *field, char where, const char *names,
+                     const char *more) {
+    const char *name, *otherwise;
     json_t *value;
-    json_object_foreach(body, name, value) {
-        bool fine = json_is_null(value);
-        int i = 0;
-        if (!ask_named(ask_both, name) && !ask_named(c->chat ? ask_chats : ask_completions, name))
-            return serve_fail(c, 400, name, "unknown_field", "%.60s: no such field here: leave it out", name);
-        while (i < ASK_NEUTRAL && strcmp(ask_neutral[i][0], name)) i++;
-        json_t *allowed = i < ASK_NEUTRAL ? json_loads(ask_neutral[i][1], 0, NULL) : NULL;
-        for (size_t k = 0; k < json_array_size(allowed); k++) fine |= ask_same(json_array_get(allowed, k), value);
-        json_decref(allowed);
-        if (allowed && !fine)
-            return ask_bad(c, name, "unsupported: leave it out, or give one of %s", ask_neutral[i][1]);
+    json_object_foreach(object, name, value) {
+        bool known = false;
+        if (ask_named(names, name) || ask_named(more, name)) continue;
+        if (ask_is_neutral(where, name, value, &known, &otherwise)) continue;
+        return serve_fail(c, 400, field ? field : name, known ? "invalid_value" : "unknown_field", "%s%s%.60s: %s",
+                          field ? field : "", field ? ": " : "", name, otherwise);
     }
     return true;
 }
@@ -146,6 +170,16 @@ static bool ask_stop(serve_call *c, const json_t *body) {
     return true;
 }
 
+// No token has more bytes than the longest one, so a text of so many is too long whatever its tokens are. To find them
+// could take seconds.
+static bool ask_fits(serve_call *c, const char *field, size_t bytes) {
+    const int context = answer_room(serve.config);
+    return bytes / serve.longest < (size_t)context ||
+           serve_fail(c, 400, field, "context_length_exceeded",
+                      "%s: %zu bytes are more tokens than the context of %d can hold: shorten it", field, bytes,
+                      context);
+}
+
 // One prompt: a text, or token ids.
 static bool ask_prompt(serve_call *c, const json_t *prompt) {
     const int vocab = serve.model->config.vocab;
@@ -155,6 +189,7 @@ static bool ask_prompt(serve_call *c, const json_t *prompt) {
     if (!text && !json_is_array(prompt))
         ask_bad(c, "prompt", "must be a text, a list of token ids, or a list of either");
     else if (text && !serve.t) ask_bad(c, "prompt", "the model has no tokenizer: give token ids");
+    else if (text && !ask_fits(c, "prompt", json_string_length(prompt))) return false;
     else if (text && text_ids(serve.t, json_string_value(prompt), json_string_length(prompt), &ids, NULL, &error))
         ask_bad(c, "prompt", "%s", error.text);
     for (size_t i = 0; i < json_array_size(prompt) && !c->status; i++) {
@@ -186,7 +221,7 @@ static bool ask_content(serve_call *c, json_t *content, int number, tok_text *te
     for (size_t i = 0; i < ask_count(content) && fine && file; i++) {
         json_t *part = ask_item(content, i);
         if (ask_is(json_object_get(part, "type"), "text")) {
-            ask_only(c, part, "messages", " type text ");
+            ask_only(c, part, "messages", 'p', " type text ", "");
             part = json_object_get(part, "text");
         }
         fine = json_is_string(part);
@@ -197,32 +232,40 @@ static bool ask_content(serve_call *c, json_t *content, int number, tok_text *te
     return fine || ask_bad(c, "messages", "the content of message %d must be a text, or parts of type text", number);
 }
 
-// Returns NULL if there is no such role here.
-static const char *ask_role(const json_t *message) {
+// Who speaks, and what is said. No chat template that is known here spells .name. An assistant may have said nothing.
+static bool ask_message(serve_call *c, json_t *message, int number, chat_turn *turn) {
     static const char *const roles[][2] = {
         {"system", "system"}, {"developer", "system"}, {"user", "user"}, {"assistant", "assistant"}};
+    json_t *content = ask_get(message, "content"), *name = ask_get(message, "name");
     for (int i = 0; i < 4; i++)
-        if (ask_is(json_object_get(message, "role"), roles[i][0]) && !ask_get(message, "tool_calls"))
-            return roles[i][1];
-    return NULL;
+        if (ask_is(json_object_get(message, "role"), roles[i][0])) turn->role = roles[i][1];
+    if (!turn->role)
+        return ask_bad(c, "messages", "message %d: its role must be system, user or assistant, since no tools are here",
+                       number);
+    if (!ask_only(c, message, "messages", 'm', " role content name ", "")) return false;
+    if (name && !json_is_string(name)) return ask_bad(c, "messages", "the name of message %d must be a text", number);
+    json_t *nothing = !content && !strcmp(turn->role, "assistant") ? json_string("") : NULL;
+    const bool fine = ask_content(c, nothing ? nothing : content, number, &turn->text);
+    json_decref(nothing);
+    return fine;
 }
 
 static bool ask_messages(serve_call *c, const json_t *body) {
-    const json_t *messages = ask_get(body, "messages");
+    const json_t *messages = ask_get(body, "messages"), *effort = ask_get(body, "reasoning_effort");
     const size_t count = json_array_size(messages);
     llm42_error error = {0};
     int32_t *ids = NULL;
     if (!count) return ask_bad(c, "messages", "must be a list of at least one message");
+    if (effort && !json_is_string(effort)) return ask_bad(c, "reasoning_effort", "must be a text");
     if (!serve.chat.family)
         return ask_bad(c, "messages", "%s: give the turns, written out, to /v1/completions", serve.chat_error.text);
+    if (effort && serve.chat.forgets)
+        return ask_bad(c, "reasoning_effort", "the model's chat template has no levels of it: leave it out");
     chat_turn *turn = calloc(count, sizeof *turn);
     if (!turn) ask_no_memory(c);
-    for (size_t i = 0; i < count && !c->status; i++) {
-        json_t *message = json_array_get(messages, i);
-        turn[i].role = ask_role(message);
-        if (turn[i].role && ask_only(c, message, "messages", " role content "))
-            ask_content(c, json_object_get(message, "content"), (int)i, &turn[i].text);
-        else ask_bad(c, "messages", "message %d: its role must be system, user or assistant, without tools", (int)i);
+    for (size_t i = 0, bytes = 0; i < count && !c->status; i++) {
+        ask_message(c, json_array_get(messages, i), (int)i, &turn[i]);
+        ask_fits(c, "messages", bytes += turn[i].text.size);
     }
     if (!c->status && chat_turns(&serve.chat, serve.t, turn, (int)count, &ids, &error))
         ask_bad(c, "messages", "%s", error.text);
@@ -247,7 +290,7 @@ static bool ask_output(serve_call *c, const json_t *body) {
     json_t *options = ask_get(body, "stream_options");
     int64_t top = -1;
     if (options && !json_is_object(options)) return ask_bad(c, "stream_options", "must be an object");
-    if (!ask_only(c, options, "stream_options", " include_usage ")) return false;
+    if (!ask_only(c, options, "stream_options", 's', " include_usage ", "")) return false;
     if (c->chat) {
         if (!ask_bool(c, body, "logprobs", &c->logprobs) || !ask_int(c, body, "top_logprobs", 0, SERVE_TOP, &top))
             return false;
@@ -268,7 +311,7 @@ static bool ask_output(serve_call *c, const json_t *body) {
 
 // The fields of the engine's request that all samples share. *limit: max_tokens; -1: not given.
 static bool ask_sampling(serve_call *c, const json_t *body, llm42_request_desc *ask, int64_t *limit) {
-    int64_t top_k = 0, seed = 0, n = 1;
+    int64_t top_k = 0, seed = 0, n = 1, best_of = 0;
     const bool twice = ask_get(body, "max_completion_tokens") != NULL;
     llm42_sampling *s = &ask->sampling;
     s->temperature = 1;
@@ -278,8 +321,9 @@ static bool ask_sampling(serve_call *c, const json_t *body, llm42_request_desc *
         !ask_int(c, body, "max_completion_tokens", 0, INT32_MAX, limit) ||
         !ask_float(c, body, "temperature", 0, 1000, &s->temperature) || !ask_float(c, body, "top_p", 0, 1, &s->top_p) ||
         !ask_float(c, body, "min_p", 0, 1, &s->min_p) || !ask_int(c, body, "top_k", -1, INT32_MAX, &top_k) ||
-        !ask_int(c, body, "n", 1, serve.max_samples, &n) || !ask_int(c, body, "seed", 0, INT64_MAX - 4095 - n, &seed) ||
-        !ask_bool(c, body, "ignore_eos", &ask->ignore_stop) || !ask_bool(c, body, "deterministic", &ask->deterministic))
+        !ask_int(c, body, "n", 1, serve.max_samples, &n) || !ask_int(c, body, "best_of", 1, INT32_MAX, &best_of) ||
+        !ask_int(c, body, "seed", 0, INT64_MAX - 4096, &seed) || !ask_bool(c, body, "ignore_eos", &ask->ignore_stop) ||
+        !ask_bool(c, body, "deterministic", &ask->deterministic))
         return false;
     const bool first = ask->deterministic;
     if (!ask_bool(c, body, "is_deterministic", &ask->deterministic)) return false;
@@ -288,6 +332,9 @@ static bool ask_sampling(serve_call *c, const json_t *body, llm42_request_desc *
     if (s->temperature > 0 && s->temperature < 1e-4F)
         return ask_bad(c, "temperature", "%g is outside 0.0001 to 1000: give one inside, or 0, which is greedy",
                        (double)s->temperature);
+    if (best_of && best_of != n)
+        return ask_bad(c, "best_of", "all answers are returned here, and none is chosen: leave it out, or give n, %d",
+                       (int)n);
     if (twice && ask_get(body, "max_tokens")) return ask_bad(c, "max_tokens", "give it or max_completion_tokens");
     if (ask_get(body, "top_p") && s->top_p == 0) return ask_bad(c, "top_p", "must be above 0; temperature 0 is greedy");
     s->top_k = top_k > 0 ? (int)top_k : 0;
@@ -334,6 +381,14 @@ static bool ask_sample(serve_call *c, serve_sample *s, const int32_t *prompt, in
     return true;
 }
 
+// What an answer takes at most: its tokens here, with their alternatives and text, and in the engine, which has a copy
+// of the prompt, too. (Text is an array that doubles; four bytes a token are the most that English has on average.)
+// JSON is made in pieces, and takes nothing.
+static double ask_bytes(const serve_call *c, double limit, double prompt) {
+    const double here = sizeof(serve_token) + 8 + (double)c->top * sizeof(serve_top), engine = 4 + 4;
+    return limit * (here + engine) + prompt * (4 + (c->echo ? here : 0));
+}
+
 static bool ask_samples(serve_call *c, llm42_request_desc ask, int64_t max_tokens) {
     const int64_t prompts = arrlen(c->prompt);
     llm42_error error = {0};
@@ -351,10 +406,9 @@ static bool ask_samples(serve_call *c, llm42_request_desc ask, int64_t max_token
         int64_t limit = max_tokens;
         serve_sample *s = &c->sample[i];
         s->ask = ask;
-        s->ask.sample_index = i % c->n;
-        if (ask.sampling.seed) s->ask.sampling.seed += (uint64_t)(i % c->n);
+        s->ask.sampling.seed = answer_seed(ask.sampling.seed, i % c->n);
         if (!ask_room(c, (int)arrlen(prompt), &limit)) return false;
-        bytes += (double)(limit + (c->echo ? arrlen(prompt) : 0)) * (16 + 8 * c->top);
+        bytes += ask_bytes(c, (double)limit, (double)arrlen(prompt));
         if (bytes > 1 << 28)
             return ask_bad(c, "n", "the answers would take more than 256 MiB: ask for fewer, or fewer logprobs");
         if (!ask_sample(c, s, prompt, (int)limit)) return false;
@@ -376,9 +430,11 @@ bool ask_read(serve_call *c) {
         return serve_fail(c, 400, NULL, "bad_json", "the body is not JSON: line %d, column %d: %s", wrong.line,
                           wrong.column, wrong.text);
     if (!json_is_object(body)) serve_fail(c, 400, NULL, "bad_json", "the body must be an object of JSON");
-    const bool fine = !c->status && ask_check_fields(c, body) && ask_model(c, body) && ask_output(c, body) &&
-                      ask_stop(c, body) && ask_sampling(c, body, &ask, &limit) &&
-                      (c->chat ? ask_messages(c, body) : ask_prompts(c, body)) && ask_samples(c, ask, limit);
+    const bool fine = !c->status &&
+                      ask_only(c, body, NULL, c->chat ? 't' : 'c', ask_both, c->chat ? ask_chats : ask_completions) &&
+                      ask_model(c, body) && ask_output(c, body) && ask_stop(c, body) &&
+                      ask_sampling(c, body, &ask, &limit) && (c->chat ? ask_messages(c, body) : ask_prompts(c, body)) &&
+                      ask_samples(c, ask, limit);
     json_decref(body);
     return fine;
 }

@@ -5,6 +5,7 @@
 struct serve serve = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .news = PTHREAD_COND_INITIALIZER,
                       .waking = PTHREAD_COND_INITIALIZER,
+                      .reading = PTHREAD_COND_INITIALIZER,
                       .max_body = 1 << 20,
                       .read_timeout = 30,
                       .request_timeout = 600};

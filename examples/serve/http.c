@@ -46,7 +46,8 @@ static char *http_metrics(void) {  // to be freed; NULL: out of memory
                   {"vllm:num_preemptions_total", (double)s->preemptions},
                   {"vllm:prefix_cache_hits_total", (double)s->prefix_hits},
                   {"vllm:prompt_tokens_total", (double)s->prompt_tokens},
-                  {"vllm:generation_tokens_total", (double)s->returned_tokens},
+                  {"vllm:generation_tokens_total", (double)now.sent},
+                  {"llm42:returned_tokens_total", (double)s->returned_tokens},
                   {"llm42:deterministic_tokens_total", (double)s->deterministic_tokens},
                   {"llm42:candidates_total", (double)s->candidates},
                   {"llm42:windows_total", (double)s->verifications},
@@ -78,7 +79,7 @@ static enum MHD_Result http_queue(serve_call *c, int status, struct MHD_Response
     serve.counts.responses[status / 100]++;
     serve_unlock();
     MHD_add_response_header(response, "Content-Type", type);
-    if (draining) MHD_add_response_header(response, "Connection", "close");
+    if (draining || c->last) MHD_add_response_header(response, "Connection", "close");
     if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
     if (status == 405) MHD_add_response_header(response, "Allow", c->only);
     if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
@@ -99,7 +100,7 @@ static enum MHD_Result http_json(serve_call *c, int status, json_t *json) {
     return http_text(c, status, text, "application/json");
 }
 
-// The next bytes of a stream. Where there are none yet, the connection is suspended.
+// The next bytes of an answer. Where a stream has none yet, the connection is suspended.
 static ssize_t http_stream(void *user, uint64_t position, char *to, size_t room) {
     serve_call *c = user;
     (void)position;
@@ -110,7 +111,8 @@ static ssize_t http_stream(void *user, uint64_t position, char *to, size_t room)
         if (left) return (ssize_t)size;
         arrsetlen(c->out, 0), c->out_sent = 0;
         if (c->out_ended) return MHD_CONTENT_READER_END_OF_STREAM;
-        reply_stream(c);
+        if (c->stream) reply_stream(c);
+        else reply_whole(c, REPLY_PIECE);
         if (arrlen(c->out)) continue;
         serve_lock();
         const bool gone = c->gone, wait = !gone && !c->fresh && !c->status;
@@ -119,6 +121,15 @@ static ssize_t http_stream(void *user, uint64_t position, char *to, size_t room)
         if (gone) return MHD_CONTENT_READER_END_WITH_ERROR;
         if (wait) return 0;
     }
+}
+
+// A whole answer. A short one has a Content-Length; a long one is written as it is sent.
+static enum MHD_Result http_whole(serve_call *c) {
+    reply_whole(c, 4 * REPLY_PIECE);
+    return http_queue(c, 200,
+                      c->out_ended ? MHD_create_response_from_buffer(arrlenu(c->out), c->out, MHD_RESPMEM_PERSISTENT)
+                                   : MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1 << 14, http_stream, c, NULL),
+                      "application/json");
 }
 
 // Gives a call to the engine's thread, unless there are too many.
@@ -184,6 +195,99 @@ static bool http_too_large(serve_call *c) {
                       serve.max_body);
 }
 
+// Bytes of a body that are read. What is over --max-body is dropped, so that the client can read why, but not for ever.
+static int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
+
+// >>headers: what is wrong with a request before its body is read. A page in a browser may ask any server under a name
+// that it has pointed at 127.0.0.1 (DNS rebinding), so a server on loopback answers to its own names alone.
+static bool http_is_own(const char *said) {
+    const size_t size = said[0] == '[' ? strcspn(said, "]") + (strchr(said, ']') != NULL) : strcspn(said, ":");
+    const char *port = said + size + (said[size] == ':');
+    if (port[strspn(port, "0123456789")]) return false;
+    for (int i = 0; serve.names[i]; i++)
+        if (strlen(serve.names[i]) == size && !strncasecmp(serve.names[i], said, size)) return true;
+    return false;
+}
+
+typedef struct http_headers {
+    const char *foreign;  // a Host that is not ours
+    int lengths, codings;
+} http_headers;
+
+static enum MHD_Result http_header(void *user, enum MHD_ValueKind kind, const char *name, const char *value) {
+    http_headers *h = user;
+    (void)kind;
+    h->lengths += !strcasecmp(name, "Content-Length");
+    h->codings += !strcasecmp(name, "Transfer-Encoding");
+    if (!strcasecmp(name, "Host") && serve.names[0] && !http_is_own(value ? value : "")) h->foreign = value;
+    return MHD_YES;
+}
+
+// False: it is unclear where the body ends, or nobody reads so much of it, so the connection cannot go on.
+static bool http_check_headers(serve_call *c) {
+    http_headers h = {0};
+    MHD_get_connection_values(c->connection, MHD_HEADER_KIND, http_header, &h);
+    const char *length = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Length");
+    if (h.lengths + h.codings > 1)
+        serve_fail(c, 400, NULL, "bad_length",
+                   "it is unclear where the body ends: send one Content-Length, or one Transfer-Encoding");
+    if (length && strtoll(length, NULL, 10) > http_most()) http_too_large(c);
+    c->last = c->status != 0;
+    if (h.foreign)
+        serve_fail(c, 403, NULL, "wrong_host",
+                   "Host: '%.200s' is no name of this server: ask %s, or start it with --host-name NAME", h.foreign,
+                   serve.names[0]);
+    return !c->last;
+}
+
+// >>reading: a text of a megabyte takes seconds to become tokens, so a thread of its own reads what is long.
+
+enum { HTTP_SHORT = 1 << 12 };  // bytes of a body that takes some milliseconds at most
+
+void *http_read_long(void *unused) {
+    (void)unused;
+    serve_lock();
+    for (serve_call *c; arrlen(serve.reads) || !serve.reads_end;) {
+        if (!arrlen(serve.reads)) {
+            pthread_cond_wait(&serve.reading, &serve.lock);
+            continue;
+        }
+        c = serve.reads[0];
+        arrdel(serve.reads, 0);
+        serve_unlock();
+        ask_read(c);
+        MHD_resume_connection(c->connection);
+        serve_lock();
+    }
+    serve_unlock();
+    return NULL;
+}
+
+static enum MHD_Result http_read_later(serve_call *c) {
+    c->reading = true;
+    serve_lock();
+    serve.in_reading++;
+    MHD_suspend_connection(c->connection);
+    arrput(serve.reads, c);
+    pthread_cond_signal(&serve.reading);
+    serve_unlock();
+    return MHD_YES;
+}
+
+// A body that was read.
+static enum MHD_Result http_asked(serve_call *c) {
+    const bool was_long = c->reading;
+    c->reading = false;
+    const bool submitted = !c->status && http_submit(c);
+    serve_lock();
+    if (was_long) serve.in_reading--;
+    serve_unlock();
+    if (!submitted) return http_json(c, c->status, reply_error(c));
+    if (!c->stream) return MHD_YES;
+    return http_queue(c, 200, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1 << 14, http_stream, c, NULL),
+                      "text/event-stream; charset=utf-8");
+}
+
 // A request whose body is all here. Of an answer to HEAD libmicrohttpd sends the headers alone.
 static enum MHD_Result http_dispatch(serve_call *c, const char *url, const char *method) {
     const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
@@ -192,8 +296,14 @@ static enum MHD_Result http_dispatch(serve_call *c, const char *url, const char 
     c->chat = !strcmp(url, "/v1/chat/completions");
     const bool asks = c->chat || !strcmp(url, "/v1/completions"), known = asks || health || metrics || list || model;
     c->only = asks ? "POST" : "GET, HEAD";
+    if (c->status) return http_json(c, c->status, reply_error(c));  // its headers were wrong
     if (!strncmp(url, "/v1/", 4) && !http_key(c->connection))
         serve_fail(c, 401, NULL, "invalid_api_key", "the API key is missing or wrong: send Authorization: Bearer KEY");
+    else if (!strncmp(url, "/v1/responses", 13))
+        serve_fail(c, 404, NULL, "not_found",
+                   "%.200s: there is no Responses API here: send the turns to /v1/chat/completions (with the package "
+                   "openai: client.chat.completions.create)",
+                   url);
     else if (!known)
         serve_fail(c, 404, NULL, "not_found",
                    "%.200s: there are /v1/completions, /v1/chat/completions, /v1/models, /health and /metrics", url);
@@ -208,16 +318,10 @@ static enum MHD_Result http_dispatch(serve_call *c, const char *url, const char 
     else if ((int64_t)c->size > serve.max_body) http_too_large(c);
     else if (!http_is_json(c->connection))
         serve_fail(c, 415, NULL, "not_json", "send the header Content-Type: application/json");
-    else if (ask_read(c) && http_submit(c)) {
-        if (!c->stream) return MHD_YES;
-        return http_queue(c, 200, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1 << 14, http_stream, c, NULL),
-                          "text/event-stream; charset=utf-8");
-    }
+    else if (c->size > HTTP_SHORT) return http_read_later(c);
+    else return ask_read(c), http_asked(c);
     return http_json(c, c->status, reply_error(c));
 }
-
-// Bytes of a body that are read. What is over --max-body is dropped, so that the client can read why, but not for ever.
-static int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
 
 static bool http_body(serve_call *c, const char *data, size_t size) {
     if ((int64_t)(c->size + size) > serve.max_body) {
@@ -250,10 +354,7 @@ static enum MHD_Result http_request(void *user, struct MHD_Connection *connectio
         const serve_connection *at = http_connection_of(connection);
         if (!at || !(*context = c = calloc(1, sizeof *c))) return MHD_NO;
         c->connection = connection, c->fd = at->fd;
-        const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-        if (!length || strtoll(length, NULL, 10) <= http_most()) return MHD_YES;
-        http_too_large(c);  // nobody reads so much: it is answered at once, and the connection closed
-        return http_json(c, c->status, reply_error(c));
+        return http_check_headers(c) ? MHD_YES : http_json(c, c->status, reply_error(c));
     }
     if (*size) {
         const bool fine = http_body(c, data, *size);
@@ -267,8 +368,9 @@ static enum MHD_Result http_request(void *user, struct MHD_Connection *connectio
     c->asked = true;
     if (first) return http_dispatch(c, http_path(url), method);
     if (gone) return MHD_NO;
+    if (c->reading) return http_asked(c);
     if (c->status) return http_json(c, c->status, reply_error(c));
-    return http_text(c, 200, reply_whole(c), "application/json");
+    return http_whole(c);
 }
 
 // HTTP is done with a request, for whatever reason.
@@ -281,6 +383,7 @@ static void http_completed(void *user, struct MHD_Connection *connection, void *
     *context = NULL;
     serve_lock();
     if (at) at->asked = false, at->since = serve_now();
+    if (c->reading) serve.in_reading--;  // its client left meanwhile
     const bool own = !c->submitted;
     c->done = true;
     if (c->open) c->gone = true;

@@ -1,6 +1,7 @@
 // serve.h: what the files and threads of build/serve share. The thread of HTTP reads requests and writes answers; the
-// engine's thread, which is the program's first, steps the engine; a third one only wakes connections. A call is a
-// request over HTTP. It has one sample, a request of the engine, for each answer that it asks for.
+// engine's thread, which is the program's first, steps the engine; a third one only wakes connections, and a fourth one
+// reads what is long. A call is a request over HTTP. It has one sample, a request of the engine, for each answer that
+// it asks for.
 //
 // Each field of a call or sample belongs to one thread, or is only touched under serve.lock, as its comment says. What
 // a sample's arrays hold below .count never changes again, so it is read without the lock. They have room for all
@@ -59,7 +60,9 @@ typedef struct serve_call {
     int64_t number;
     char *body;
     size_t size, room;  // of the body
-    bool asked;         // all of it was read; HTTP's thread
+    bool asked;         // all of it has come; HTTP's thread
+    bool reading;       // the thread for long bodies has it, and nobody else looks at it; HTTP's thread
+    bool last;          // its connection is closed behind the answer; HTTP's thread
     bool chat, stream, usage, echo, ids_out, logprobs;
     int top;                      // alternatives of each token
     int n, samples;               // answers to a prompt, and in all
@@ -85,9 +88,13 @@ typedef struct serve_call {
     // The engine's thread:
     bool news;  // a sample has tokens that are not published
     // HTTP's thread:
-    char *out;  // stb_ds array: what is written of a stream but not yet sent
+    char *out;  // stb_ds array: what is written of an answer but not yet sent
     size_t out_sent;
     bool out_ended;
+    struct {  // how far a whole answer is written
+        int state, sample, list;
+        size_t at;
+    } whole;
 } serve_call;
 
 // A connection, from its first byte on.
@@ -109,7 +116,8 @@ typedef struct serve_histogram {
 // What /metrics tells.
 typedef struct serve_counts {
     llm42_stats stats;
-    int live;  // samples that are not finished
+    int live;      // samples that are not finished
+    int64_t sent;  // new tokens that were written for clients
     int64_t finished[5], responses[6], clients_gone;
     serve_histogram first_token, latency;
 } serve_counts;
@@ -117,14 +125,16 @@ typedef struct serve_counts {
 extern struct serve {
     // Set before the threads begin.
     llm42_model *model;
-    tok *t;     // NULL: requests have ids; encoding is HTTP's, decoding anybody's
-    chat chat;  // its family is 0: chat_error says why
+    tok *t;          // NULL: requests have ids
+    size_t longest;  // bytes of its longest token
+    chat chat;       // its family is 0: chat_error says why
     llm42_error chat_error;
     int32_t stop[LLM42_MAX_STOP];  // tokens that end an answer in a chat
     int stop_count;
     llm42_engine *engine;  // the engine's thread
     const llm42_engine_desc *config;
-    const char *name, *key;  // the model's name for clients; the API key, NULL: none is needed
+    const char *name, *key;    // the model's name for clients; the API key, NULL: none is needed
+    const char *const *names;  // those that a request may call the server by; none: any
     char fingerprint[128];
     bool deterministic;                     // of requests that do not say
     int64_t max_body, max_samples;          // bytes, and answers that wait or run
@@ -140,6 +150,10 @@ extern struct serve {
     pthread_cond_t waking;         // for the thread that wakes connections
     struct MHD_Connection **wake;  // an stb_ds array: to be woken
     bool wakes_end;                // none will be
+    pthread_cond_t reading;        // for the thread that reads long bodies
+    serve_call **reads;            // an stb_ds array: to be read
+    int in_reading;                // read, or to be read, and not yet submitted
+    bool reads_end;                // none will be
     int64_t numbers;               // calls so far
     serve_counts counts;
 } serve;
@@ -166,14 +180,16 @@ bool ask_read(serve_call *c);
 enum { REPLY_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };  // 9 digits give the bits of a float back
 // {"error": {"message", "type", "param", "code"}}, OpenAI's form.
 json_t *reply_error(const serve_call *c);
-// The answer to a call whose samples are all finished, to be freed.
-char *reply_whole(serve_call *c);
-// Adds to .out of a stream what has come since the last time. At the end it sets .out_ended.
+enum { REPLY_PIECE = 1 << 13 };  // bytes that are written at a time, about
+// Adds to .out of a call whose samples are all finished, until it has `size` bytes or .out_ended is set.
+void reply_whole(serve_call *c, size_t size);
+// Adds to .out of a stream what has come since the last time, or the next piece of that. At the end it sets .out_ended.
 void reply_stream(serve_call *c);
 
 // A listening socket; *port 0 becomes the port that it got.
 int http_listen(const char *host, int64_t *port);
 struct MHD_Daemon *http_start(int fd, int64_t connections);
+void *http_read_long(void *unused);  // a thread; serve.reads_end ends it
 
 // A sample that wants more than the engine returns, until its request ends.
 void tap_add(serve_sample *s);

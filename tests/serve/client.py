@@ -41,10 +41,10 @@ class Server:
         self.process.terminate()
         return self.process.wait(seconds)
 
-    def rss(self):
-        """Its memory in KiB."""
+    def rss(self, name='VmRSS'):
+        """Its memory in KiB; VmHWM: the most that it has had."""
         with open('/proc/%d/status' % self.process.pid) as status:
-            return next(int(line.split()[1]) for line in status if line.startswith('VmRSS:'))
+            return next(int(line.split()[1]) for line in status if line.startswith(name + ':'))
 
     def connect(self, timeout=120):
         return http.client.HTTPConnection('127.0.0.1', self.port, timeout=timeout)
@@ -108,7 +108,7 @@ def post(body, length=None):
     """A request for completions as bytes."""
     if not isinstance(body, bytes):
         body = json.dumps(body).encode()
-    return (b'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
+    return (b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
             % (len(body) if length is None else length)) + body
 
 

@@ -4,8 +4,10 @@
     B=build python3 tests/serve/parts.py --list
     B=build python3 tests/serve/parts.py PART...
 """
+import http.client
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -87,19 +89,57 @@ def part_endpoints():
 def part_targets():
     """RFC 9112, 3.2.2: the target of a request may be a whole URL, and names the same as its path."""
     with serve('--api-key', 'secret') as server:
-        key = {'Authorization': 'Bearer secret'}
+        own = {'Host': 'localhost'}
+        key = {'Authorization': 'Bearer secret', **own}
         for host in ('http://x', 'HTTP://other.example:80', 'https://[::1]:8042', 'http://x:y@z', 'http://'):
-            assert server.ask(host + '/health')[2] == '{"status":"ok"}'
-            assert server.ask(host + '/health?a=http://x/', method='HEAD')[0] == 200
+            assert server.ask(host + '/health', headers=own)[2] == '{"status":"ok"}'
+            assert server.ask(host + '/health?a=http://x/', headers=own, method='HEAD')[0] == 200
             assert server.ask(host + '/v1/models', headers=key)[2] == server.ask('/v1/models', headers=key)[2]
             body = {'prompt': 'It was', 'max_tokens': 4, 'temperature': 0}
             status, _, text = server.ask(host + '/v1/completions', body, key)
             assert status == 200 and json.loads(text)['choices'][0]['text'] == ' a very fine day', text
-            refused(server, 401, None, 'API key', body, path=host + '/v1/completions')
-            refused(server, 401, None, 'API key', path=host + '/v1/models')
+            refused(server, 401, None, 'API key', body, path=host + '/v1/completions', headers=own)
+            refused(server, 401, None, 'API key', path=host + '/v1/models', headers=own)
         for target, path in (('http://x', '/'), ('http://x?a=/health', '/'), ('http://x/', '/'), ('http:/health', None),
                              ('ftp://x/health', None), ('/http://x/health', None), ('//x/health', None), ('*', None)):
-            refused(server, 404, None, '%s: there are' % (path or target), path=target)
+            refused(server, 404, None, '%s: there are' % (path or target), path=target, headers=own)
+
+
+def part_hosts():
+    """A page in a browser may call this server by a name of its own (DNS rebinding): it is not answered."""
+    body = {'prompt': 'It was', 'max_tokens': 1}
+    for options, fine, foreign in (
+            ((), ('localhost', 'LOCALHOST:80', '127.0.0.1', '127.0.0.1:9', '[::1]', '[::1]:8042'),
+             ('evil.example', 'evil.example:8042', 'localhost.evil.example', 'localhost:1@evil.example', '', '127.0.0.2',
+              '::1', '[::1', 'a.example')),
+            (('--host-name', 'a.example', '--host-name', 'b'), ('localhost:1', 'a.example', 'A.Example:80', 'b'),
+             ('evil.example', 'c'))):
+        with serve(*options) as server:
+            for host in fine:
+                assert server.ask('/health', headers={'Host': host})[0] == 200, host
+                assert server.ask('/v1/completions', body, {'Host': host})[0] == 200, host
+            for host in foreign:
+                for path, what in (('/health', None), ('/metrics', None), ('/v1/models', None), ('/v1/completions', body)):
+                    refused(server, 403, None, "Host: '%s' is no name of this server" % host, what, path=path,
+                            headers={'Host': host})
+            two = server.raw(b'GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n')
+            assert two.recv(12) == b'HTTP/1.1 403'
+            assert server.metric('llm42:http_responses_total{code="5xx"}') == 0
+    # Where a body ends must be clear, or a proxy and the server could see two requests in different places.
+    with serve() as server:
+        length, chunked = b'Content-Length: %d\r\n', b'Transfer-Encoding: chunked\r\n'
+        data = json.dumps(body).encode()
+        for framing in (2 * (length % len(data)), length % 0 + length % len(data), length % len(data) + length % 3,
+                        chunked + length % len(data), length % len(data) + chunked, chunked + chunked):
+            s = server.raw(b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+                           + framing + b'\r\n')
+            s.settimeout(20)
+            said = b''
+            while part := s.recv(1 << 16):  # it is closed, so what follows is no second request
+                said += part
+            assert said.startswith(b'HTTP/1.1 400') and b'where the body ends' in said, (framing, said)
+            assert said.count(b'HTTP/1.1 ') == 1 and b'onnection: close' in said, said
+        assert server.complete(max_tokens=1)
 
 
 def part_stream():
@@ -136,6 +176,10 @@ def part_stop():
                                joined(server.stream(prompt='It was', stop=stop, **fields))[0]):
                     assert choice['finish_reason'] == finish, choice
                     assert text is None or choice['text'] == text, (stop, choice)
+        before = server.metric('vllm:generation_tokens_total')  # counts what clients got, as usage does
+        got = [server.complete(stop=stop, n=n, max_tokens=m, temperature=0)['usage']['completion_tokens']
+               for stop, n, m in (('ine', 3, 40), (' ', 1, 40), (None, 2, 0), ('and', 2, 40))]
+        assert server.metric('vllm:generation_tokens_total') - before == sum(got), got
         a = server.complete(stop='day, a', **fields)['choices'][0]['token_ids']
         assert len(a) == 6, a  # up to the token with which the stop string is whole
 
@@ -147,15 +191,21 @@ def part_seeds():
         assert len({tuple(a['token_ids']) for a in answers}) == 4 and len({a['seed'] for a in answers}) == 4, answers
         for a in answers:  # a seed that was returned gives the answer again
             assert whole(server.complete(seed=a['seed'], **fields))[0] == a
-        assert [a['seed'] for a in whole(server.complete(n=3, seed=7, **fields))] == [7, 8, 9]
+        seeds = {seed: [a['seed'] for a in whole(server.complete(n=64, seed=seed, max_tokens=1))] for seed in range(1, 9)}
+        assert all(drawn[0] == seed for seed, drawn in seeds.items()), 'answer 0 draws with the seed itself'
+        assert len({s for drawn in seeds.values() for s in drawn}) == 8 * 64, 'requests share seeds'
+        assert seeds[7][:3] == [a['seed'] for a in whole(server.complete(n=3, seed=7, max_tokens=1))]
+        assert max(s for drawn in seeds.values() for s in drawn) < 2**53, 'a seed that JavaScript would round'
+        assert [a['seed'] for a in answers] == [a['seed'] for a in whole(server.complete(n=4, seed=42, max_tokens=1))] \
+            == [a['seed'] for a in whole(server.complete(n=4, seed=0, max_tokens=1))]
+        own = generate('It was', n=3, samples=3, seed=7, temperature=1)  # and build/generate draws with the same
+        assert [a['seed'] for a in own] == seeds[7][:3], own
         two = whole(server.complete(['It was', 'It was'], n=2, seed=7, **fields))
         assert two[:2] == two[2:] and two[0] != two[1]
         most = 2**63 - 1 - 4096  # a seed that is returned can be given, here and to generate, also the largest one
         assert generate('It was', seed=most, n=1)[0]
-        assert [a['seed'] for a in whole(server.complete(n=3, seed=most - 2, max_tokens=1))] == [most - 2, most - 1, most]
-        refused(server, 400, 'seed', 'outside', {'n': 3, 'seed': most - 1})
-    with serve('--max-queue', '10000') as server:
-        refused(server, 400, 'seed', 'outside', {'n': 5000, 'seed': most, 'max_tokens': 1})
+        assert whole(server.complete(n=3, seed=most, max_tokens=1))[0]['seed'] == most
+        refused(server, 400, 'seed', 'outside', {'n': 3, 'seed': most + 1})
 
 
 def part_logprobs():
@@ -208,10 +258,16 @@ def part_errors():
                 ('stream_options', 1, 'an object'),
                 ('stream_options', {'include': True}, 'include: no such field'), ('logprobs', 21, 'outside 0 to 20'), ('echo', 1, 'true or false'),
                 ('deterministic', 'yes', 'true or false'), ('bogus', 1, 'no such field'),
-                ('messages', [], 'no such field'), ('logit_bias', {'5': 1}, 'leave it out'), ('best_of', 2, 'give one'),
-                ('frequency_penalty', 0.5, 'give one of [0]'), ('suffix', 'x', 'leave it out'),
-                ('response_format', {'type': 'json_object'}, 'give one of')):
-            refused(server, 400, param, pattern, {param: value})
+                ('messages', [], 'no such field'), ('logit_bias', {'5': 1}, 'leave it out'), ('best_of', 2, 'give n, 1'),
+                ('frequency_penalty', 0.5, 'or give 0'), ('suffix', 'x', 'leave it out'),
+                ('min_tokens', 5, 'no least length here'), ('stop_token_ids', [1], 'use stop'),
+                ('skip_special_tokens', False, 'or give true'), ('use_beam_search', True, 'no beam search'),
+                ('include_stop_str_in_output', True, 'before its stop string'),
+                ('stream_options', {'continuous_usage_stats': True}, 'the last event alone'),
+                ('response_format', {'type': 'json_object'}, 'no answer is forced into a form such as JSON here'),
+                ('response_format', {'type': 'json_schema', 'json_schema': {}}, 'check the answer')):
+            headers = refused(server, 400, param, pattern, {param: value})
+            assert headers['Content-Type'] == 'application/json'
         refused(server, 400, 'is_deterministic', 'differs', {'is_deterministic': True, 'deterministic': False})
         refused(server, 400, 'n', 'more than 14', {'prompt': ['a'] * 8, 'n': 2})
         refused(server, 404, 'model', "'gpt-4' is not here: this server has 'tiny42'", {'model': 'gpt-4'})
@@ -228,11 +284,18 @@ def part_errors():
         assert s.recv(12) == b'HTTP/1.1 413'
         refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'text/plain'})
         refused(server, 415, None, 'application/json', {}, headers={'Content-Type': 'application/json-patch+json'})
-        neutral = {'frequency_penalty': 0.0, 'presence_penalty': 0, 'logit_bias': {}, 'best_of': 1, 'suffix': None,
+        for path in ('/v1/responses', '/v1/responses/x'):
+            refused(server, 404, None, 'send the turns to /v1/chat/completions', {}, path=path)
+        neutral = {'min_tokens': 0, 'stop_token_ids': [], 'skip_special_tokens': True, 'unheard_of': None,
+                   'spaces_between_special_tokens': True, 'include_stop_str_in_output': False, 'length_penalty': 1.0,
+                   'use_beam_search': False, 'stream_options': {'continuous_usage_stats': False, 'unheard_of': None},
+                   'frequency_penalty': 0.0, 'presence_penalty': 0, 'logit_bias': {}, 'best_of': 1, 'suffix': None,
                    'user': 'me', 'n': None, 'response_format': {'type': 'text'}, 'metadata': {'a': 'b'}}
         assert server.complete(max_tokens=2, **neutral)
+        assert len(server.complete(max_tokens=2, n=3, best_of=3)['choices']) == 3
+        refused(server, 400, 'best_of', 'give n, 2', {'n': 2, 'best_of': 4})
         assert server.complete(max_tokens=2, is_deterministic=True)['choices'][0]['deterministic']
-        s = server.raw(b'GET /health HTTP/1.1\r\nHost: x\r\nA: ' + b'a' * 100000 + b'\r\n\r\n')
+        s = server.raw(b'GET /health HTTP/1.1\r\nHost: localhost\r\nA: ' + b'a' * 100000 + b'\r\n\r\n')
         assert s.recv(12) in (b'HTTP/1.1 431', b'HTTP/1.1 413', b'HTTP/1.1 414'), 'headers that are too long'
         assert server.get('/health') == {'status': 'ok'} and server.metric('vllm:num_requests_running') == 0
     with Server(B, '--model', 'synthetic:tiny', '--threads', '1') as server:  # it has no tokenizer
@@ -377,7 +440,7 @@ def part_slow():
         s.connect(('127.0.0.1', server.port))
         s.sendall(post(fields))
         begin = time.monotonic()
-        server.wait_for('vllm:generation_tokens_total', 16 * fields['max_tokens'], 120)  # the engine goes on to the end
+        server.wait_for('llm42:returned_tokens_total', 16 * fields['max_tokens'], 120)  # the engine goes on to the end
         server.wait_for('vllm:num_requests_running', 0)
         took = time.monotonic() - begin
         assert server.complete(max_tokens=5) and server.metric('llm42:clients_gone_total') == 0
@@ -402,6 +465,62 @@ def part_slow():
         server.wait_for('vllm:num_requests_running', 0, 120)
         s.close()
         assert server.end() == 0
+
+
+def beside(server, requests):
+    """The answers to requests that are sent at the same time, and the seconds of the slowest /health beside them."""
+    sockets, slowest, done = [server.raw(data) for data in requests], 0, []
+
+    def read(s):
+        response = http.client.HTTPResponse(s)
+        response.begin()
+        text = response.read()
+        s.close()
+        done.append(response.status)
+        return text
+
+    def watch():
+        nonlocal slowest
+        while len(done) < len(sockets):
+            begin = time.monotonic()
+            server.get('/health')
+            slowest = max(slowest, time.monotonic() - begin)
+            time.sleep(0.002)
+    *got, _ = together([lambda s=s: read(s) for s in sockets] + [watch])
+    return [json.loads(text) for text in got], slowest
+
+
+def part_large():
+    """Large answers and bodies hold up nobody, and take the memory that the limit counts."""
+    ids, n = [5 + i % 2000 for i in range(1900)], 2 if SLOW else 8
+    score = {'prompt': ids, 'max_tokens': 1, 'n': n, 'echo': True, 'return_token_ids': True}
+    with serve('--max-body', str(1 << 21)) as server:
+        expected = server.get('/v1/completions', **score)['choices'][0]  # pages of the KV cache are touched here
+        counted, before, slowest = n * len(ids) * (36 + 8 * 20) / 1024, server.rss('VmHWM'), []
+        for _ in range(3):  # one may meet a moment when the machine does something else
+            (answer,), took = beside(server, [post({**score, 'logprobs': 20})])
+            slowest.append(took)
+        grown = server.rss('VmHWM') - before
+        for choice in answer['choices']:
+            logprobs = choice['logprobs']
+            assert choice['text'].startswith(expected['text'][:5000]) and len(choice['token_ids']) == 1
+            assert all(len(logprobs[key]) == 1901 for key in ('tokens', 'token_logprobs', 'top_logprobs', 'text_offset'))
+        print('/health beside a large answer: %s ms at most; %.1f MiB for %.1f that are counted' % (
+            [round(1e3 * s, 1) for s in slowest], grown / 1024, counted / 1024))
+        assert SLOW or min(slowest) < 0.15, slowest  # on an idle machine 50 ms
+        assert SLOW or grown < 1.5 * counted + 4096, (grown, counted)
+        # Bodies of a megabyte.
+        bodies = [post({'prompt': one * (1000000 // len(one))}) for one in ('It was ', [1, 2, 3], ['a', 'b'])]
+        rng = random.Random(1)
+        bodies.append(post({'prompt': ''.join(rng.choice('abcdefgh') for _ in range(1000000))}))
+        bodies.append(post({'a': [[[]]] * 200000}))
+        slowest = []
+        for _ in range(3):
+            got, took = beside(server, bodies)
+            slowest.append(took)
+            assert all('error' in answer for answer in got), got
+        print('/health beside bodies of a megabyte: %s ms at most' % [round(1e3 * s, 1) for s in slowest])
+        assert SLOW or min(slowest) < 0.15, slowest  # on an idle machine 50 ms
 
 
 def bits(preset, deterministic, requests, *options):
@@ -506,6 +625,21 @@ def part_chat():
                 events = list(server.stream(path, messages=turns, logprobs=True, top_logprobs=2, **how))
                 assert events[0]['choices'][0]['delta']['role'] == 'assistant'
                 assert events[0]['object'] == 'chat.completion.chunk' and joined(events, True) == whole(a, True)
+                for fields in ({}, {'max_tokens': 0}, {'stop': ['e']}):  # the end comes alone
+                    events = list(server.stream(path, messages=turns, **{**how, **fields}))
+                    deltas = [event['choices'][0] for event in events]
+                    assert deltas[-1]['delta'] == {} and deltas[-1]['finish_reason'] in ('stop', 'length'), deltas
+                    assert deltas[0]['delta']['role'] == 'assistant', deltas
+                    assert all('content' in d['delta'] and d['finish_reason'] is None for d in deltas[:-1]), deltas
+                said = dict(messages=[{**turns[0], 'name': 'x'}, {**turns[1], 'name': 'me'},
+                                      {**turns[2], 'tool_calls': [], 'refusal': None, 'annotations': []}, turns[3]],
+                            reasoning_effort='low', tools=[], tool_choice='auto', parallel_tool_calls=True,
+                            response_format={'type': 'text'}, audio=None)
+                assert whole(server.get(path, **said, **how), True) == whole(server.get(path, messages=turns, **how), True)
+                for nothing in ({'content': None}, {'content': None, 'tool_calls': []}, {}):
+                    silent = [turns[1], {'role': 'assistant', **nothing}, turns[3]]
+                    assert whole(server.get(path, messages=silent, **how), True) == whole(server.get(
+                        path, messages=[turns[1], {'role': 'assistant', 'content': ''}, turns[3]], **how), True)
                 one = server.get(path, messages=turns[1:2], max_completion_tokens=5, temperature=0, deterministic=True)
                 alone = generate('hi', model=folder + '/' + name, chat=True, n=5, deterministic=True)[0]
                 assert one['choices'][0]['message']['content'] == alone['text']
@@ -518,17 +652,27 @@ def part_chat():
                         ('messages', {'messages': turns[2:]}, 'turn 0 is of the assistant'),
                         ('messages', {'messages': [{'role': 'tool', 'content': ''}]}, 'its role'),
                         ('messages', {'messages': [{'role': 'user'}]}, 'content of message 0'),
-                        ('messages', {'messages': [{'role': 'user', 'content': 'hi', 'name': 'x'}]}, 'name: no such'),
+                        ('messages', {'messages': [{'role': 'user', 'content': 'hi', 'name': 5}]}, 'name of message 0'),
+                        ('messages', {'messages': [{'role': 'user', 'content': 'hi', 'x': 5}]}, 'x: no such'),
+                        ('messages', {'messages': [{'role': 'user', 'content': None}]}, 'content of message 0'),
+                        ('messages', {'messages': [turns[1], {'role': 'assistant', 'content': None, 'tool_calls': [{}]}]},
+                         'tool_calls: models call no tools here'),
+                        ('tool_choice', {'messages': turns, 'tool_choice': 'required'}, 'models call no tools here'),
+                        ('reasoning_effort', {'messages': turns, 'reasoning_effort': 5}, 'must be a text'),
                         ('messages', {'messages': [{'role': 'user\0x', 'content': 'hi'}]}, 'its role'),
                         ('messages', {'messages': [{'role': 'user', 'content': [
                             {'type': 'text', 'text': 'hi', 'x': 1}]}]}, 'x: no such field'),
                         ('messages', {'messages': [{'role': 'user', 'content': [{'type': 'image_url'}]}]}, 'of type text'),
-                        ('tools', {'messages': turns, 'tools': [{}]}, 'unsupported'),
+                        ('tools', {'messages': turns, 'tools': [{}]}, 'models call no tools here: leave it out'),
                         ('top_logprobs', {'messages': turns, 'top_logprobs': 2}, 'needs'),
                         ('logprobs', {'messages': turns, 'logprobs': 2}, 'true or false'),
                         ('max_tokens', {'messages': turns, 'max_tokens': 1, 'max_completion_tokens': 1}, 'give it or')):
                     body = json.dumps(fields).encode()
                     refused(server, 400, param, pattern, body, path=path)
+        chat_model(folder + '/thinks', "{{ '<|im_start|>' + '</think>' }}")
+        with serve('--model', folder + '/thinks') as server:  # where an effort would mean something
+            refused(server, 400, 'reasoning_effort', 'no levels of it',
+                    json.dumps({'messages': turns[1:2], 'reasoning_effort': 'low'}).encode(), path=path)
         chat_model(folder + '/mistral', "{{ bos_token + '[INST] ' + ' [/INST]' }}")
         with serve('--model', folder + '/mistral') as server:
             one = server.get(path, messages=turns[1:2], **how)['choices'][0]

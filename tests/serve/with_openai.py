@@ -21,7 +21,7 @@ def main():
             assert [m.id for m in client.models.list()] == ['model'] and client.models.retrieve('model').id == 'model'
             how = {'model': 'model', 'max_tokens': 20, 'seed': 5, 'extra_body': {'deterministic': True}}
             a = client.completions.create(prompt='It was', logprobs=2, n=2, **how)
-            assert len(a.choices) == 2 and a.usage.completion_tokens == 40 and a.choices[1].seed == 6
+            assert len(a.choices) == 2 and a.usage.completion_tokens == 40 and a.choices[0].seed == 5 != a.choices[1].seed
             assert len(a.choices[0].logprobs.token_logprobs) == 20
             text = ''.join(c.choices[0].text for c in client.completions.create(prompt='It was', stream=True, **how))
             assert text == a.choices[0].text, (text, a)
@@ -31,6 +31,7 @@ def main():
             stream = client.chat.completions.create(messages=turns, stream=True, stream_options={'include_usage': True},
                                                     **how)
             chunks = list(stream)
+            assert chunks[-2].choices[0].finish_reason == 'length' and chunks[-2].choices[0].delta.content is None
             assert ''.join(c.choices[0].delta.content or '' for c in chunks[:-1]) == a.choices[0].message.content
             assert chunks[-1].usage.total_tokens == a.usage.total_tokens
             for error, code, fields in ((openai.BadRequestError, 'invalid_value', {'temperature': -1.0}),
