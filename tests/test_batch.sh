@@ -272,6 +272,8 @@ wrong 'tempreature: not a key that is known: prompt, ids, ' '{"prompt": "x", "te
 wrong 'tempreature: not a key' '{"prompt": "x", "tempreature": null}'
 wrong 'malformed JSON at byte' '{"prompt": "x",}'
 wrong 'malformed JSON at byte' 'It was'
+printf '\xef\xbb\xbf{"prompt": "x"}\n' >"$dir/marked.jsonl"
+check "a byte order mark is no part of the first line" "${generate[@]}" --batch "$dir/marked.jsonl" -n 1 --out "$dir/marked_out.jsonl"
 wrong 'malformed JSON at byte' '{"prompt": "x"} {}'
 wrong 'not an object' '["x"]'
 wrong 'give one of prompt and ids' '{}'

@@ -583,6 +583,9 @@ refuses 2 '--trace-speed: needs --qps trace' "${sim[@]}" --trace-speed 2
 
 # The conversion of old calibrations that sweep/calibration/README.md has.
 sed '1s/2$/1/; s/^# flip_shape:.*/# flip_rate: 0.005\n&/; /^# table: flips/,$d; /^# table:/d' "$dir/none.tsv" >"$dir/old.tsv"
+{ printf '\xef\xbb\xbf'; cat "$dir/none.tsv"; } >"$dir/marked.tsv"
+check "a byte order mark is no part of the first line" diff <("$sweep" "${sim[@]}" | cut -f 3- | grep ^sharegpt) \
+    <("$sweep" "${sim[@]/none.tsv/marked.tsv}" | cut -f 3- | grep ^sharegpt)
 refuses 1 'old.tsv:1: not a calibration: .*Version 1 .* sweep/calibration/README.md' --calibration "$dir/old.tsv"
 sed -n "/^awk -F/,/OLD OLD/p" sweep/calibration/README.md |
     sed "s|OLD OLD >NEW|$dir/old.tsv $dir/old.tsv|" >"$dir/convert.sh"

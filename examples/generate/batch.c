@@ -156,7 +156,7 @@ void batch_read(batch *b) {
     size_t size = 0;
     char *text = text_read("--batch", b->in, &size);
     int number = 0;
-    for (size_t begin = 0, end; begin < size; begin = end + 1) {
+    for (size_t begin = size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0, end; begin < size; begin = end + 1) {
         const char *newline = memchr(text + begin, '\n', size - begin);
         end = newline ? (size_t)(newline - text) : size;
         batch_line l = {.number = ++number, .ask = b->ask, .answer = b->answer};

@@ -290,6 +290,7 @@ static llm42_result llm42__calibration_key(llm42__calibrating *c, char *text) {
 // Reads a file's lines up to `last`, and ends each with a zero. A zero in a line would hide what stands behind it.
 static llm42_result llm42__calibration_read(llm42__calibrating *c, char *text, const char *last) {
     bool ended = false;
+    if (last - text >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) text += 3;  // a byte order mark
     for (char *end; !ended && (end = memchr(text, '\n', (size_t)(last - text))); text = end + 1) {
         for (char *p = text; p < end; p++) *p = *p ? *p : '?';
         *end = 0;
