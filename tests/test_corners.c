@@ -1105,6 +1105,27 @@ TEST(a_file_of_weights_that_shrinks) {
     test_remove(dir);
 }
 
+// OpenMP's threads stay in the parent, so a child that waited for them would hang. Its engines give the same bits.
+TEST(a_forked_child_runs_passes) {
+    llm42_engine_desc two = {.backend_desc = TEST_THREADS(2)};
+    const llm42_request_desc asked = {.max_new_tokens = 24, .deterministic = true};
+    run want = one(two, asked);
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        alarm(60);
+        run got = one(two, asked);
+        llm42_model *made;  // its matrices are made by several threads, too
+        const llm42_model_desc synthetic = {.path = "synthetic:tiny"};
+        _exit(got.count != 24 || memcmp(got.tokens, want.tokens, 24 * sizeof *got.tokens) ||
+              memcmp(got.logprobs, want.logprobs, 24 * sizeof *got.logprobs) ||
+              llm42_model_load(&made, &synthetic, NULL));
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_MSG(status == 0, "the child ended with status %d%s", status, status == SIGALRM ? ": it hung" : "");
+}
+
 // The embedding of one token holds NaN. Requests that meet it end with an error, and no others: in prompts, in what is
 // decoded, and in candidates.
 TEST(a_request_whose_embedding_holds_nan) {
@@ -1434,6 +1455,7 @@ int main(int argc, char **argv) {
     RUN_BOTH(run_until_waits_in_real_time);
     RUN(metrics_and_spans);
     RUN(a_file_of_weights_that_shrinks);
+    RUN(a_forked_child_runs_passes);
     RUN_BOTH(a_request_whose_embedding_holds_nan);
     RUN(requests_that_are_never_released);
     RUN(a_cancelled_request_does_not_fail);

@@ -717,7 +717,7 @@ class Plan:
         if name in ("choice", "room"):
             raise Error(f"plan.{name}: it is the engine's: add choices by plan.choose(request, kind, rows), and drop "
                         "the last ones by a smaller plan.count")
-        if name == "count" and not 0 <= operator.index(value) <= plan.count:
+        if name == "count" and not (isinstance(value, numbers.Integral) and 0 <= value <= plan.count):
             raise Error(f"plan.count: {value}: must be from 0 to {plan.count}, the choices that the plan has: add more "
                         "by plan.choose(request, kind, rows)")
         if name not in dict(plan._fields_):

@@ -369,7 +369,7 @@ def test_planner_fields_of_the_engine():
     def default(view, plan):
         plan.windows(lambda request: plan.default() or 0)
     wrongs = [rows, default]
-    for field, value in (("room", 10**6), ("room", 0), ("choice", None), ("count", -5), ("count", 10**6)):
+    for field, value in (("room", 10**6), ("room", 0), ("choice", None), ("count", -5), ("count", 10**6), ("count", "1")):
         def wrong(view, plan, field=field, value=value):
             setattr(plan, field, value)
         wrongs.append(wrong)
@@ -388,8 +388,8 @@ def test_planner_fields_of_the_engine():
     alone = llm42.Engine(model()).generate(TEXTS[:2], max_new_tokens=60, deterministic=True)
     engine = llm42.Engine(model(), planner=plan)
     assert bits(engine.generate(TEXTS[:2], max_new_tokens=60, deterministic=True)) == bits(alone)
-    assert len(said) == 7 and "plan.room: it is the engine's: add choices by plan.choose" in said[-3], said
-    assert "plan.count: -5: must be from 0 to 0" in said[1], said
+    assert len(said) == 8 and "plan.room: it is the engine's: add choices by plan.choose" in said[-3], said
+    assert "plan.count: -5: must be from 0 to 0" in said[2], said
 
 
 def test_views_are_copies():
