@@ -369,7 +369,8 @@ def test_planner_fields_of_the_engine():
     def default(view, plan):
         plan.windows(lambda request: plan.default() or 0)
     wrongs = [rows, default]
-    for field, value in (("room", 10**6), ("room", 0), ("choice", None), ("count", -5), ("count", 10**6), ("count", "1")):
+    for field, value in (("room", 10**6), ("room", 0), ("choice", None), ("count", -5), ("count", 10**6),
+                         ("count", "1")):
         def wrong(view, plan, field=field, value=value):
             setattr(plan, field, value)
         wrongs.append(wrong)
