@@ -13,9 +13,10 @@
 //
 // Two kinds of files are read.
 // - tokenizer.json of HF: byte-level BPE. Accepted: model BPE, with merges as pairs or as "a b"; pre_tokenizer Split
-//   with a regular expression and behaviour Isolated, several of them in a row, and ByteLevel; added tokens; a
-//   normaliser that is null or NFC. Any other normaliser, pre_tokenizer or model is refused by name. Text that NFC
-//   might change is refused rather than encoded otherwise than HF does; most Latin, Cyrillic and CJK text passes.
+//   with a regular expression, Punctuation (both with behaviour Isolated), Digits, several of them in a row, and
+//   ByteLevel; added tokens; a normaliser that is null, NFC or a Sequence of one or none. Any other normaliser,
+//   pre_tokenizer or model is refused by name. Text that NFC might change is refused rather than encoded otherwise than
+//   HF does; most Latin, Cyrillic and CJK text passes.
 // - tokenizer.bin of llama2.c: SentencePiece BPE, the merge with the best score first, text behind a space.
 // All 256 bytes must have a token, so that any text, valid UTF-8 or not, encodes and decodes to the same bytes.
 // tok_encode takes O(n log n) time for n bytes, without spaces too. Its scratch memory is that of the call, so threads
