@@ -329,7 +329,7 @@ check "an id" says 2 '^generate: --ids: token 2048 is outside 0 to 2047$' --ids 
 check "too long" says 2 '^generate: --ids: the prompt has 2048 tokens, and the context of 2048' --ids "$(seq -s , 0 2047)"
 check "what needs text" says 1 '^generate: --stop: .*: a synthetic model has no tokenizer$' --model synthetic:tiny --ids 0 --stop x
 check "no text" prints "$("${generate[@]}" -n 8 --ids 0 --ids-out)" -n 8 -p "" --ids-out
-sed -i 's/"bos_token_id": 0/"bos_token_id": null/' "$dir/swap/config.json"
+sed -i 's/"post_processor": {/"post_processor": null, "was": {/' "$dir/swap/tokenizer.json"
 check "no text and no token" says 2 '^generate: --prompt: no tokens, since the model has no begin-of-text' -m "$dir/swap" -p ""
 check "from standard input, defaults" json <(cat "$dir/one.jsonl" | "${generate[@]}" --batch - --out /dev/stdout -n 3 --seed 5 \
     --deterministic) "len(rows[0]['ids']) == 3 and rows[0]['seed'] == 5 and rows[0]['deterministic'] and rows[0]['id'] == '1'"

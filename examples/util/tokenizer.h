@@ -121,7 +121,8 @@ typedef struct tok {
 static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_error *error);
 
 // Loads the tokenizer of a model: `file`, or if that is NULL tokenizer.json in the model's folder, or else the
-// tokenizer.bin there. The model gives the vocabulary and, if the tokenizer names none, BOS.
+// tokenizer.bin there. The model gives the vocabulary. Whether text has a BOS says the tokenizer, never the model:
+// llama2.c's always has, and tokenizer.json by its post_processor or add_bos_token of the tokenizer_config.json beside.
 static inline llm42_result tok_open(tok **t, const llm42_model *model, const char *model_path, const char *file,
                                     llm42_error *error);
 static inline void tok_free(tok *t);  // NULL is fine
@@ -790,6 +791,24 @@ static inline llm42_result tok_load_bin(tok *t, const char *path, int vocab, llm
 
 // Loading ----------------------------------------------------------------------------------------------------------
 
+// Where tokenizer.json puts no token before the text, add_bos_token of the tokenizer_config.json beside it may.
+static inline llm42_result tok_config_bos(tok *t, const char *file, llm42_error *error) {
+    char path[2048];
+    const char *slash = strrchr(file, '/');
+    struct stat status;
+    tok_json json, *j = &json;
+    snprintf(path, sizeof path, "%.*stokenizer_config.json", slash ? (int)(slash + 1 - file) : 0, file);
+    if (t->bos >= 0 || stat(path, &status)) return LLM42_OK;
+    llm42_result result = tok_json_load(j, path, error);
+    int token = result ? -1 : tok_json_get(j, 0, "bos_token");
+    if (!result && tok_json_is(j, token, JSMN_OBJECT)) token = tok_json_get(j, token, "content");
+    if (!result && tok_json_word(j, tok_json_get(j, 0, "add_bos_token"), "true") &&
+        (!tok_json_is(j, token, JSMN_STRING) || (t->bos = tok_word_id(t, tok_json_string(j, token))) < 0))
+        result = tok_fail(error, LLM42_FORMAT, path, "add_bos_token: bos_token is no token of %s", file);
+    tok_json_free(j);
+    return result;
+}
+
 static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_error *error) {
     size_t size = strlen(path);
     *t = calloc(1, sizeof **t);
@@ -797,6 +816,7 @@ static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_
     (*t)->bos = -1;
     bool bin = size > 4 && !strcmp(path + size - 4, ".bin");
     llm42_result result = bin ? tok_load_bin(*t, path, vocab, error) : tok_load_json(*t, path, error);
+    if (!result && !bin) result = tok_config_bos(*t, path, error);
     if (!result && vocab && (*t)->count > vocab)
         result = tok_fail(error, LLM42_FORMAT, path, "has %d tokens, the model %d", (*t)->count, vocab);
     if (result) {
@@ -845,14 +865,9 @@ static inline llm42_result tok_find(const char *model_path, char *file, size_t r
 static inline llm42_result tok_open(tok **t, const llm42_model *model, const char *model_path, const char *file,
                                     llm42_error *error) {
     char found[1024];
-    const llm42_config *config = &model->config;
     *t = NULL;
     llm42_result result = file ? LLM42_OK : tok_find(model_path, found, sizeof found, error);
-    if (!result) result = tok_load(t, file ? file : found, config->vocab, error);
-    // Qwen's config names a BOS that its models were trained without.
-    bool qwen = config->arch == LLM42_ARCH_QWEN2 || config->arch == LLM42_ARCH_QWEN3 ||
-                config->arch == LLM42_ARCH_QWEN3_MOE;
-    if (!result && (*t)->bos < 0 && !qwen && config->bos < (*t)->count) (*t)->bos = config->bos;
+    if (!result) result = tok_load(t, file ? file : found, model->config.vocab, error);
     return result;
 }
 
