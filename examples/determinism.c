@@ -400,7 +400,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans, score or all"),
         ARGS_IN("model,m DIR", &s.how.model, "model folder or file"),
         ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
-        ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each request"),
+        ARGS_INT("tokens,n N", &s.tokens, 1, 100000, "new tokens of each request"),
         ARGS_TEXT("preset NAME", &s.preset, args_words(names, way_names)),
         ARGS_TEXT("planner NAME", &s.how.planner, args_words(planners, planner_names)),
         ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),

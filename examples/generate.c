@@ -38,7 +38,7 @@ static const args_option options[] = {
     ARGS_IN("batch FILE", &batch_in,
             "answer each line of FILE, objects of JSON with prompt or ids; see examples/generate/batch.h"),
     ARGS_OUT("out FILE", &batch_out, "with --batch: the answers, a line each; the same command goes on where it ended"),
-    ARGS_INT("n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
+    ARGS_INT("tokens,n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
     ARGS_FLAG("deterministic", &deterministic, "verify and roll back: the same text under any load"),
     ARGS_FLOAT("temperature T", &temperature, 0, 1000, "0: greedy"),
     ARGS_INT("top-k K", &top_k, 0, INT32_MAX, "draw from the K most likely tokens; 0: all"),

@@ -488,7 +488,7 @@ int main(int argc, char **argv) {
         ARGS_INT("window W", &d.window, 1, 64, "tokens of a request in a verification"),
         ARGS_INT("group G", &d.group, 1, 64, "requests verified together; a replay pass has W x G rows"),
         ARGS_INT("requests N", &d.requests, 1, MAX_LANES, "requests; every other one is deterministic"),
-        ARGS_INT("tokens N", &d.tokens, 1, 1024, "new tokens of each request, at most"),
+        ARGS_INT("tokens,n N", &d.tokens, 1, 1024, "new tokens of each request, at most"),
         ARGS_TEXT("preset NAME", &d.preset, args_words(presets, args_policy_words("preset"))),
         ARGS_TEXT("verifier NAME", &d.verifier, words_or(verifiers, "verifier", "the preset's")),
         ARGS_TEXT("verify WHEN", &d.verify,

@@ -161,7 +161,7 @@ static settings parse(int argc, char **argv) {
         ARGS_INT("requests N", &s.requests, 0, 100000, "workloads: requests, 0: 32 (cpu) or 1024 (cuda)"),
         ARGS_INT("input-tokens N", &s.input_tokens, 1, 1000000, "workloads: tokens of a prompt"),
         ARGS_INT("output-tokens N", &s.output_tokens, 0, 1000000, "workloads: tokens of an output, 0: 64"),
-        ARGS_INT("tokens N", &s.decode_tokens, 2, 1000000, "decode: tokens of the stream"),
+        ARGS_INT("tokens,n N", &s.decode_tokens, 2, 1000000, "decode: tokens of the stream"),
         ARGS_TEXT(
             "preset NAME", &s.preset,
             words_help(preset, sizeof preset, "serve only these cases (default: all)", args_policy_words("preset"))),

@@ -427,7 +427,7 @@ int main(int argc, char **argv) {
         ARGS_TEXT("batch LIST", &s.batch_list, "numbers of requests at once, up to 256"),
         ARGS_TEXT("way LIST", &s.way_list,
                   "of invariant, ordinary, dvr, best; invariant without drafts runs in any case"),
-        ARGS_INT("tokens N", &s.tokens, 2, 100000, "new tokens of each request"),
+        ARGS_INT("tokens,n N", &s.tokens, 2, 100000, "new tokens of each request"),
         ARGS_INT("prompt-tokens N", &s.prompt_tokens, 1, 100000, "of each prompt"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("seed S", &s.seed, 1, INT32_MAX, "of prompts and requests"),

@@ -260,7 +260,7 @@ int main(int argc, char **argv) {
         ARGS_INT("leaves C", &s.how.leaves, 0, 8, "in the rows that say so; 0: as many as the model allows"),
         ARGS_DEVICES(&s.how.devices),
         ARGS_INT("requests N", &s.requests, 1, 4096, "prompts"),
-        ARGS_INT("tokens N", &s.tokens, 1, 100000, "new tokens of each"),
+        ARGS_INT("tokens,n N", &s.tokens, 1, 100000, "new tokens of each"),
         ARGS_INT("prompt-tokens N", &s.prompt_tokens, 8, 100000, "of the longest prompt"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "of the prompts"),

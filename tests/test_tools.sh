@@ -59,7 +59,14 @@ ends 2 "^generate: --prompt is given twice: give one of 'A' and 'B'$" generate -
 ends 2 "^score: --ids is given twice" score --ids 0,5 --ids 0,6
 ends 2 "^score: --threads: 'x' is not a whole number$" score -t x
 ends 2 "^score: unknown option '--m=x'" score --m=x
-ends 2 "^score: unknown option '-model'" score -model examples/tiny42
+ends 2 "^score: unknown option '-model': use --model or -m$" score -model examples/tiny42
+ends 2 "^score: unknown option '--m': use --model or -m$" score --m examples/tiny42
+ends 2 "^generate: unknown option '--temp': use --temperature$" generate --temp 1
+ends 2 "^generate: unknown option '--max-tokens=5': use --tokens or -n$" generate --max-tokens=5
+ends 2 "^determinism: unknown option '-tokens': use --tokens or -n$" determinism -tokens 5
+for tool in generate rollback determinism bench drafts ranks; do
+    ends 0 '^  -n, --tokens N ' $tool -h
+done
 ends 2 "^score: --version takes no value$" score --version=1
 ends 0 '^ +13$' 01_hello
 if [ $slow = 0 ]; then  # they run the engine at length, as determinism and rollback do

@@ -483,8 +483,25 @@ static int args_count(const args_option *options, const args_option *own) {
     return (int)(o - options);
 }
 
+// What may have been meant by an option that this program does not have: the same name behind another number of dashes,
+// or what other programs call it. NULL: nothing is known.
+static const args_option *args_meant(const args_option *options, const char *name, size_t length, bool one_dash) {
+    static const struct {
+        const char *typed, *meant;
+    } same[] = {{"max-tokens", "tokens"},         {"max-new-tokens", "tokens"}, {"n-predict", "tokens"},
+                {"num-tokens", "tokens"},         {"temp", "temperature"},      {"text", "prompt"},
+                {"file", "prompt-file"},          {"prompt-file", "file"},      {"max-num-seqs", "max-running"},
+                {"max-model-len", "max-context"}, {"served-model-name", "name"}};
+    const args_option *o = args_find_option(options, name, length, !one_dash);
+    if (length == 1 && !one_dash) return o->name ? o : NULL;
+    for (size_t i = 0; i < sizeof same / sizeof *same && !o->name; i++)
+        if (strlen(same[i].typed) == length && !strncmp(same[i].typed, name, length))
+            o = args_find_option(options, same[i].meant, strlen(same[i].meant), false);
+    return o->name ? o : NULL;
+}
+
 // Refuses an option that no program has, or has any more.
-static void args_unknown(const char *typed) {
+static void args_unknown(const args_option *options, const char *typed) {
     static const struct {
         const char *name, *since, *instead;
     } gone[] = {{"overlap", "0.3.0", "one pass runs at a time"},
@@ -497,7 +514,13 @@ static void args_unknown(const char *typed) {
         if (!strncmp(typed, "--", 2) && !strncmp(typed + 2, gone[i].name, length) && strcspn(typed, "=") == length + 2)
             args_fail(2, "--%s: gone since version %s: %s", gone[i].name, gone[i].since, gone[i].instead);
     }
-    args_fail(2, "unknown option '%s' (try --help)", typed);
+    const bool one_dash = typed[1] != '-';
+    const char *name = typed + (one_dash ? 1 : 2);
+    const args_option *o = args_meant(options, name, strcspn(name, "="), one_dash);
+    if (!o) args_fail(2, "unknown option '%s' (try --help)", typed);
+    if (args_word(o) > 1 && args_letter(o))
+        args_fail(2, "unknown option '%s': use --%.*s or -%c", typed, (int)args_word(o), o->name, args_letter(o));
+    args_fail(2, "unknown option '%s': use %s%.*s", typed, args_dashes(o), (int)args_word(o), o->name);
 }
 
 void args_parse(int argc, char **argv, const char *about, const args_option *options) {
@@ -525,7 +548,7 @@ void args_parse(int argc, char **argv, const char *about, const args_option *opt
         o = args_find_option(options, name, length, name == typed + 1);
         const bool is_own = o == options + count;
         if (is_own) o = args_find_option(own, name, length, name == typed + 1);
-        if (!o->name) args_unknown(typed);
+        if (!o->name) args_unknown(options, typed);
         const char *value = name[length] ? name + length + 1 : NULL;
         if (!value && o->type != ARGS_TYPE_FLAG && i + 1 < argc) value = argv[++i];
         args_set(o, value, !is_own && given[o - options]);

@@ -8,7 +8,7 @@
 //     bool stats = false;
 //     const args_option options[] = {
 //         ARGS_TEXT("model,m DIR", &model, "model folder or file"),
-//         ARGS_INT("n N", &n, 1, 1000000, "new tokens"),
+//         ARGS_INT("tokens,n N", &n, 1, 1000000, "new tokens"),
 //         ARGS_FLAG("stats", &stats, "print counts at the end"),
 //         ARGS_END,
 //     };

@@ -576,7 +576,12 @@ class Request(Info):
         self._struct = kept
 
     def __repr__(self):
-        return f"<llm42.Request {self.id}: {self.state}, {self.committed} tokens, finish {self.finish}>"
+        try:
+            said = self.text
+        except Error:  # the model has no tokenizer
+            said = ", ".join(map(str, self.tokens[:30]))
+        return (f"<llm42.Request {self.id}: {self.state}, {self.committed} tokens, finish {self.finish}: "
+                f"{said if len(said) <= 80 else said[:79] + '…'!r}>")
 
 
 class Event(collections.namedtuple("Event", "type request row all_tokens all_logprobs")):

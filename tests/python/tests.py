@@ -138,6 +138,8 @@ def test_bits_of_generate():
                           "--seed", str(seed))[0]
         ours = engine.generate(text, deterministic=True, max_new_tokens=60, temperature=temperature, seed=seed)
         assert ours.tokens.tolist() == theirs["ids"] and ours.text == theirs["text"], (ours.text, theirs["text"])
+        said = ours.text if len(ours.text) <= 80 else ours.text[:79] + "…"
+        assert repr(ours).startswith(f"<llm42.Request {ours.id}: ") and repr(ours).endswith(f": {said!r}>"), ours
         assert ours.logprobs.tolist() == [float(np.float32(x)) for x in theirs["logprobs"]]
         assert ours.finish == theirs["finish"]
 
@@ -547,6 +549,7 @@ def test_threads_share_an_engine():
     """A call is either refused or right, and what is refused changes nothing of another thread's."""
     engine, asked = llm42.Engine("synthetic:tiny", threads=1), {"max_new_tokens": 6, "deterministic": True}
     right, done = engine.generate([1, 2, 3], **asked).tokens.tolist(), []
+    assert repr(engine.generate([1, 2, 3], **asked)).endswith(f": '{', '.join(map(str, right))}'>"), "no tokenizer"
 
     def ask():
         for i in range(6000):
