@@ -177,7 +177,7 @@ $(PIC)/binding.o: examples/python/binding.c $(PIC)/declarations.inc
 INSIDE = -Wl,--version-script=<(echo '{ global: llm42_[a-z]*; local: *; };')
 $(B)/libllm42.so $(B)/libllm42_python.so: $(PIC)/llm42.o $(CUDA_OBJECT)
 	$(SAY)$(CC) -shared $(CFLAGS) $(OMP) $(filter %.o,$^) -o $@ $(if $(CUDA_OBJECT),$(INSIDE) $(CUDA_LIBS)) $(LDFLAGS) \
-	    $(if $(filter %/binding.o,$^),-lpcre2-8) -lm
+	    $(if $(filter %/binding.o,$^),-lpcre2-8) -lm -pthread
 $(B)/libllm42_python.so: $(PIC)/binding.o
 WITH_CUDA = $(or $(filter tests/cuda/%,$<),$(if $(CUDA_OBJECT),$(filter-out tests/%,$<)))
 $(B)/o/%.o: %.c $(B)/.flags
@@ -191,7 +191,7 @@ $(B)/programs.a: $(patsubst %.c,$(B)/o/%.o,$(wildcard examples/lib/*.c sweep/lib
 	$(SAY)rm -f $@ && ar rcs $@ $^
 LINK = $(SAY)mkdir -p $(@D) && $(CC) $(if $(filter $(B)/tests/%,$@),$(TEST_CFLAGS),$(CFLAGS)) $(OMP) $(filter %.o,$^) \
     $(filter %.a,$^) -o $@ $(if $(filter %/llm42_cuda.o,$^),$(CUDA_LIBS)) $(LDFLAGS) \
-    $$(grep -qs tokenizer.h $(patsubst %.o,%.d,$(filter $(B)/o/%,$^)) && echo -lpcre2-8) -lm
+    $$(grep -qs tokenizer.h $(patsubst %.o,%.d,$(filter $(B)/o/%,$^)) && echo -lpcre2-8) -lm -pthread
 # A program is its own file and those in the folder of its name, of which cuda.c needs the CUDA backend.
 .SECONDEXPANSION:
 PARTS = $(patsubst %.c,$(B)/o/%.o,$(filter-out $(if $(CUDA_OBJECT),,%/cuda.c),$(wildcard $(1)/*.c)))
@@ -200,7 +200,7 @@ $(B)/%: $(B)/o/examples/%.o $$(call PARTS,examples/$$*) $(B)/programs.a $(B)/llm
 $(B)/%: $(B)/o/sweep/%.o $$(call PARTS,sweep/$$*) $(B)/programs.a $(B)/llm42.o $(CUDA_OBJECT)
 	$(LINK)
 ifeq ($(HTTP),1)
-$(B)/serve: LDFLAGS += $(shell pkg-config --libs libmicrohttpd jansson) -lpthread
+$(B)/serve: LDFLAGS += $(shell pkg-config --libs libmicrohttpd jansson)
 else
 $(B)/serve:
 	@echo "$@ needs libmicrohttpd and jansson: make deps installs libmicrohttpd-dev, libjansson-dev and pkg-config" >&2

@@ -10,7 +10,8 @@
 // left there stays: the file is then NAME.unfinished.2, or the next number that is free.
 //
 // Devices and pipes, /dev/null say, are written as they are, since moving a file there would replace them. A symbolic
-// link stays a link: the file that it leads to is replaced. This header needs _POSIX_C_SOURCE 200809L.
+// link stays a link: the file that it leads to is replaced. This header needs _POSIX_C_SOURCE 200809L, and with a glibc
+// before 2.34 -pthread.
 //
 // Threads may write files of their own at once. A child of fork() has no part in the files of its parent: what it
 // writes there is lost, and only the parent finishes and removes them.
