@@ -284,8 +284,8 @@ static void run(void) {
 // The same, beside the threads that wake connections and read what is long.
 static void run_beside(void) {
     pthread_t waker, reader;
-    if (pthread_create(&waker, NULL, wake_connections, NULL) || pthread_create(&reader, NULL, http_read_long, NULL))
-        args_fail(1, "cannot start a thread");
+    const int failed = pthread_create(&waker, NULL, wake_connections, NULL);
+    if (pthread_create(&reader, NULL, http_read_long, NULL) || failed) args_fail(1, "cannot start a thread");
     run();
     serve_lock();
     serve.wakes_end = serve.reads_end = true;
