@@ -380,7 +380,11 @@ refuses() { printf '{"chat_template": %s}' "$2" >"$dir/chat/tokenizer_config.jso
 check "Mistral without a system" refuses '^generate: --system: .* has no system.s turn$' '"[INST] [/INST]"' --system x
 check "an unknown template" refuses 'of no family that is known here .*: leave out --chat and write the turns out' '"{{ messages }}"'
 check "a later Mistral" refuses 'of no family that is known' '"[SYSTEM_PROMPT] [INST]"'
-check "no template" says 1 'no chat_template in tokenizer_config.json, .*: leave out --chat and write the turns out' --chat
+check "chat, text alone" [ "$("${generate[@]}" --chat --system 'It was' --prompt 'a very' -n 12 --ids-out)" = \
+    "$("${generate[@]}" --prompt 'It was a very' -n 12 --ids-out)" ]
+mkdir "$dir/none" && cp examples/tiny42/{config.json,tokenizer.json,model.safetensors} "$dir/none"
+check "no template" says 1 'no chat_template in tokenizer_config.json, .*: leave out --chat and write the turns out' \
+    --model "$dir/none" --chat
 for name in '<|eot_id|>' '<|im_end|>'; do
     family='<|start_header_id|>'
     [ $name = '<|eot_id|>' ] || family='<|im_start|>'

@@ -67,6 +67,7 @@ static bool chat_recognise(chat *c, const char *template) {
     else if (strstr(template, "[SYSTEM_PROMPT]")) return false;  // later Mistrals have a system's turn of another kind
     else if (strstr(template, "<<SYS>>")) c->family = CHAT_LLAMA2;
     else if (strstr(template, "[INST]")) c->family = CHAT_MISTRAL;
+    else if (!strcmp(template, CHAT_TEXT_ALONE)) c->family = CHAT_PLAIN;
     else return false;
     return c->family != CHAT_CHATML || chat_standard(c, template);
 }
@@ -97,9 +98,10 @@ llm42_result chat_open(chat *c, tok *t, const char *folder, const char *system, 
     llm42_result result = chat_template(folder, &template, error);
     if (result) return result;
     if (template && !chat_recognise(c, template))
-        result = llm42_fail(error, LLM42_UNSUPPORTED,
-                            "%s: the chat template is of no family that is known here (Llama 2 and 3, ChatML, Mistral)",
-                            folder);
+        result = llm42_fail(
+            error, LLM42_UNSUPPORTED,
+            "%s: the chat template is of no family that is known here (Llama 2 and 3, ChatML, Mistral, or text alone)",
+            folder);
     free(template);
     if (!template && tok_word_id(t, "<|start_header_id|>") >= 0) c->family = CHAT_LLAMA3, c->bos = true;
     else if (!template && tok_word_id(t, "<|im_start|>") >= 0) c->family = CHAT_CHATML;
@@ -179,6 +181,10 @@ static void chat_write(const chat *c, FILE *file, const chat_turn *turn, int tur
         chat_write_llama3(c, file, system, turn, turns);
     } else if (c->family == CHAT_CHATML) {
         chat_write_chatml(c, file, system, turn, turns);
+    } else if (c->family == CHAT_PLAIN) {
+        if (system) chat_put(file, "", *system, "");
+        for (int i = 0; i < turns; i++)
+            chat_put(file, !strcmp(turn[i].role, "user") && (i || system) ? " " : "", turn[i].text, "");
     } else if (c->family == CHAT_LLAMA2) {  // the template trims the system's and the user's words together
         tok_text user = turn->text;
         const tok_text trimmed = chat_trim(user);
@@ -204,7 +210,7 @@ llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns,
                               "assistant take turns, and the user begins",
                               i, turn[i].role);
     if ((turns - system) % 2 == 0) return llm42_fail(error, LLM42_UNSUPPORTED, "the last turn must be the user's");
-    if (turns - system > 1 && c->family >= CHAT_LLAMA2)
+    if (turns - system > 1 && (c->family == CHAT_LLAMA2 || c->family == CHAT_MISTRAL))
         return llm42_fail(error, LLM42_UNSUPPORTED,
                           "for the families Llama 2 and Mistral only one turn of the user can be spelled here");
     if (system && c->no_system) return llm42_fail(error, LLM42_UNSUPPORTED, "the template has no system's turn");

@@ -8,6 +8,7 @@
 //   chatml    Qwen2, Qwen2.5, Qwen3, ...  <|im_start|>            <|im_start|>user\n...<|im_end|>\n
 //   llama2    Llama 2                     [INST] and <<SYS>>      [INST] ... [/INST]
 //   mistral   Mistral, Ministral          [INST] alone            [INST] ...[/INST], with the template's spaces
+//   plain     none that was taught turns  being CHAT_TEXT_ALONE   the text; a space before it, unless it is the first
 //
 // In llama2 and mistral there is one turn of the user alone, since their templates disagree about what stands between
 // several.
@@ -17,7 +18,12 @@
 #include "examples/lib/args.h"
 #include "examples/util/tokenizer.h"
 
-typedef enum chat_family { CHAT_LLAMA3 = 1, CHAT_CHATML, CHAT_LLAMA2, CHAT_MISTRAL } chat_family;
+typedef enum chat_family { CHAT_LLAMA3 = 1, CHAT_CHATML, CHAT_LLAMA2, CHAT_MISTRAL, CHAT_PLAIN } chat_family;
+
+// The template of a model that only continues a text: what all have said is one text, which the answer continues.
+#define CHAT_TEXT_ALONE                                                                                             \
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' and not loop.first %} {% endif %}" \
+    "{{ message['content'] }}{% endfor %}"
 
 typedef struct chat {
     chat_family family;

@@ -593,6 +593,11 @@ def chat_model(folder, template):
         json.dump({**config, 'max_position_embeddings': 256}, file)
 
 
+def without_template(folder):
+    shutil.copytree('examples/tiny42', folder, ignore=shutil.ignore_patterns('tokenizer_config.json'))
+    return folder
+
+
 def part_chat():
     path = '/v1/chat/completions'
     h, e, t = '<|start_header_id|>', '<|end_header_id|>\n\n', '<|eot_id|>'
@@ -679,7 +684,15 @@ def part_chat():
             assert one['token_ids'] == server.complete('[INST] hi [/INST]', **how)['choices'][0]['token_ids']
             refused(server, 400, 'messages', 'only one turn', json.dumps({'messages': turns[1:]}).encode(), path=path)
             refused(server, 400, 'messages', "no system's", json.dumps({'messages': turns[:2]}).encode(), path=path)
-    with serve() as server:
+    with serve() as server:  # tiny42 itself: the turns are one text, which it continues
+        story = [{'role': 'system', 'content': 'It was'}, {'role': 'user', 'content': 'late,'},
+                 {'role': 'assistant', 'content': ' and'}, {'role': 'user', 'content': 'he'}]
+        for some, text in ((story[1:2], 'late,'), (story[:2], 'It was late,'), (story, 'It was late, and he')):
+            a = server.get(path, messages=some, **how)['choices'][0]
+            assert a['token_ids'] == server.complete(text, **how)['choices'][0]['token_ids'], (text, a)
+        a = server.get(path, messages=[{'role': 'user', 'content': 'It was'}], temperature=0, max_tokens=5)
+        assert a['choices'][0]['message']['content'] == ' a very fine day,', a
+    with tempfile.TemporaryDirectory() as folder, serve('--model', without_template(folder + '/none')) as server:
         refused(server, 400, 'messages', 'no chat_template in tokenizer_config.json',
                 json.dumps({'messages': turns[1:2]}).encode(), path=path)
 
