@@ -584,6 +584,7 @@ def chat_model(folder, template):
     os.remove(folder + '/tokenizer.json')
     with open(folder + '/tokenizer.json', 'w', encoding='utf-8') as file:
         json.dump(tokenizer, file)
+    os.remove(folder + '/tokenizer_config.json')
     with open(folder + '/tokenizer_config.json', 'w', encoding='utf-8') as file:
         json.dump({'chat_template': template}, file)
     with open(folder + '/config.json', encoding='utf-8') as file:
