@@ -562,6 +562,7 @@ check "all other figures have them" diff <("$sweep" "${left[@]}" | awk '!/^#/' |
     <(awk '!/^#/' "$dir/left.tsv" | cut -f 1-21,37-)
 check "and the percentiles differ" [ "$("$sweep" "${left[@]}" | column /dev/stdin itl_p99_s)" != "$(column "$dir/left.tsv" itl_p99_s)" ]
 check "the result says so" grep -q '^# percentiles: without the first 50 requests of each cell$' "$dir/left.tsv"
+refuses 2 "unknown option '--warmup': use --leave-out" "${sim[@]}" --warmup 50
 refuses 2 '--leave-out: 200 of 200 requests: percentiles need at least one' "${sim[@]}" --leave-out 200
 refuses 2 '--warm-up: only with --backend cpu or cuda: --leave-out N leaves N requests out of' "${sim[@]}" --warm-up 3
 duration() { column <("$sweep" "${sim[@]}" --workload "mooncake:$dir/mooncake.jsonl" --qps trace "$@") ttft_p50_s; }

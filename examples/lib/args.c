@@ -488,10 +488,11 @@ static int args_count(const args_option *options, const args_option *own) {
 static const args_option *args_meant(const args_option *options, const char *name, size_t length, bool one_dash) {
     static const struct {
         const char *typed, *meant;
-    } same[] = {{"max-tokens", "tokens"},         {"max-new-tokens", "tokens"}, {"n-predict", "tokens"},
-                {"num-tokens", "tokens"},         {"temp", "temperature"},      {"text", "prompt"},
-                {"file", "prompt-file"},          {"prompt-file", "file"},      {"max-num-seqs", "max-running"},
-                {"max-model-len", "max-context"}, {"served-model-name", "name"}};
+    } same[] = {{"max-tokens", "tokens"},         {"max-new-tokens", "tokens"},  {"n-predict", "tokens"},
+                {"num-tokens", "tokens"},         {"temp", "temperature"},       {"text", "prompt"},
+                {"file", "prompt-file"},          {"prompt-file", "file"},       {"max-num-seqs", "max-running"},
+                {"max-model-len", "max-context"}, {"served-model-name", "name"}, {"warmup", "leave-out"},
+                {"num-prompts", "requests"},      {"request-rate", "qps"}};
     const args_option *o = args_find_option(options, name, length, !one_dash);
     if (length == 1 && !one_dash) return o->name ? o : NULL;
     for (size_t i = 0; i < sizeof same / sizeof *same && !o->name; i++)
