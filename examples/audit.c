@@ -20,6 +20,9 @@
 // request do not run, and neither do requests of which no window is drawn. Whoever made the transcript must not have
 // known the seed.
 //
+// --against REQUESTS compares the answers with what their client asked for, lines as those of `generate --batch`. An
+// audit alone cannot know that: an answer that was cut is whole to it, if the limit in the file was cut, too.
+//
 // Exit status: 0 if all that was asked for is verified; 1 if something differs, or a request was not marked
 // deterministic (--skip-ordinary allows such requests); 2 if a comparison is not possible: the file is broken or was
 // changed, its answers are not canonical or were drawn with the noise of 0.2.0 (--skip-ordinary leaves these out), the
@@ -29,6 +32,7 @@
 #include "llm42.h"
 #include "examples/lib/args.h"
 #include "examples/lib/scoring.h"
+#include "audit/against.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
 #ifdef _OPENMP
@@ -40,10 +44,10 @@ enum { PAGE = 16, TOGETHER = 64 };  // tokens in a KV page; answers that run tog
 // The most bytes of weights that a file may have us load: `--model DIR` has no such limit.
 static const double most_bytes = 4e9;
 
-static const char *path, *model_path, *seed_text, *verdicts, *name = "cpu";
+static const char *path, *model_path, *seed_text, *verdicts, *against_path, *system_text, *name = "cpu";
 static int64_t rows, window = 16, windows, seed, threads, tensor_parallel = 1, devices;
 static double share = 1;
-static bool skip_ordinary, no_mmap;
+static bool skip_ordinary, no_mmap, chatting;
 
 static const args_option options[] = {
     ARGS_WORD("FILE", &path, "the transcript"),
@@ -56,6 +60,11 @@ static const args_option options[] = {
     ARGS_INT("windows N", &windows, 0, INT64_MAX, "audit this number of windows instead; 0: as --share says"),
     ARGS_TEXT("seed,s S", &seed_text, "decides which windows are drawn (default: a number from the system)"),
     ARGS_OUT("verdicts FILE", &verdicts, "write a line of TSV for each audited window: what differs in it"),
+    ARGS_IN("against REQUESTS", &against_path,
+            "compare with what was asked: prompt, max_tokens, sampling, seed and\n"
+            "                         stops, as in a file of generate --batch (examples/lib/request_file.h)"),
+    ARGS_FLAG("chat", &chatting, "with --against: prompts are users' turns, as with generate --chat"),
+    ARGS_ONCE("system TEXT", &system_text, "with --chat: what the system says first"),
     ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic, or that 0.2.0 drew"),
     ARGS_INT("rows N", &rows, 0, 4096,
              "the most tokens in one pass, 0: 128 on a CPU, 1024 on a GPU; the number changes no result"),
@@ -104,6 +113,7 @@ typedef struct audit {
     int64_t tokens;                  // of chosen windows, so far
     int64_t rows, rows_done;
     int audited, differ, ordinary, cancelled, empty, old_draws;
+    int asked, other, more;  // requests of --against, of which `other` have no such answer; answers to none of them
     bool show;
 } audit;
 
@@ -513,32 +523,66 @@ static void write_verdicts(const audit *a) {
     if (!llm42_file_finish(file)) args_fail(2, "%s: cannot write: %s", verdicts, strerror(errno));
 }
 
+// Compares with what was asked for, by the tokenizer of the model.
+static void compare_requests(audit *a) {
+    llm42_error error = {0};
+    int32_t stop[LLM42_MAX_STOP];
+    chat turns = {0};
+    request_file f = {.option = "--against", .path = against_path, .model = a->model, .ask.deterministic = true};
+    const char *folder = a->model->name;
+    if (!strncmp(folder, "synthetic:", 10)) f.t = NULL;  // its prompts are ids
+    else if (tok_open(&f.t, a->model, folder, NULL, &error) && error.result != LLM42_IO) args_fail(2, "%s", error.text);
+    if (chatting && !f.t) args_fail(2, "--chat: %s has no tokenizer", folder);
+    if (chatting) {
+        if (chat_open(&turns, f.t, folder, system_text, &error)) args_fail(2, "--chat: %s", error.text);
+        f.chat = &turns, f.ask.stop = stop, f.ask.stop_count = chat_stop(&turns, &a->model->config, stop);
+    }
+    request_file_read(&f);
+    a->asked = (int)arrlen(f.line);
+    a->other = against_compare(&f, a->t, &a->more);
+    request_file_free(&f);
+    tok_free(f.t);
+}
+
+static void print_asked(const audit *a) {
+    if (!a->asked) return;
+    if (a->other)
+        printf("; %d of %d request%s of %s %s not answered as asked", a->other, a->asked, args_plural(a->asked),
+               against_path, a->other == 1 ? "is" : "are");
+    else
+        printf("; %d of %d request%s of %s answered as asked", a->asked, a->asked, args_plural(a->asked), against_path);
+    if (a->more) printf("; %d answer%s to none of them", a->more, args_plural(a->more));
+}
+
 // The last lines, and the exit status. They claim nothing about what the file leaves out.
 static int conclude(const audit *a) {
     const llm42_transcript *t = a->t;
     const int64_t all = a->first[t->count];
-    const bool bad = a->differ || (a->ordinary && !skip_ordinary);
+    const bool bad = a->differ || a->other || (a->ordinary && !skip_ordinary);
     const char *parts = windows < all ? "parts of " : "";
     printf("%s: %s%d of %d request%s%s", bad ? "NOT VERIFIED" : "verified to the bit", parts, a->audited - a->differ,
            t->count, args_plural(t->count),
            !bad            ? ""
            : t->count == 1 ? " is equal to the bit"
                            : " are equal to the bit");
-    printf(", %lld of %lld window%s of %d token%s", (long long)windows, (long long)all, args_plural(all), (int)window,
-           args_plural(window));
+    if (a->differ) printf(", %d %s", a->differ, a->differ == 1 ? "differs" : "differ");
+    printf("%s%lld of %lld window%s of %d token%s", bad ? "; compared: " : ", ", (long long)windows, (long long)all,
+           args_plural(all), (int)window, args_plural(window));
     if (windows < all) printf(", drawn by seed %lld%s", (long long)seed, seed_text ? "" : " of the system");
     else
         printf(": all %s", a->old_draws  ? "that can be computed again"
                            : a->ordinary ? "that are marked deterministic"
                                          : "of the file");
-    printf("; %lld token%s and %s compared", (long long)a->tokens, args_plural(a->tokens), logprobs_word(a->tokens));
-    if (a->differ) printf("; %d %s", a->differ, a->differ == 1 ? "request differs" : "requests differ");
+    printf("; %lld token%s and %s%s", (long long)a->tokens, args_plural(a->tokens), logprobs_word(a->tokens),
+           bad ? "" : " compared");
     if (a->cancelled) printf("; %d cancelled: where these end is not verified", a->cancelled);
     if (a->empty) printf("; %d without a token: nothing to compare", a->empty);
     if (a->ordinary) printf("; %d not marked deterministic", a->ordinary);
     if (a->old_draws) printf("; %d drawn with the noise of 0.2.0", a->old_draws);
-    printf("\n  model %s, SHA-256 %s, arithmetic %s, compute %s, leaves %d\n", a->model->name, a->sha256, t->arithmetic,
-           t->numerics.compute == LLM42_DTYPE_FP32 ? "fp32" : "bf16", t->numerics.leaves);
+    print_asked(a);
+    printf("\n  model %s, SHA-256 %s, arithmetic %s, compute %s, logits_fp32 %s, router_fp32 %s, leaves %d\n",
+           a->model->name, a->sha256, t->arithmetic, t->numerics.compute == LLM42_DTYPE_FP32 ? "fp32" : "bf16",
+           t->numerics.logits_fp32 ? "yes" : "no", t->numerics.router_fp32 ? "yes" : "no", t->numerics.leaves);
     if (!strcmp(model_path, "from-file"))
         printf("  from-file: the maker of the file chose the model: compare its SHA-256 with that of your own copy\n");
     if (t->format == 1)
@@ -560,6 +604,8 @@ int main(int argc, char **argv) {
     if (!model_path)
         args_fail(2, "give --model DIR, your own copy of the model, or --model from-file, the model that %s names",
                   path);
+    if (chatting && !against_path) args_fail(2, "--chat: needs --against REQUESTS, whose prompts it is about");
+    if (system_text && !chatting) args_fail(2, "--system: needs --chat");
     if (seed_text) seed = args_int("--seed", seed_text, seed_text + strlen(seed_text), 0, INT64_MAX);
     const llm42_backend *backend = args_backend(name);
     llm42_error error = {0};
@@ -579,6 +625,7 @@ int main(int argc, char **argv) {
     a.model = model;
     check_leaves(&a);
     find_same_ids(&a);
+    if (against_path) compare_requests(&a);
     open_backend(&a, backend);
     for (int i = 0; i < a.t->count; i++) audit_answer(&a, i);
     audit_together(&a);

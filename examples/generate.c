@@ -36,7 +36,7 @@ static const args_option options[] = {
               "the prompt is a user's turn by the model's chat template; special tokens in it are not escaped"),
     ARGS_ONCE("system TEXT", &system_text, "with --chat: what the system says first"),
     ARGS_IN("batch FILE", &batch_in,
-            "answer each line of FILE, objects of JSON with prompt or ids; see examples/generate/batch.h"),
+            "answer each line of FILE, objects of JSON with prompt or ids; see examples/lib/request_file.h"),
     ARGS_OUT("out FILE", &batch_out, "with --batch: the answers, a line each; the same command goes on where it ended"),
     ARGS_INT("tokens,n N", &n, 0, INT32_MAX, "new tokens; 0: 128, or what the context leaves"),
     ARGS_FLAG("deterministic", &deterministic, "verify and roll back: the same text under any load"),
@@ -310,14 +310,15 @@ static void read_batch(void) {
              how.backend, how.dtype, how.arithmetic ? how.arithmetic : "", how.preset, how.verifier ? how.verifier : "",
              how.planner, how.window, how.group, how.tensor_parallel, how.leaves, (int)turns.family,
              system_text ? system_text : "");
-    requests = (batch){.in = batch_in,
+    requests = (batch){.in = {.option = "--batch",
+                              .path = batch_in,
+                              .model = model,
+                              .t = t,
+                              .chat = chatting ? &turns : NULL,
+                              .ask = new_request(),
+                              .answer = new_answer()},
                        .out = batch_out,
-                       .settings = settings,
-                       .model = model,
-                       .t = t,
-                       .chat = chatting ? &turns : NULL,
-                       .ask = new_request(),
-                       .answer = new_answer()};
+                       .settings = settings};
     batch_read(&requests);
 }
 

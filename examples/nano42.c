@@ -371,7 +371,7 @@ int main(int argc, char **argv) {
     load();
     for (int marked = 0; marked <= 1; marked++) {
         puts(marked ? "The same requests, marked deterministic:" : "Ordinary requests:");
-        int differ = 0;
+        int differ = 0, other = 0;  // answers with other bits, and those among them with other tokens
         for (int i = 0; i < REQUESTS; i++) {
             alone[i] = (request){.number = i + 1, .deterministic = marked, .prompt_tokens = PROMPT};
             memcpy(alone[i].prompt, prompts[i], sizeof prompts[i]);
@@ -384,14 +384,14 @@ int main(int argc, char **argv) {
             const request *a = &alone[i], *b = &together[i];
             int same = 0;
             while (same < NEW && a->token[same] == b->token[same]) same++;
-            for (int k = 0; k < 2 && same < NEW && !differ; k++) {
+            for (int k = 0; k < 2 && same < NEW && !other; k++) {
                 printf("  request %d %s: ...", b->number, k ? "together" : "alone   ");
                 for (int t = 0; t < NEW && t < same + 8; t++) print_token((k ? b : a)->token[t]);
                 printf(" ...\n");
             }
-            differ += same < NEW || memcmp(a->logprob, b->logprob, sizeof a->logprob) != 0;
+            other += same < NEW, differ += same < NEW || memcmp(a->logprob, b->logprob, sizeof a->logprob) != 0;
         }
-        printf("  %d of %d get another answer when they are served together.\n", differ, REQUESTS);
+        printf("  Served together, %d of %d get other bits, and %d other tokens.\n", differ, REQUESTS, other);
     }
     const bool all = argc > 1 && !strcmp(argv[1], "--logprobs");  // request, token, log-probability
     for (int i = 0; all && i < REQUESTS * NEW; i++)

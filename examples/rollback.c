@@ -11,7 +11,8 @@
 //
 // Nothing is injected unless --inject says so. The order of sums of a fast pass depends on its number of rows, so the
 // low bits of a result depend on which other requests share the pass. The prompts were chosen so that these bits change
-// a token among the first 64.
+// a token among the first 64. Their order was chosen, too: the first candidate to be dropped comes from a FAST pass,
+// and the second one is an exception, because it comes from an INVARIANT pass.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"
@@ -23,21 +24,21 @@
 #include "rollback/rollback.h"
 
 static const char *const PROMPTS[] = {
-    "The farmer thought of the",
+    "The sailor was dead, and",
     "At the end of the street there lived a",
     "In the garden there was a",
-    "The judge shut the door and",
-    "The landlord dropped the candle and",
-    "The sailor was dead, and",
-    "The baron opened the letter and",
-    "The shepherd looked at the sea and",
-    "The king heard a voice",
-    "The thief smiled at",
-    "The young lady was born in",
+    "The farmer thought of the",
     "On the third day the rain",
-    "That same night the house",
-    "The thief shut the door and",
     "My uncle began to cry when",
+    "The landlord dropped the candle and",
+    "The thief smiled at",
+    "The shepherd looked at the sea and",
+    "That same night the house",
+    "The judge shut the door and",
+    "The baron opened the letter and",
+    "The king heard a voice",
+    "The young lady was born in",
+    "The thief shut the door and",
     "The poor girl kept a",
 };
 enum { BUDGET = 256 };
@@ -346,6 +347,7 @@ static void report_costs(const demo *d, const screen *s, const proof *p) {
     const int count = costs_of(d, p, lines);
     printf("\n");
     say(s, STRONG, 0, "What it cost");
+    if (verifies(d)) print_text(s, pays_text(d, p), 0);
     say(s, PLAIN, 11, "%-28s %6s %6s %10s %8s", "", "passes", "rows", "ms a pass", "ms");
     for (int i = 0; i < count; i++) {
         const cost *c = &lines[i].cost;
@@ -478,7 +480,7 @@ int main(int argc, char **argv) {
                      .planner = "default",
                      .window = 8,
                      .group = 4,
-                     .requests = 8,
+                     .requests = 10,
                      .tokens = 64,
                      .delay = -1,
                      .seed = 42};

@@ -62,14 +62,57 @@ run=$dir/run.txt
 "$B/generate" --model examples/tiny42 --ids 0,9,12 --ids-out -n 40 --deterministic --samples 4 --temperature 0.9 \
     --arithmetic sm90 --leaves 2 --ignore-eos --record "$run" >"$dir/out" 2>&1
 audit 0 '^verified to the bit: 4 of 4 requests' "$run"
+# All that the bits depend on stands in the line of the model: two files with other answers have other lines.
+for key in arithmetic compute logits_fp32 router_fp32 leaves; do
+    check "the audit names $key" grep -q "^  model .*, $key $(sed -n "s/^$key: //p" "$run")\(,\|$\)" "$dir/out"
+done
 request=$(sed -n 's/^request: //p;T;q' "$run")
 first="1,/^logprobs/"
+# --against: an answer that was cut passes an audit alone, if what was asked for was cut, too.
+seeds=$(sed -n 's/^seed: //p' "$run")
+asked() { for seed in $(head -n 3 <<<"$seeds") "$1"; do
+    echo "{\"ids\": [0, 9, 12], \"max_tokens\": 40, \"temperature\": 0.9, \"seed\": $seed, \"ignore_eos\": true}"
+done >"$dir/asked"; }
+asked "$(tail -n 1 <<<"$seeds")"
+audit 0 '; 4 of 4 requests of .*/asked answered as asked$' "$run" --against "$dir/asked"
+cut() {  # cut PATTERN SED-SCRIPT: such a transcript is verified alone, and not against what was asked
+    sed -E "$first { s/^(tokens: ([0-9]+,){4}[0-9]+).*/\1/; s/^(logprobs: ([0-9a-f]+,){4}[0-9a-f]+).*/\1/; $2 }" "$run" \
+        >"$dir/cut.txt"
+    seal "$dir/cut.txt"
+    audit 0 '^verified to the bit: 4 of 4 requests' "$dir/cut.txt"
+    audit 1 "/asked:1: request $request $1" "$dir/cut.txt" --against "$dir/asked"
+    check "it is not what was asked: $2" grep -q '^NOT VERIFIED: 4 of 4 .*; 1 of 4 requests of .*/asked is not answered as' \
+        "$dir/out"
+}
+cut 'has max_new_tokens 5, and 40 were asked for$' 's/^max_new_tokens: .*/max_new_tokens: 5/'
+cut 'was cancelled after 5 of 40 tokens$' 's/^finish: .*/finish: cancelled/'
+fifth=$(sed -nE 's/^tokens: ([0-9]+,){4}([0-9]+).*/\2/p;T;q' "$run")
+cut "ends at the stop tokens $fifth, and was asked to end at none$" "s/^finish: .*/finish: stop/; s/^stop:.*/stop: $fifth/"
+asked 99
+audit 1 '/asked:4: request [0-9]+ has seed [0-9]+, and 99 was asked for$' "$run" --against "$dir/asked"
+asked "$(tail -n 1 <<<"$seeds")"
+echo '{"prompt": "Another one", "deterministic": true}' >>"$dir/asked"
+audit 1 '/asked:5: no answer to this prompt is in the transcript$' "$run" --against "$dir/asked"
+head -n 1 "$dir/asked" | sed 's/{/{"max_tokens": 3,/' >"$dir/twice"
+audit 2 '/twice:1: max_tokens: the key is there twice$' "$run" --against "$dir/twice"
+# A stop string ends an answer: the transcript says `cancelled`, and its text says why.
+printf '%s\n' '{"prompt": "It was a", "max_tokens": 60, "stop": " the"}' '{"prompt": "The king"}' >"$dir/asked"
+"$B/generate" --model examples/tiny42 --batch "$dir/asked" --out "$dir/answers" --deterministic --record "$dir/stops.txt" \
+    >"$dir/out" 2>&1
+check "one is cancelled" test "$(grep -c '^finish: cancelled' "$dir/stops.txt")" = 1
+audit 0 '; 2 of 2 requests of .*/asked answered as asked$' "$dir/stops.txt" --against "$dir/asked"
+sed -i 's/" the"/"XYZ"/' "$dir/asked"
+audit 1 '/asked:1: .* was cancelled after .*, and none of the stop strings is in its text$' "$dir/stops.txt" \
+    --against "$dir/asked"
+sed -n 2p "$dir/asked" >"$dir/mine"
+audit 0 '; 1 of 1 request of .*/mine answered as asked; 1 answer to none of them$' "$dir/stops.txt" --against "$dir/mine"
 changed() {  # changed PATTERN SED-SCRIPT OPTION...: such a transcript is not verified
     sed -E "$2" "$run" >"$dir/changed.txt"
     check "something is changed by $2" eval "! cmp -s '$run' '$dir/changed.txt'"
     seal "$dir/changed.txt"
     audit 1 "$1" "$dir/changed.txt" "${@:3}"
-    check "it is not verified: $2" grep -qE '^NOT VERIFIED: [0-9]+ of [0-9]+ requests are equal to the bit, ' "$dir/out"
+    check "it is not verified: $2" grep -qE \
+        '^NOT VERIFIED: [0-9]+ of [0-9]+ requests are equal to the bit, [0-9]+ differs?; compared: [0-9]+ of ' "$dir/out"
 }
 changed '^  first token: 2 of [0-9]+: recorded 7 ' "$first s/^(tokens: [0-9]+,)[0-9]+/\\17/"
 digit=$(sed -nE 's/^logprobs: .{25}(.).*/\1/p;T;q' "$run")
@@ -82,7 +125,7 @@ sums() { awk 'NR > 1 { n[$1] += $3; t[$1] += $4; l[$1] += $5; if (!had[$1]++) id
     END { for (i = 1; i <= ids; i++) { k = id[i]; if (t[k] + l[k]) print k, n[k], t[k], l[k] } }' "$dir/verdicts"; }
 changed "^request $request: differs: " "$first s/^seed: .*/seed: 49/" --verdicts "$dir/verdicts" --window 8
 check "verdicts: windows add up to $(counts)" test -n "$(counts)" -a "$(counts)" = "$(sums)"
-check "verdicts: of all windows" grep -q ", $(($(wc -l <"$dir/verdicts") - 1)) of .* windows of 8 tokens: all" "$dir/out"
+check "verdicts: of all windows" grep -q "compared: $(($(wc -l <"$dir/verdicts") - 1)) of .* windows of 8 tokens: all" "$dir/out"
 sums_before=$(sums)
 audit 0 '^verified to the bit: ' "$run" --verdicts "$dir/verdicts" --window 8
 check "verdicts: none of a file that is right" test -n "$sums_before" -a -z "$(sums)"

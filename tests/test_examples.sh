@@ -59,8 +59,8 @@ done
 # nano42 has a forward pass of its own. All ten prompts stand in its source.
 (cd "$root" && eval "$(sed -n 's|^//  *\(cc .*\) && ./nano42$|\1|p' examples/nano42.c)" && ./nano42 --logprobs >nano.out)
 check "nano42: 400 lines" at_most 400 examples/nano42.c p
-check "nano42: drift" shows nano '10 of 10 get another answer'
-check "nano42: none in deterministic requests" shows nano ' 0 of 10 get another answer'
+check "nano42: drift" shows nano 'together, 10 of 10 get other bits, and 10 other tokens'
+check "nano42: none in deterministic requests" shows nano 'together, 0 of 10 get other bits, and 0 other tokens'
 check "nano42: rollbacks" shows nano "request 1: 3 of 7 candidates agree, then ' door' is dropped and ' house' committed"
 grep -oE '\{0, [0-9, ]+\}' examples/nano42.c | tr -d ' {}' | while read -r ids; do
     "${B:-build}/generate" --ids "$ids" -n 64 --deterministic --ignore-eos --ids-out --logprobs | tail -n +2 | cut -f 3,4

@@ -9,168 +9,10 @@
 #define BATCH_REST "\", "                      // ...this, and then the line of OUT behind its brace
 enum { BATCH_DIGITS = 32 };                    // of a digest: enough to tell lines apart
 
-// >>lines: reading IN ---------------------------------------------------------------------------------------------
-
-typedef enum batch_key {
-    BATCH_PROMPT,
-    BATCH_IDS,
-    BATCH_MAX_TOKENS,
-    BATCH_TEMPERATURE,
-    BATCH_TOP_K,
-    BATCH_TOP_P,
-    BATCH_MIN_P,
-    BATCH_SEED,
-    BATCH_DETERMINISTIC,
-    BATCH_STOP,
-    BATCH_ID,
-    BATCH_KEYS
-} batch_key;
-
-static const char *const batch_keys[] = {"prompt", "ids",  "max_tokens",    "temperature", "top_k", "top_p",
-                                         "min_p",  "seed", "deterministic", "stop",        "id",    NULL};
-
-// Token i as text that ends in a 0, for messages and numbers.
-static const char *batch_text(tok_json *j, int i) {
-    j->text[j->token[i].end] = 0;
-    return tok_json_string(j, i);
-}
-
-static int64_t batch_int(const char *name, tok_json *j, int i, int64_t low, int64_t high) {
-    const char *text = batch_text(j, i);
-    if (!tok_json_is(j, i, JSMN_PRIMITIVE)) args_fail(2, "%s: '%.80s' is not a whole number", name, text);
-    return args_int(name, text, text + strlen(text), low, high);
-}
-
-static float batch_float(const char *name, tok_json *j, int i, double high) {
-    const char *text = batch_text(j, i);
-    if (!tok_json_is(j, i, JSMN_PRIMITIVE)) args_fail(2, "%s: '%.80s' is not a number", name, text);
-    return args_float(name, text, 0, high);
-}
-
-static const char *batch_string(const char *name, tok_json *j, int i) {
-    if (!tok_json_is(j, i, JSMN_STRING)) args_fail(2, "%s: '%.80s' is not a string", name, batch_text(j, i));
-    return tok_json_string(j, i);
-}
-
-static void batch_stop(const batch *b, const char *name, answer *a, tok_json *j, int i) {
-    const bool list = tok_json_is(j, i, JSMN_ARRAY);
-    const int count = list ? j->token[i].size : 1;
-    if (count > ANSWER_STOPS) args_fail(2, "%s: more than %d strings", name, ANSWER_STOPS);
-    if (count && !b->t) args_fail(2, "%s: the model has no tokenizer, so there is no text to look at", name);
-    a->stops = 0;
-    for (int k = 0; k < count; k++) {
-        const char *text = batch_string(name, j, i + list + k);
-        if (!text[0]) args_fail(2, "%s: a stop string is empty", name);
-        a->stop[a->stops++] = (tok_text){text, strlen(text)};
-    }
-}
-
-static void batch_prompt(const batch *b, const char *name, batch_line *l, tok_json *j, int i) {
-    llm42_error error = {0};
-    const char *text = batch_string(name, j, i);
-    if (!b->t) args_fail(2, "%s: the model has no tokenizer: give ids", name);
-    if (b->chat ? chat_encode(b->chat, b->t, text, strlen(text), &l->ids, &error)
-                : text_ids(b->t, text, strlen(text), &l->ids, NULL, &error))
-        args_fail(2, "%s: %s", name, error.text);
-}
-
-static void batch_value(const batch *b, batch_key key, const char *name, batch_line *l, tok_json *j, int i) {
-    llm42_sampling *s = &l->ask.sampling;
-    switch (key) {
-    case BATCH_PROMPT: batch_prompt(b, name, l, j, i); break;
-    case BATCH_IDS:
-        if (!tok_json_is(j, i, JSMN_ARRAY)) args_fail(2, "%s: '%.80s' is not a list", name, batch_text(j, i));
-        for (int k = i + 1, end = i + 1 + j->token[i].size; k < end; k++)
-            arrput(l->ids, (int32_t)batch_int(name, j, k, 0, b->model->config.vocab - 1));
-        break;
-    case BATCH_MAX_TOKENS:
-        l->ask.max_new_tokens = (int)batch_int(name, j, i, 0, INT32_MAX);
-        l->limited = true;
-        break;
-    case BATCH_TEMPERATURE: s->temperature = batch_float(name, j, i, 1000); break;
-    case BATCH_TOP_K: s->top_k = (int)batch_int(name, j, i, 0, INT32_MAX); break;
-    case BATCH_TOP_P: s->top_p = batch_float(name, j, i, 1); break;
-    case BATCH_MIN_P: s->min_p = batch_float(name, j, i, 1); break;
-    case BATCH_SEED: s->seed = (uint64_t)batch_int(name, j, i, 0, INT64_MAX); break;
-    case BATCH_DETERMINISTIC:
-        l->ask.deterministic = tok_json_word(j, i, "true");
-        if (!l->ask.deterministic && !tok_json_word(j, i, "false"))
-            args_fail(2, "%s: '%.80s' is neither true nor false", name, batch_text(j, i));
-        break;
-    case BATCH_STOP: batch_stop(b, name, &l->answer, j, i); break;
-    case BATCH_ID: l->id = batch_string(name, j, i); break;
-    case BATCH_KEYS: break;
-    }
-}
-
-// Reads l->text [size]; exits with a message that names the file, the line and the key.
-static void batch_parse(const batch *b, batch_line *l, size_t size) {
-    char where[4200], name[4400], all[256];
-    bool seen[BATCH_KEYS] = {0};
-    llm42_error error = {0};
-    snprintf(where, sizeof where, "%.4096s:%d", b->in, l->number);
-    tok_json j = {.path = where, .text = l->text, .size = size};
-    if (memchr(l->text, 0, size)) args_fail(2, "%s: not JSON: a 0 byte", where);
-    if (tok_json_parse(&j, &error)) args_fail(2, "%s", error.text);
-    if (!tok_json_is(&j, 0, JSMN_OBJECT)) args_fail(2, "%s: not an object: write {\"prompt\": \"...\"}", where);
-    for (int n = 0, i = 1, next; n < j.token[0].size; n++, i = next) {
-        int key = 0;
-        next = tok_json_next(&j, i + 1);
-        snprintf(name, sizeof name, "%s: %.100s", where, tok_json_string(&j, i));
-        while (batch_keys[key] && strcmp(batch_keys[key], tok_json_string(&j, i))) key++;
-        if (key == BATCH_KEYS) args_fail(2, "%s: not a key that is known: %s", name, args_words(all, batch_keys));
-        if (seen[key]) args_fail(2, "%s: the key is there twice", name);
-        seen[key] = !tok_json_absent(&j, i + 1);  // null stands for the default
-        if (seen[key]) batch_value(b, (batch_key)key, name, l, &j, i + 1);
-    }
-    if (seen[BATCH_PROMPT] == seen[BATCH_IDS]) args_fail(2, "%s: give one of prompt and ids", where);
-    if (!arrlen(l->ids))
-        args_fail(2, "%s: %s: no tokens%s", where, batch_keys[seen[BATCH_IDS] ? BATCH_IDS : BATCH_PROMPT],
-                  seen[BATCH_IDS] ? "" : ", since the model has no begin-of-text token: write a text");
-    free(j.token);
-}
-
-// Two answers of one id could not be told apart. A line without an id has its number.
-static void batch_check_ids(const batch *b) {
-    struct {
-        char *key;
-        int value;
-    } *seen = NULL;
-    char number[16];
-    sh_new_arena(seen);
-    for (int64_t i = 0; i < arrlen(b->line); i++) {
-        const batch_line *l = &b->line[i];
-        snprintf(number, sizeof number, "%d", l->number);
-        const char *id = l->id ? l->id : number;
-        const ptrdiff_t at = shgeti(seen, id);
-        if (at >= 0)
-            args_fail(2,
-                      "%s:%d: id: '%.80s' is the id of line %d, too (a line without one has its number): give another",
-                      b->in, l->number, id, seen[at].value);
-        shput(seen, id, l->number);
-    }
-    shfree(seen);
-}
-
 void batch_read(batch *b) {
-    size_t size = 0;
-    char *text = text_read("--batch", b->in, &size);
-    int number = 0;
-    for (size_t begin = size >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0, end; begin < size; begin = end + 1) {
-        const char *newline = memchr(text + begin, '\n', size - begin);
-        end = newline ? (size_t)(newline - text) : size;
-        batch_line l = {.number = ++number, .ask = b->ask, .answer = b->answer};
-        if (begin + strspn(text + begin, " \t\r") >= end) continue;
-        l.text = malloc(end - begin + 1);
-        if (!l.text) args_fail(1, "%s: out of memory", b->in);
-        memcpy(l.text, text + begin, end - begin);
-        l.text[end - begin] = 0;
-        batch_parse(b, &l, end - begin);
-        arrput(b->line, l);
-    }
-    free(text);
-    if (!arrlen(b->line)) args_fail(2, "--batch: %s: no lines", b->in);
-    batch_check_ids(b);
+    request_file_read(&b->in);
+    arrsetlen(b->line, arrlenu(b->in.line));
+    for (int64_t i = 0; i < arrlen(b->line); i++) b->line[i] = (batch_line){.asked = &b->in.line[i]};
 }
 
 // >>digests -------------------------------------------------------------------------------------------------------
@@ -180,35 +22,36 @@ void batch_read(batch *b) {
 static void batch_basis(const batch *b, const llm42_engine *engine, llm42_sha256 *sha) {
     char hash[LLM42_SHA256_TEXT], text[256];
     llm42_error error = {0};
-    const llm42_config *c = &b->model->config;
+    const llm42_config *c = &b->in.model->config;
     const char *arithmetic = llm42_engine_arithmetic(engine);
-    args_check(llm42_model_sha256(b->model, hash, &error), &error);
+    args_check(llm42_model_sha256(b->in.model, hash, &error), &error);
     llm42_sha256_begin(sha);
     llm42_sha256_add(sha, b->settings, strlen(b->settings) + 1);
     snprintf(text, sizeof text, "%s %s %s %d", LLM42_VERSION, hash, arithmetic ? arithmetic : "",
              llm42_engine_config(engine)->max_context);
     llm42_sha256_add(sha, text, strlen(text) + 1);
     llm42_sha256_add(sha, c->stop, (size_t)c->stop_count * sizeof *c->stop);
-    for (int i = 0; b->t && i < b->t->count; i++) {
-        const tok_piece *piece = &b->t->piece[i];
+    for (int i = 0; b->in.t && i < b->in.t->count; i++) {
+        const tok_piece *piece = &b->in.t->piece[i];
         llm42_sha256_add(sha, &piece->size, sizeof piece->size);
         llm42_sha256_add(sha, &piece->special, sizeof piece->special);
-        llm42_sha256_add(sha, b->t->bytes + piece->at, (size_t)piece->size);
+        llm42_sha256_add(sha, b->in.t->bytes + piece->at, (size_t)piece->size);
     }
 }
 
 // Of the basis, the request, and the line's number and id, so that each line of OUT belongs to one line of IN.
 static void batch_digest(llm42_sha256 sha, batch_line *l) {
     char text[512];
-    const llm42_sampling *s = &l->ask.sampling;
-    snprintf(text, sizeof text, "%d %d %d %.9g %d %.9g %.9g %" PRIu64 " %d %d %d", l->number, l->ask.max_new_tokens,
-             l->ask.deterministic, (double)s->temperature, s->top_k, (double)s->top_p, (double)s->min_p, s->seed,
-             l->ask.ignore_stop, l->answer.stops, (int)arrlen(l->ids));
+    const llm42_sampling *s = &l->asked->ask.sampling;
+    snprintf(text, sizeof text, "%d %d %d %.9g %d %.9g %.9g %" PRIu64 " %d %d %d", l->asked->number,
+             l->asked->ask.max_new_tokens, l->asked->ask.deterministic, (double)s->temperature, s->top_k,
+             (double)s->top_p, (double)s->min_p, s->seed, l->asked->ask.ignore_stop, l->asked->answer.stops,
+             (int)arrlen(l->asked->ids));
     llm42_sha256_add(&sha, text, strlen(text) + 1);
-    llm42_sha256_add(&sha, l->ids, arrlenu(l->ids) * sizeof *l->ids);
-    for (int i = 0; i < l->answer.stops; i++)
-        llm42_sha256_add(&sha, l->answer.stop[i].data, l->answer.stop[i].size + 1);
-    if (l->id) llm42_sha256_add(&sha, l->id, strlen(l->id));
+    llm42_sha256_add(&sha, l->asked->ids, arrlenu(l->asked->ids) * sizeof *l->asked->ids);
+    for (int i = 0; i < l->asked->answer.stops; i++)
+        llm42_sha256_add(&sha, l->asked->answer.stop[i].data, l->asked->answer.stop[i].size + 1);
+    if (l->asked->id) llm42_sha256_add(&sha, l->asked->id, strlen(l->asked->id));
     llm42_sha256_end(sha, l->digest);
     l->digest[BATCH_DIGITS] = 0;
 }
@@ -262,12 +105,12 @@ static void batch_keep(batch *b, int number, const char *text, size_t size) {
     batch_line *l = index < arrlen(b->line) ? &b->line[index] : NULL;
     if (!l)
         args_fail(2, "%s:%d: the answer to request %d, and %s has %d: give it as it was, or remove the file",
-                  b->unfinished, number, (int)index + 1, b->in, (int)arrlen(b->line));
+                  b->unfinished, number, (int)index + 1, b->in.path, (int)arrlen(b->line));
     if (!tok_json_same(&j, tok_json_get(&j, 0, "request"), l->digest))
         args_fail(2,
                   "%s:%d: not the answer to line %d of %s by this model and these options: give all as they were, or "
                   "remove the file",
-                  b->unfinished, number, l->number, b->in);
+                  b->unfinished, number, l->asked->number, b->in.path);
     b->failed |= tok_json_same(&j, tok_json_get(&j, 0, "finish"), "error");
     tok_json_free(&j);
     b->kept += !l->json, b->ready = b->kept;
@@ -363,15 +206,15 @@ void batch_begin(batch *b, llm42_engine *engine) {
     for (int64_t i = 0; i < arrlen(b->line); i++) {
         batch_line *l = &b->line[i];
         char where[4200], name[4300];
-        const int count = (int)arrlen(l->ids);
+        const int count = (int)arrlen(l->asked->ids);
         if (l->json) continue;
-        snprintf(where, sizeof where, "%.4096s:%d", b->in, l->number);
-        snprintf(name, sizeof name, "%s: %s", where, l->limited ? "max_tokens" : "-n");
-        answer_check_room(where, count, name, l->ask.max_new_tokens, context);
-        l->ask.prompt = l->ids, l->ask.prompt_count = count;
-        l->ask.user = l;
-        if (llm42_engine_submit(engine, &l->ask, NULL, &error)) args_fail(2, "%s: %s", where, error.text);
-        arrfree(l->ids);  // the engine has a copy
+        snprintf(where, sizeof where, "%.4096s:%d", b->in.path, l->asked->number);
+        snprintf(name, sizeof name, "%s: %s", where, l->asked->limited ? "max_tokens" : "-n");
+        answer_check_room(where, count, name, l->asked->ask.max_new_tokens, context);
+        l->asked->ask.prompt = l->asked->ids, l->asked->ask.prompt_count = count;
+        l->asked->ask.user = l;
+        if (llm42_engine_submit(engine, &l->asked->ask, NULL, &error)) args_fail(2, "%s: %s", where, error.text);
+        arrfree(l->asked->ids);  // the engine has a copy
     }
     batch_create(b);
     for (int64_t i = 0; i < arrlen(b->line); i++)
@@ -386,14 +229,14 @@ void batch_event(batch *b, llm42_engine *engine, const llm42_event *event) {
     char id[16];
     if (b->stopping) return;
     if (event->type == LLM42_EVENT_COMMITTED) {
-        b->tokens += answer_committed(&l->answer, engine, event);
+        b->tokens += answer_committed(&l->asked->answer, engine, event);
         return;
     }
-    answer_finished(&l->answer);
-    snprintf(id, sizeof id, "%d", l->number);
-    l->json = answer_json(&l->answer, event->info, b->model->name, (int)(l - b->line), l->id ? l->id : id, l->digest,
-                          &l->size);
-    answer_free(&l->answer);
+    answer_finished(&l->asked->answer);
+    snprintf(id, sizeof id, "%d", l->asked->number);
+    l->json = answer_json(&l->asked->answer, event->info, b->in.model->name, (int)(l - b->line),
+                          l->asked->id ? l->asked->id : id, l->digest, &l->size);
+    answer_free(&l->asked->answer);
     b->ready++;
     batch_put(b, l);
 }
@@ -435,11 +278,9 @@ void batch_end(batch *b) {
                   b->piped ? "" : b->unfinished);
     if (!b->piped) remove(b->unfinished);
     for (int64_t i = 0; i < arrlen(b->line); i++) {
-        free(b->line[i].text);
         free(b->line[i].json);
-        arrfree(b->line[i].ids);
-        answer_free(&b->line[i].answer);
     }
     arrfree(b->line);
+    request_file_free(&b->in);
     if (b->failed) args_fail(1, "%s: answers ended by an error: their finish says so", b->out);
 }

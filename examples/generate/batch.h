@@ -1,43 +1,28 @@
-// batch.h: many requests from a file, as `generate --batch IN.jsonl --out OUT.jsonl`. A line of IN is an object of
-// JSON:
-//
-//     {"prompt": "It was", "max_tokens": 20, "deterministic": true, "stop": ["\n", "The end"], "id": "first"}
-//
-// All lines are checked before anything runs. The requests run together in one engine. An answer is written as soon as
-// it is whole, so that an interruption loses none: until the end the file has the answers in the order in which they
-// came, each with a digest of its own line. OUT gets its name at the end, with the answers in the order of IN. After an
-// interruption the file is OUT.unfinished, and the same command takes over what it holds and computes the rest. Each
-// answer has a digest of its request and of all that it depends on. So for deterministic requests the result is, to the
-// byte, that of a run that nothing has interrupted. A pipe gets the answers in the order of IN, and keeps nothing.
+// batch.h: many requests from a file, as `generate --batch IN.jsonl --out OUT.jsonl`. request_file.h says what a line
+// of IN has. All lines are checked before anything runs. The requests run together in one engine. An answer is written
+// as soon as it is whole, so that an interruption loses none: until the end the file has the answers in the order in
+// which they came, each with a digest of its own line. OUT gets its name at the end, with the answers in the order of
+// IN. After an interruption the file is OUT.unfinished, and the same command takes over what it holds and computes the
+// rest. Each answer has a digest of its request and of all that it depends on. So for deterministic requests the result
+// is, to the byte, that of a run that nothing has interrupted. A pipe gets the answers in the order of IN, and keeps
+// nothing.
 #ifndef BATCH_H
 #define BATCH_H
 
-#include "examples/lib/answers.h"
-#include "examples/lib/chat.h"
-#include "examples/lib/texts.h"
+#include "examples/lib/request_file.h"
 #include "examples/util/llm42_sha256.h"
 
 typedef struct batch_line {
-    int number;                      // in IN, from 1
-    char *text;                      // the line; strings are read in place
-    const char *id;                  // NULL: the number
-    int32_t *ids;                    // the prompt, an stb_ds array
-    llm42_request_desc ask;          // without what points to memory
-    bool limited;                    // the line says max_tokens
-    answer answer;                   // with the stop strings
+    request_line *asked;
     char digest[LLM42_SHA256_TEXT];  // of the request and of all else that the answer depends on
     char *json;                      // what is written, once it is known
     size_t size;                     // of .json
 } batch_line;
 
 typedef struct batch {
-    const char *in, *out;
-    const char *settings;  // of the command line, that results depend on
-    const llm42_model *model;
-    tok *t;                        // NULL: prompts are ids
-    const chat *chat;              // NULL: prompts are texts as they are
-    llm42_request_desc ask;        // what counts where a line says nothing
-    answer answer;                 // the same, for stop strings
+    request_file in;
+    const char *out;
+    const char *settings;          // of the command line, that results depend on
     batch_line *line;              // an stb_ds array
     char unfinished[4200];         // OUT.unfinished
     bool piped;                    // OUT is written as it is, and in the order of IN
@@ -47,7 +32,7 @@ typedef struct batch {
     FILE *file;                    // OUT
 } batch;
 
-// Reads and checks IN. Empty lines are passed over.
+// Reads and checks IN.
 void batch_read(batch *b);
 // Submits what is lacking, and opens OUT when all of it is accepted.
 void batch_begin(batch *b, llm42_engine *engine);

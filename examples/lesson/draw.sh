@@ -13,7 +13,7 @@ mkdir -p "$out"
 # ---- parts of a slide ----
 begin() {  # begin TITLE DESCRIPTION: the heading, and what a screen reader says
     cat <<END
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1600 900" width="1600" height="900" role="img"
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1600 900" role="img"
  font-family="'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif" font-size="34" fill="#1a1a1a">
 <title>$1</title>
 <desc>$2</desc>

@@ -66,7 +66,7 @@ static int verified_before(const demo *d, const window *w) {
 const char *no_rollback(const demo *d) {
     return frame_at(d, passes(d))->stats.candidates
                ? "No rollback in this run: no candidate differed from its replay pass. "
-                 "--requests 16 or --inject 0.05 may show one."
+                 "Another --requests or --window, or --inject 0.05, may show one."
                : "No rollback in this run: it had no candidates, because nothing that a deterministic request got came "
                  "from a FAST pass.";
 }
@@ -312,6 +312,12 @@ static void add_preference(cell **text, const demo *d, const window *w, float by
     } else add(text, PLAIN, " by %.4g", size);
 }
 
+// Most candidates that are dropped come from FAST passes.
+static bool is_exception(const demo *d, const window *w) {
+    return !w->injected && d->how.policy.verifier != LLM42_VERIFIER_FIXED &&
+           drawn_by(d, w, w->agreed)->schedule == LLM42_SCHEDULE_INVARIANT;
+}
+
 cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     cell *text = NULL;
     add(&text, PLAIN, "Log-probabilities: ");
@@ -332,6 +338,11 @@ cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     add(&text, PLAIN, ".");
     if (in_full && ((w->fast == 0 && !w->injected) || w->replay == 0))
         add(&text, PLAIN, " (Of two equal ones, the lower token id is taken.)");
+    if (is_exception(d, w))
+        add(&text, PLAIN,
+            " This is the exception: the candidate comes from an INVARIANT pass, whose sums are those of the replay, "
+            "but "
+            "which read keys and values (KV) that FAST passes had written.");
     return text;
 }
 
@@ -353,10 +364,7 @@ cell *rows_text(const demo *d, const window *w) {
         add(&text, PLAIN, "; the replay sums the same rows in another order.");
     else if (d->how.policy.verifier == LLM42_VERIFIER_FIXED)
         add(&text, PLAIN, "; the replay sums in the FIXED order, which is another one than INVARIANT.");
-    else
-        add(&text, PLAIN,
-            ". The last one sums as the replay does, and still its token is only a candidate: an INVARIANT row over KV "
-            "(stored keys and values) that FAST passes wrote is not canonical.");
+    else add(&text, PLAIN, ".");
     if (drawn_in(d, w, 0) > replayed)
         add(&text, PLAIN, " This command shows the first sum that differs%s:",
             d->how.policy.verifier == LLM42_VERIFIER_FIXED
@@ -504,6 +512,20 @@ int costs_of(const demo *d, const proof *p, cost_line to[COSTS]) {
 }
 
 bool verifies(const demo *d) { return frame_at(d, passes(d))->stats.verifications > 0; }
+
+cell *pays_text(const demo *d, const proof *p) {
+    const int fast = cost_of_kinds(d, FAST_PASS, FAST_PASS).passes, rest = passes(d) - fast;
+    cell *text = NULL;
+    add(&text, PLAIN, "This run has %d FAST passes and %d others, and without verification it has %d, all INVARIANT. ",
+        fast, rest, p->all_invariant.passes);
+    if (p->all_invariant.passes > rest)
+        add(&text, PLAIN,
+            "So verification wins where an INVARIANT pass takes more than %.2f times as long as a FAST one, and loses "
+            "elsewhere.",
+            (double)fast / (p->all_invariant.passes - rest));
+    else add(&text, PLAIN, "So here verification never wins: it needs more requests in a pass.");
+    return text;
+}
 
 cell *price_text(const demo *d) {
     const int again = (int)frame_at(d, passes(d))->stats.recomputed;

@@ -211,6 +211,8 @@ enum { COSTS = 7 };
 // Returns how many lines there are.
 int costs_of(const demo *d, const proof *p, cost_line to[COSTS]);
 bool verifies(const demo *d);
+// When verification takes less time than running all passes INVARIANT would.
+cell *pays_text(const demo *d, const proof *p);
 // What verification costs, and what it buys. Every number is of this run.
 cell *price_text(const demo *d);
 

@@ -290,8 +290,8 @@ static void write_svg(FILE *f, const demo *d, const proof *p) {
     cell *title = NULL;
     if (nothing) fclose(nothing);
     fprintf(f, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\" %s>\n",
-            SVG_WIDTH, height, SVG_WIDTH, height, SVG_FONT);
+    // Without a width and a height it is as large as its window.
+    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" %s>\n", SVG_WIDTH, height, SVG_FONT);
     fprintf(f, "<title>llm42: decode, verify, roll back</title>\n<style>\n");
     write_styles(f, false);
     fprintf(f, "</style>\n<rect class=\"ground\" width=\"%d\" height=\"%.0f\"/>\n", SVG_WIDTH, height);
@@ -423,7 +423,9 @@ static void write_legend_html(FILE *f, const demo *d) {
 static void write_costs(FILE *f, const demo *d, const proof *p) {
     cost_line lines[COSTS];
     const int count = costs_of(d, p, lines);
-    fprintf(f, "<h2>What it cost</h2>\n<table>\n<tr><th></th><th>passes</th><th>rows</th></tr>\n");
+    fprintf(f, "<h2>What it cost</h2>\n");
+    if (verifies(d)) write_element(f, "p", pays_text(d, p));
+    fprintf(f, "<table>\n<tr><th></th><th>passes</th><th>rows</th></tr>\n");
     for (int i = 0; i < count; i++)
         fprintf(f, "<tr><td>%s</td><td>%d</td><td>%d</td></tr>\n", lines[i].name, lines[i].cost.passes,
                 lines[i].cost.rows);

@@ -1,6 +1,6 @@
 // compare.js: one prompt is answered alone and among others, first by ordinary requests and then by deterministic ones.
 // Of each pair the view says where the texts part, and how many log-probabilities have other bits.
-import {choice, element, PROMPTS, say, slider} from './dom.js';
+import {choice, element, FIRST, PROMPTS, say, slider} from './dom.js';
 import {name_of, Run, text_of} from './run.js';
 
 const TOKENS = 48, LONGEST = 200;
@@ -9,7 +9,7 @@ let page, form = {}, pairs = [], shown = false, running = 0;
 export function open(section, of_page) {
   page = of_page;
   form = {
-    prompt: element('input', {type: 'text', maxlength: LONGEST, list: 'compare-prompts', value: PROMPTS[0]}),
+    prompt: element('input', {type: 'text', maxlength: LONGEST, list: 'compare-prompts', value: FIRST}),
     others: slider('Other requests in the batch', {min: 1, max: 15, value: 7}),
     temperature: choice(
         'Each token', [['0', 'the likeliest'], ['0.8', 'temperature 0.8']], '0',

@@ -65,22 +65,25 @@ export function legend(entries) {
   }));
 }
 
-// The prompts of build/rollback: they were chosen so that the low bits change a token among the first 64.
+// The prompts of build/rollback, in their order: they were chosen so that the low bits change a token among the first
+// 64. The view Serve begins with the run of build/rollback.
 export const PROMPTS = [
-  'The landlord dropped the candle and',
+  'The sailor was dead, and',
+  'At the end of the street there lived a',
   'In the garden there was a',
   'The farmer thought of the',
-  'The baron opened the letter and',
-  'At the end of the street there lived a',
-  'The judge shut the door and',
-  'The sailor was dead, and',
-  'The shepherd looked at the sea and',
-  'The king heard a voice',
-  'The thief smiled at',
-  'The young lady was born in',
   'On the third day the rain',
-  'That same night the house',
-  'The thief shut the door and',
   'My uncle began to cry when',
+  'The landlord dropped the candle and',
+  'The thief smiled at',
+  'The shepherd looked at the sea and',
+  'That same night the house',
+  'The judge shut the door and',
+  'The baron opened the letter and',
+  'The king heard a voice',
+  'The young lady was born in',
+  'The thief shut the door and',
   'The poor girl kept a',
 ];
+// The one with which views begin that show one prompt.
+export const FIRST = 'The landlord dropped the candle and';

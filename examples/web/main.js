@@ -29,6 +29,11 @@ const page = {
     select('why');
     why.explain(run, rollback);
   },
+  // The view Start, where a rollback is in sight: it has some only if its request is marked.
+  show_marked() {
+    select('start');
+    start.mark();
+  },
   fail(error) {
     state.textContent = String(error.message || error);
     state.className = 'error';

@@ -116,6 +116,17 @@ export class Run {
     return this.lanes[k].items.filter((i) => i.settled && i.state !== 'struck');
   }
 
+  // The pass that drew the candidate that differed.
+  drawn_in(rollback) {
+    const drawn = (i) => i.index === rollback.position && i.settled === rollback.pass && i.state === 'struck';
+    return this.lanes[rollback.lane].items.find(drawn)?.born;
+  }
+
+  // Its sums are those of the replay. It may differ because of the keys and values that it read.
+  drew_invariant(rollback) {
+    return this.frames[this.drawn_in(rollback) - 1]?.schedule === 'invariant';
+  }
+
   // How an item looked after a pass.
   static look(item, pass) {
     return item.settled && item.settled <= pass ? item.state : 'candidate';
@@ -149,7 +160,7 @@ export class Run {
     const {preset, window, group} = this.how;
     const replay = preset === 'paper' ? `schedule=fixed,rows=${window * group}` : `schedule=invariant,rows=${n}`;
     return {
-      frames,
+      passes: drawn,
       args: [
         '--model', 'tiny42', '--prompt', String(lane.prompt.length + rollback.index - 1), '-a',
         `schedule=${schedules},rows=${frames.map((f) => f.rows).join('+')}`, '-b', replay, '--explain', '--ids',

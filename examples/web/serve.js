@@ -11,6 +11,25 @@ const COLOURS = {
   replay: 'var(--replay)',
   rollback: 'var(--rollback)',
 };
+// What the words on this view mean.
+const WORDS = [
+  ['D1, o2', 'Request 1 is deterministic (D): its answer must not depend on the others. Request 2 is ordinary (o).'],
+  ['fast pass', 'It cuts its sums as suits its number of rows, so the last bits depend on which requests share it.'],
+  ['candidate', 'A token that a deterministic request got and that nobody sees yet, because it is not verified.'],
+  [
+    'INVARIANT pass', 'It takes each sum in one order, whatever shares it. Prompts of deterministic requests run in it.'
+  ],
+  ['replay pass', 'It computes candidates again in an order that no other request changes, and so verifies them.'],
+  ['W', 'A window is what a replay pass verifies of one request: at most W tokens.'],
+  ['G', 'A replay pass verifies the windows of at most G requests at once.'],
+  ['preset dvr', 'Decode in fast passes, verify in replay passes, roll back what differs.'],
+  ['preset best', 'Before each pass it takes what the measured times say is cheaper: dvr, or an INVARIANT pass.'],
+  ['preset invariant', 'All passes are INVARIANT, so there is nothing to verify.'],
+  ['preset paper', 'As in the LLM-42 paper: each replay pass has W x G rows, and prompts run in passes of their own.'],
+];
+const KEYS =
+    [['Space', 'play or pause'], ['Left, Right', 'a pass back or on'], ['n', 'the next rollback'], ['?', 'this list']];
+const EXCEPTION = ' (the exception: an INVARIANT pass drew the candidate, but it read KV that fast passes had written)';
 let page, section, out, controls, run = null, at = 0, playing = false, timer = 0, serving = 0, wanted = null, drawn = 0;
 
 export function open(of_section, of_page) {
@@ -27,7 +46,7 @@ export function open(of_section, of_page) {
           ['paper', 'paper'],
         ],
         'dvr', again),
-    requests: slider('Requests', {min: 1, max: 16, value: 4}, undefined, again),
+    requests: slider('Requests', {min: 1, max: 16, value: 10}, undefined, again),
     share: slider('Deterministic', {min: 0, max: 100, step: 10, value: 50, show: (x) => `${x}%`}, undefined, again),
     window: slider('W, tokens a window', {min: 2, max: 32, value: 8}, undefined, again),
     group: slider('G, windows a pass', {min: 1, max: 16, value: 4}, undefined, again),
@@ -40,6 +59,9 @@ export function open(of_section, of_page) {
     lanes: element('div', {class: 'lanes'}),
     line: element('div', {class: 'timeline', tabindex: 0, role: 'group', 'aria-label': 'Passes, from left to right'}),
   };
+  out.keys = element(
+      'div', {class: 'row', id: 'serve-keys', hidden: true, 'aria-live': 'polite'},
+      ...KEYS.map(([key, what]) => element('span', {}, element('kbd', {}, key), ` ${what}`)));
   out.now.id = 'serve-now';
   out.now.setAttribute('aria-live', 'polite');
   section.append(
@@ -49,8 +71,9 @@ export function open(of_section, of_page) {
           'div', {class: 'row'}, out.play, button('serve-back', '← Back', () => go(at - 1), 'One pass back (Left)'),
           button('serve-step', 'Step →', () => go(at + 1), 'One pass on (Right)'),
           button('serve-next', 'Next rollback', next_rollback, 'To the next rollback (n)'),
-          button('serve-first', 'From the start', () => go(0))),
-      out.now, out.lanes, legend([
+          button('serve-first', 'From the start', () => go(0)),
+          button('serve-help', 'Keys', list_keys, 'The keys (?)')),
+      out.keys, out.now, out.lanes, legend([
         [COLOURS.fast, 'fast pass (.)'], [COLOURS.invariant, 'INVARIANT pass (I)'],
         [COLOURS.prompt, 'prompts, paper (P)'], [COLOURS.replay, 'replay pass (R)'],
         [COLOURS.rollback, 'replay pass with a rollback (X)']
@@ -59,18 +82,31 @@ export function open(of_section, of_page) {
       element(
           'div', {class: 'row faint'}, element('span', {class: 'candidate'}, 'candidate'),
           element('span', {class: 'committed marked'}, 'committed'), element('span', {class: 'struck'}, 'rolled back'),
-          element('span', {class: 'verdict'}, 'the replay pass’s own'), element('span', {}, 'ordinary request')));
+          element('span', {class: 'verdict'}, 'the replay pass’s own'), element('span', {}, 'ordinary request')),
+      element(
+          'details', {id: 'serve-words'}, element('summary', {}, 'What the words mean'),
+          element('dl', {}, ...WORDS.flatMap(([word, text]) => [element('dt', {}, word), element('dd', {}, text)]))));
   document.addEventListener('keydown', (event) => {
-    const key = {' ': toggle, ArrowLeft: () => go(at - 1), ArrowRight: () => go(at + 1), n: next_rollback}[event.key];
+    const key = {
+      ' ': toggle,
+      ArrowLeft: () => go(at - 1),
+      ArrowRight: () => go(at + 1),
+      n: next_rollback,
+      '?': list_keys
+    }[event.key];
     // The space bar presses a button that has the focus, and Left and Right move between tabs.
     const target = /** @type {Element} */ (event.target);
     const button = event.key !== ' ' && section.contains(target) && target.matches('button');
     const free = target === document.body || out.line.contains(target) || button ||
-        (event.key === 'n' && target.matches('[role=tab]'));
+        ((event.key === 'n' || event.key === '?') && target.matches('[role=tab]'));
     if (!key || section.hidden || !free || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     key();
   });
+}
+
+function list_keys() {
+  out.keys.hidden = !out.keys.hidden;
 }
 
 export function show() {
@@ -168,7 +204,10 @@ function draw(more = '') {
     const windows = frame.windows ? `, ${frame.windows} window${frame.windows === 1 ? '' : 's'} verified` : '';
     out.now.replaceChildren(
         element('b', {}, `Pass ${at}`), `: ${KINDS[frame.kind].name}, ${frame.rows} row${frame.rows === 1 ? '' : 's'}`,
-        windows, ...rollbacks.flatMap((r) => ['. ', why_button(r, `${name(r.lane)} rolled back: why?`)]), more);
+        windows,
+        ...rollbacks.flatMap(
+            (r) => ['. ', why_button(r, `${name(r.lane)} rolled back: why?`), run.drew_invariant(r) ? EXCEPTION : '']),
+        more);
   }
   const seen = run.frames.slice(0, at), sum = (kind) => seen.filter((f) => f.kind === kind).length;
   const rolled = run.rollbacks.filter((r) => r.pass <= at);

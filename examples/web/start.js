@@ -1,6 +1,6 @@
 // start.js: the first screen. One prompt, one slider, one switch: its text and the bits of its log-probabilities drift
 // with the other requests in the batch, until it is deterministic.
-import {element, PROMPTS, say, slider} from './dom.js';
+import {element, FIRST, PROMPTS, say, slider} from './dom.js';
 import {Run, text_of} from './run.js';
 
 const TOKENS = 48;
@@ -18,7 +18,7 @@ export function open(section, of_page) {
           serve();
         }
       },
-      ...PROMPTS.map((p) => element('option', {}, p)));
+      ...PROMPTS.map((p) => element('option', {selected: p === FIRST}, p)));
   out = {
     section,
     others,
@@ -53,6 +53,11 @@ export function open(section, of_page) {
 // Another view may have stopped what was served here.
 export function show() {
   if (stopped) serve();
+}
+
+// Marks the request as deterministic.
+export function mark() {
+  if (!out.mark.checked) out.mark.click();
 }
 
 // Serves the prompt among the others. The first request is the prompt's; a new one joins every second pass. Returns
@@ -148,8 +153,8 @@ function report(run, deterministic, others) {
       what.push('This batch changed nothing. Try another number of requests.');
     else if (rollbacks) {
       what.push(
-          `A fast pass chose another token ${rollbacks === 1 ? 'once' : `${rollbacks} times`}, and a replay pass put ` +
-          'the canonical one in its place. Click an X to see why.');
+          `A candidate differed ${rollbacks === 1 ? 'once' : `${rollbacks} times`}, and a replay pass put the ` +
+          'canonical token in its place. Click an X to see why.');
     } else
       what.push('Each token was checked by a replay pass before it was returned. Other batches show a rollback, X.');
   } else {

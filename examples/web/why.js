@@ -11,16 +11,23 @@ export function open(section, of_page) {
   out = {
     intro: element(
         'div', {},
-        say('Go to a rollback first: click an X on ', link('Start', 'start'), ' or ', link('Serve', 'serve'),
-            '. Or begin with three numbers.')),
+        say('Go to a rollback first: click an X on ', button('Start, marked deterministic', () => page.show_marked()),
+            ' or ', button('Serve', () => page.select('serve')), '. Or begin with three numbers.')),
     logits: element('div', {class: 'panes'}),
     sum: element('div', {'aria-live': 'polite'}),
   };
-  section.append(element('h2', {}, 'Why did it choose another token?'), out.intro, out.logits, toy(), out.sum);
+  section.append(element('h2', {}, 'Why did it choose another token?'), out.intro, out.logits, out.sum, toy());
 }
 
-function link(text, view) {
-  return element('button', {onclick: () => page.select(view)}, text);
+function button(text, press) {
+  return element('button', {onclick: press}, text);
+}
+
+// A pass by its number, as the view Serve counts them.
+function name_of_pass(run, pass) {
+  const frame = run.frames[pass - 1];
+  const what = {fast: 'fast', invariant: 'INVARIANT', prompt: 'prompts'}[frame.kind] ?? 'replay';
+  return `Pass ${pass} (${what}, ${frame.rows} row${frame.rows === 1 ? '' : 's'})`;
 }
 
 export async function explain(run, rollback) {
@@ -30,13 +37,21 @@ export async function explain(run, rollback) {
       say('… ', element('span', {class: 'prompt'}, text_of(before.map((i) => i.token))),
           element('span', {class: 'struck'}, text_of([wrong])), element('span', {class: 'verdict'}, text_of([right])),
           ` (request ${rollback.lane + 1}, pass ${rollback.pass})`));
-  const drew = run.frames[drawn_in(lane, rollback) - 1], replay = run.frames[rollback.pass - 1];
+  const drew = run.drawn_in(rollback);
   const scale = Math.max(...[...rollback.drawn, ...rollback.replayed].map((l) => Math.abs(l[1])));
   out.logits.replaceChildren(
       bars(
-          `The ${drew?.schedule === 'fast' ? 'fast' : 'INVARIANT'} pass that drew it (${drew?.rows} rows)`,
-          rollback.drawn, scale, wrong, right, lane.temperature && wrong),
-      bars(`The replay pass (${replay.rows} rows)`, rollback.replayed, scale, wrong, right, lane.temperature && right));
+          `${name_of_pass(run, drew)} drew the candidate`, rollback.drawn, scale, wrong, right,
+          lane.temperature && wrong),
+      bars(
+          `${name_of_pass(run, rollback.pass)} put another in its place`, rollback.replayed, scale, wrong, right,
+          lane.temperature && right));
+  if (run.drew_invariant(rollback)) {
+    out.logits.append(say(
+        `Pass ${drew} is INVARIANT and takes its sums as the replay does. Its token is dropped all the same, because `,
+        'the pass read keys and values (KV) that fast passes had written before. This is the exception: ',
+        'most candidates that are dropped come from fast passes.'));
+  }
   const how = run.diff_arguments(rollback);
   out.sum.replaceChildren();
   if (!how.args) {
@@ -50,13 +65,7 @@ export async function explain(run, rollback) {
   } catch (error) {
     if (mine === shown) page.fail(error);
   }
-  if (mine === shown) out.sum.replaceChildren(...sum_of(text, how.args));
-}
-
-// The pass that drew the candidate that differed.
-function drawn_in(lane, rollback) {
-  return lane.items.find((i) => i.index === rollback.position && i.settled === rollback.pass && i.state === 'struck')
-      ?.born;
+  if (mine === shown) out.sum.replaceChildren(...sum_of(text, how, run, rollback));
 }
 
 // Drawings are as wide as the page, so that their text is as large as other text on a phone, too.
@@ -114,21 +123,26 @@ export function read_sum(text) {
   const number = (name) => Number(text.match(new RegExp(`^${name} +(\\S+)`, 'm'))?.[1]);
   const products = Number(text.match(/^The sum behind it: (\d+) products/m)?.[1]);
   if (sides.length < 2 || !products) return null;
-  return {sides, products, halfway: number('halfway'), exact: number('exact')};
+  const row = Number(text.match(/^The first difference: .*row (\d+) /m)?.[1]);
+  return {sides, products, row, halfway: number('halfway'), exact: number('exact')};
 }
 
-function sum_of(text, args) {
+function sum_of(text, {args, passes}, run, rollback) {
   const details = element(
       'details', {}, element('summary', {}, 'All that build/diff --explain says of it'),
       element('pre', {}, `build/diff ${args.join(' ')}\n\n${text}`));
   const sum = read_sum(text);
   if (!sum) return [say('The first value that differs is not a sum that build/diff can take again.'), details];
-  const [a, b] = sum.sides;
+  const [a, b] = sum.sides, pass = passes[sum.row] ?? passes.at(-1), behind = passes.length - 1 - sum.row;
   const parts = (s) => s.parts.length > 1 ? `in ${s.parts.length} parts` : 'in one go';
+  const earlier = `It belongs to pass ${pass}, which drew the candidate ${many(behind, 'token')} before the one that ` +
+      'differs. From there the keys and values (KV) carry the difference on. ';
   return [
     element('h3', {}, `The first sum that differs: ${sum.products} products, the same ones on both sides`),
-    bracketing(`${a.schedule === 'fast' ? 'Fast' : 'INVARIANT'} pass, ${a.rows} rows: ${parts(a)}`, a, sum, b),
-    bracketing(`Replay pass, ${b.rows} row${b.rows === 1 ? '' : 's'}: ${parts(b)}`, b, sum, a),
+    say(behind > 0 ? earlier : '', 'Of the replay only the rows of this request run again here: what other rows share ',
+        'the pass changes none of its sums.'),
+    bracketing(`${name_of_pass(run, pass)}: ${parts(a)}`, a, sum, b),
+    bracketing(`${name_of_pass(run, rollback.pass)}: ${parts(b)}`, b, sum, a),
     number_line(sum),
     say(`The two sums differ by ${Math.abs(a.sum - b.sum).toPrecision(2)}. The middle between two bf16 numbers lies `,
         'between them, or at one of them, so rounding makes them differ by ',
@@ -136,6 +150,10 @@ function sum_of(text, args) {
         'tokens.'),
     details,
   ];
+}
+
+function many(n, what) {
+  return `${n} ${what}${n === 1 ? '' : 's'}`;
 }
 
 // The digits of a number that differ from those of another are marked.
@@ -206,7 +224,7 @@ function number_line(sum) {
         'stroke-dasharray': '4 3'
       }),
       text(at(sum.halfway), narrow ? 112 : 90, 'halfway'));
-  for (const [side, name, fill] of [[a, 'first pass', 'var(--rollback)'], [b, 'replay', 'var(--own)']]) {
+  for (const [side, name, fill] of [[a, 'candidate', 'var(--rollback)'], [b, 'replay', 'var(--own)']]) {
     const other = side === a ? b : a, shift = side.sum < other.sum ? -7 : 7;
     const x = Math.abs(at(a.sum) - at(b.sum)) < 14 ? (at(a.sum) + at(b.sum)) / 2 + shift : at(side.sum);
     picture.append(
