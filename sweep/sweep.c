@@ -440,7 +440,7 @@ static void header_print(const sweep *s, FILE *file) {
     }
     fputc('\n', file);
     if (s->plan.empty)
-        fprintf(file, "# empty: %" PRId64 " requests of the file have 0 input or output tokens, and 0 counts as 1\n",
+        fprintf(file, "# empty: 0 input or output tokens count as 1, in %" PRId64 " of the file's requests\n",
                 s->plan.empty);
     if (s->set.leave_out)
         fprintf(file, "# percentiles: without the first %" PRId64 " requests of each cell\n", s->set.leave_out);
@@ -562,7 +562,7 @@ static void say_otherwise(const sweep *s) {
         fprintf(stderr, "%s: --qps: %s, not the arrivals of %s: --qps trace takes these\n", args_program,
                 axes[QPS].list, s->workload);
     if (s->plan.empty)
-        fprintf(stderr, "%s: --workload: %" PRId64 " requests of %s have 0 input or output tokens: 0 counts as 1\n",
+        fprintf(stderr, "%s: --workload: 0 input or output tokens count as 1, in %" PRId64 " of the requests of %s\n",
                 args_program, s->plan.empty, s->workload);
     const int64_t kv = s->sim && !s->set.pages && !s->set.kv_tokens ? s->calibration->kv_tokens : 0;
     if (kv && s->pages > kv / s->set.page_size)

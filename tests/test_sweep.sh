@@ -542,9 +542,10 @@ own_times=("${sim[@]}" --requests 3 --workload "lengths:$dir/own_lengths.tsv")
 "$sweep" "${own_times[@]}" --qps trace --per-request "$dir/own_requests.tsv" >"$dir/own_times.tsv" 2>"$dir/stderr"
 check "own lengths with own arrivals" [ "$(awk -F '\t' '/^[0-9]/ { print $3, $4, $5 }' "$dir/own_requests.tsv" | xargs)" = \
     "10 20 0 1 30 1.5 30 10 4" ]
-check "0 tokens count as 1, with a word" grep -qE "sweep: --workload: 1 requests of lengths:own_lengths.tsv have 0 input or" \
+check "0 tokens count as 1, with a word" grep -qx \
+    "sweep: --workload: 0 input or output tokens count as 1, in 1 of the requests of lengths:own_lengths.tsv" \
     "$dir/stderr"
-check "in the result, too" grep -q '^# empty: 1 requests of the file have 0 input or output tokens, and 0 counts as 1$' \
+check "in the result, too" grep -q "^# empty: 0 input or output tokens count as 1, in 1 of the file's requests\$" \
     "$dir/own_times.tsv"
 check "arrivals that nobody asked for" grep -qx 'sweep: --qps: 12, not the arrivals of lengths:own_lengths.tsv: --qps trace takes these' \
     <("$sweep" "${own_times[@]}" 2>&1 >/dev/null)
