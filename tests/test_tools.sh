@@ -666,7 +666,7 @@ check_not "another digest" "$digest"
 check "sha256sum gives the digest of the file" test "$digest" = "$(head -n -2 "$run" | sha256sum | cut -c1-64)"
 # The model is the auditor's. What a file names is not built before it is known to fit.
 ends 2 "^audit: give --model DIR, your own copy of the model, or --model from-file, the model that $run names$" audit "$run"
-audit 0 '^  model examples/tiny42, SHA-256 [0-9a-f]{64}, arithmetic fp32, compute bf16, leaves 1$' "$run" --model examples/tiny42
+audit 0 '^  model examples/tiny42, SHA-256 [0-9a-f]{64}, arithmetic fp32, compute bf16, logits_fp32 no, router_fp32 no, leaves 1$' "$run" --model examples/tiny42
 check_not "the auditor's own model" 'from-file'
 changed 2 'changed.txt: its model synthetic:llama-3.1-70b has 141 GB of weights, and from-file loads at most 4: give --model DIR$' \
     's/^model: .*/model: synthetic:llama-3.1-70b/'
