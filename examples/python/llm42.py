@@ -379,14 +379,19 @@ class Model(_Single):
 
     @property
     def tokenizer(self):
-        """The package `tokenizers` where it is installed and reads this tokenizer, else the library's own."""
+        """The library's own tokenizer. What it does not read goes to the package `tokenizers`, if that is installed."""
         if self._tokenizer is None:
-            file = self._tokenizer_path or os.path.join(self.path, "tokenizer.json")
-            self._tokenizer = _hf_tokenizer(self, file) or Tokenizer(self, self._tokenizer_path)
+            hf = _hf_tokenizer(self._tokenizer_path or os.path.join(self.path, "tokenizer.json"))
+            try:
+                self._tokenizer = Tokenizer(self, self._tokenizer_path, hf)
+            except Error as error:
+                if error.result != "LLM42_UNSUPPORTED" or not hf:
+                    raise
+                self._tokenizer = hf
         return self._tokenizer
 
     def encode(self, text):
-        """Token ids of a text, with BOS before them if the model has one."""
+        """Token ids of a text, with BOS before them if the tokenizer puts one there."""
         return self.tokenizer.encode(text)
 
     def decode(self, ids, skip_special=True):
@@ -413,13 +418,23 @@ class Model(_Single):
 class Tokenizer:
     """The library's own tokenizer: byte-level BPE of HF, and llama2.c vocabularies. Threads may share it."""
 
-    def __init__(self, model, file=None):
+    def __init__(self, model, file=None, other=None):
+        """other: takes the texts that the library refuses to encode."""
+        self._other = other
         pointer, error = ctypes.POINTER(S["llm42_py_tokenizer"])(), S["llm42_error"]()
         _check(lib.llm42_py_tokenizer_open(ctypes.byref(pointer), model._memory.pointer, model.path.encode(),
                                            file and os.fspath(file).encode(), ctypes.byref(error)), error)
         self._memory = _Memory(pointer, lib.llm42_py_tokenizer_close, model._memory)
 
     def encode(self, text):
+        try:
+            return self._encode(text)
+        except Error as error:
+            if error.result != "LLM42_UNSUPPORTED" or not self._other:
+                raise
+        return np.concatenate([self._encode(""), self._other.encode(text, False)])
+
+    def _encode(self, text):
         data, ids, count, error = text.encode(), INT32(), ctypes.c_int(), S["llm42_error"]()
         _check(lib.llm42_py_encode(self._memory.pointer, data, len(data), True, ctypes.byref(ids), ctypes.byref(count),
                                    ctypes.byref(error)), error)
@@ -433,20 +448,20 @@ class Tokenizer:
 
 
 class _HfTokenizer:
-    def __init__(self, tokenizer, bos):
-        self._tokenizer, self._bos = tokenizer, [bos] if bos >= 0 else []
+    def __init__(self, tokenizer):
+        self._tokenizer = tokenizer
 
-    def encode(self, text):
-        return np.array(self._bos + self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+    def encode(self, text, special=True):
+        return np.array(self._tokenizer.encode(text, add_special_tokens=special).ids, np.int32)
 
     def decode(self, ids, skip_special=True):
         return self._tokenizer.decode(ids.tolist(), skip_special_tokens=skip_special)
 
 
-def _hf_tokenizer(model, file):
+def _hf_tokenizer(file):
     try:
         import tokenizers
-        return _HfTokenizer(tokenizers.Tokenizer.from_file(os.fspath(file)), model.config["bos"])
+        return _HfTokenizer(tokenizers.Tokenizer.from_file(os.fspath(file)))
     except Exception:  # no package, no such file, or one that it cannot read: its errors have no class of their own
         return None
 

@@ -877,7 +877,7 @@ def test_tokenizers():
     with open("examples/tiny42/tokenizer_golden.json", encoding="utf-8") as file:
         golden = json.load(file)
     golden = golden if isinstance(golden, list) else golden.get("cases", golden.get("texts", []))
-    m, own, hf = model(), llm42.Tokenizer(model()), llm42._hf_tokenizer(model(), "examples/tiny42/tokenizer.json")
+    m, own, hf = model(), llm42.Tokenizer(model()), llm42._hf_tokenizer("examples/tiny42/tokenizer.json")
     assert golden
     for case in golden:
         ids = own.encode(case["text"])
