@@ -42,7 +42,7 @@ static const struct {
     {"t", "tool_choice", "[\"none\", \"auto\"]", "models call no tools here: leave it out, or give \"none\""},
     {"t", "functions", "[[]]", "models call no functions here: leave it out, or give []"},
     {"t", "function_call", "[\"none\", \"auto\"]", "models call no functions here: leave it out, or give \"none\""},
-    {"t", "modalities", "[[\"text\"]]", "answers are text: leave it out, or give [\"text\"]"},
+    {"t", "modalities", "[[\"text\"], []]", "answers are text: leave it out, or give [\"text\"]"},
     {"t", "verbosity", "[\"medium\"]", "no model here has levels of it: leave it out, or give \"medium\""},
     {"t", "add_generation_prompt", "[true]", "an answer is always a new turn: leave it out, or give true"},
     {"t", "continue_final_message", "[false]", "an answer is always a new turn: leave it out, or give false"},
@@ -294,9 +294,10 @@ static bool ask_output(serve_call *c, const json_t *body) {
     if (c->chat) {
         if (!ask_bool(c, body, "logprobs", &c->logprobs) || !ask_int(c, body, "top_logprobs", 0, SERVE_TOP, &top))
             return false;
-        if (top >= 0 && !c->logprobs) return ask_bad(c, "top_logprobs", "needs \"logprobs\": true");
+        if (top > 0 && !c->logprobs) return ask_bad(c, "top_logprobs", "needs \"logprobs\": true");
     } else {
-        if (!ask_int(c, body, "logprobs", 0, SERVE_TOP, &top)) return false;
+        const bool none = json_is_false(ask_get(body, "logprobs"));
+        if (!none && !ask_int(c, body, "logprobs", 0, SERVE_TOP, &top)) return false;
         c->logprobs = top >= 0;
     }
     c->top = top > 0 ? (int)top : 0;

@@ -200,44 +200,76 @@ static int64_t http_most(void) { return 4 * serve.max_body + (1 << 20); }
 
 // >>headers: what is wrong with a request before its body is read. A page in a browser may ask any server under a name
 // that it has pointed at 127.0.0.1 (DNS rebinding), so a server on loopback answers to its own names alone.
-static bool http_is_own(const char *said) {
-    const size_t size = said[0] == '[' ? strcspn(said, "]") + (strchr(said, ']') != NULL) : strcspn(said, ":");
-    const char *port = said + size + (said[size] == ':');
-    if (port[strspn(port, "0123456789")]) return false;
+static bool http_is_own(const char *said, size_t size) {
+    const size_t name = said[0] == '[' ? strcspn(said, "]") + (strchr(said, ']') != NULL) : strcspn(said, ":");
+    const char *port = said + name + (said[name] == ':');
+    if (port + strspn(port, "0123456789") != said + size) return false;
     for (int i = 0; serve.names[i]; i++)
-        if (strlen(serve.names[i]) == size && !strncasecmp(serve.names[i], said, size)) return true;
+        if (strlen(serve.names[i]) == name && !strncasecmp(serve.names[i], said, name)) return true;
     return false;
 }
 
 typedef struct http_headers {
-    const char *foreign;  // a Host that is not ours
-    int lengths, codings;
+    const char *wrong;    // what is wrong with the form of a line
+    const char *end;      // of the last value; NULL: there is none
+    const char *foreign;  // a Host that is not ours, of so many bytes
+    int foreign_size, hosts, lengths, codings;
+    bool chunked;
 } http_headers;
 
-static enum MHD_Result http_header(void *user, enum MHD_ValueKind kind, const char *name, const char *value) {
+// libmicrohttpd ends a value at a NUL and drops the rest of its line. But names and values stay where they were
+// received, so what comes next begins at most `most` bytes behind the line's end if nothing was dropped.
+static bool http_line_ends(const char *end, const char *next, size_t most) {
+    const char *from = end + 1 + strspn(end + 1, " \t\r");
+    return (uintptr_t)next - (uintptr_t)from <= most;
+}
+
+// A name that has a space before its colon is another one to libmicrohttpd, as is one whose value goes on in the next
+// line: that value's rest becomes the end of the name, in a copy of it that no longer stands before the value.
+static enum MHD_Result http_header(void *user, enum MHD_ValueKind kind, const char *name, size_t name_size,
+                                   const char *value, size_t size) {
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     http_headers *h = user;
     (void)kind;
+    const uintptr_t gap = (uintptr_t)value - (uintptr_t)(name + name_size + 1);
+    if (gap > 1 << 16 || strspn(name + name_size + 1, " \t") < gap)
+        h->wrong = "a value goes on in the next line: write it in one line";
+    else if (!name_size || strspn(name, token) != name_size)
+        h->wrong = "the name of a header has a space or another character that no name has: write 'Name: value'";
+    else if (h->end && !http_line_ends(h->end, name, 1)) h->wrong = "a header has a NUL: leave it out";
+    h->end = value + size;
     h->lengths += !strcasecmp(name, "Content-Length");
-    h->codings += !strcasecmp(name, "Transfer-Encoding");
-    if (!strcasecmp(name, "Host") && serve.names[0] && !http_is_own(value ? value : "")) h->foreign = value;
+    if (!strcasecmp(name, "Transfer-Encoding")) h->codings++, h->chunked = !strcasecmp(value, "chunked");
+    if (strcasecmp(name, "Host")) return MHD_YES;
+    h->hosts++;
+    if (serve.names[0] && !http_is_own(value, size)) h->foreign = value, h->foreign_size = size < 200 ? (int)size : 200;
     return MHD_YES;
 }
 
 // False: it is unclear where the body ends, or nobody reads so much of it, so the connection cannot go on.
-static bool http_check_headers(serve_call *c) {
+static bool http_check_headers(serve_call *c, const char *method, const char *version) {
     http_headers h = {0};
-    MHD_get_connection_values(c->connection, MHD_HEADER_KIND, http_header, &h);
+    MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, http_header, &h);
     const char *length = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Length");
-    if (h.lengths + h.codings > 1)
+    const size_t size = MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
+    if (!h.wrong && h.end && !http_line_ends(h.end, method + size, 3)) h.wrong = "a header has a NUL: leave it out";
+    if (h.wrong) serve_fail(c, 400, NULL, "bad_header", "%s", h.wrong);
+    else if (h.lengths + h.codings > 1)
         serve_fail(c, 400, NULL, "bad_length",
                    "it is unclear where the body ends: send one Content-Length, or one Transfer-Encoding");
-    if (length && strtoll(length, NULL, 10) > http_most()) http_too_large(c);
+    else if (h.codings && !h.chunked)
+        serve_fail(c, 501, NULL, "unknown_coding",
+                   "Transfer-Encoding: only chunked is understood here: send that, or a Content-Length");
+    else if (length && strtoll(length, NULL, 10) > http_most()) http_too_large(c);
     c->last = c->status != 0;
+    if (c->last) return false;
     if (h.foreign)
         serve_fail(c, 403, NULL, "wrong_host",
-                   "Host: '%.200s' is no name of this server: ask %s, or start it with --host-name NAME", h.foreign,
-                   serve.names[0]);
-    return !c->last;
+                   "Host: '%.*s' is no name of this server: ask %s, or start it with --host-name NAME", h.foreign_size,
+                   h.foreign, serve.names[0]);
+    else if (h.hosts > 1 || (!h.hosts && strcmp(version, "HTTP/1.0")))
+        serve_fail(c, 400, NULL, "bad_header", "a request has one header Host: send one, such as Host: localhost");
+    return true;
 }
 
 // >>reading: a text of a megabyte takes seconds to become tokens, so a thread of its own reads what is long.
@@ -349,12 +381,12 @@ static serve_connection *http_connection_of(struct MHD_Connection *connection) {
 static enum MHD_Result http_request(void *user, struct MHD_Connection *connection, const char *url, const char *method,
                                     const char *version, const char *data, size_t *size, void **context) {
     serve_call *c = *context;
-    (void)user, (void)version;
+    (void)user;
     if (!c) {
         const serve_connection *at = http_connection_of(connection);
         if (!at || !(*context = c = calloc(1, sizeof *c))) return MHD_NO;
         c->connection = connection, c->fd = at->fd;
-        return http_check_headers(c) ? MHD_YES : http_json(c, c->status, reply_error(c));
+        return http_check_headers(c, method, version) ? MHD_YES : http_json(c, c->status, reply_error(c));
     }
     if (*size) {
         const bool fine = http_body(c, data, *size);

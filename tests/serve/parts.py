@@ -142,6 +142,51 @@ def part_hosts():
         assert server.complete(max_tokens=1)
 
 
+def part_headers():
+    """RFC 9112: what libmicrohttpd reads in another way than a proxy might is refused at once, and the connection closed."""
+    data = json.dumps({'prompt': 'It was', 'max_tokens': 1}).encode()
+    host, length = b'Host: localhost\r\n', b'Content-Length: %d\r\n' % len(data)
+    chunks = b'%x\r\n%s\r\n0\r\n\r\n' % (len(data), data)
+
+    def said(headers, body=data, version=b'1.1'):
+        s, begin = server.raw(b'POST /v1/completions HTTP/%s\r\nContent-Type: application/json\r\n' % version + headers
+                              + b'\r\n' + body), time.monotonic()
+        s.settimeout(1)
+        text = b''
+        try:
+            while part := s.recv(1 << 16):
+                text += part
+        except TimeoutError:
+            text += b' and open'
+        assert time.monotonic() - begin < 5, headers
+        return text
+
+    with serve() as server:
+        for start, headers, body in (
+                (b'400', host + length.replace(b':', b' :') + b'Content-Length: 50\r\n', data),
+                (b'400', host + length.replace(b':', b'\t:'), data), (b'400', host + length + b'A(: b\r\n', data),
+                (b'400', host + b'Transfer-Encoding : chunked\r\n' + length, data),
+                (b'400', host + b'Host : evil.com\r\n' + length, data), (b'400', b': a\r\n' + host + length, data),
+                (b'400', b'Host: localhost\r\n .evil.com\r\n' + length, data),
+                (b'400', b'Host:\r\n evil.com\r\n' + length, data), (b'400', host + length + b'A: b\r\n\tc\r\n', data),
+                (b'400', host + b'Content-Length: 5\r\n 0\r\n', data),
+                *((b'400', a + b'Host: localhost' + nul + b'\r\n' + b, data) for a, b in ((b'', length), (length, b''))
+                  for nul in (b'\0', b'\0.evil.com', b'\0\0.evil.com')),
+                *((b'501', host + b'Transfer-Encoding: %s\r\n' % coding, chunks)
+                  for coding in (b'xchunked', b'identity', b'gzip, chunked', b'chunked, chunked', b''))):
+            text = said(headers, body)
+            assert text.startswith(b'HTTP/1.1 ' + start) and text.count(b'HTTP/1.1 ') == 1, (headers, text)
+            assert b'onnection: close' in text and not text.endswith(b' and open'), (headers, text)
+        for headers in (b'', host + host):
+            assert said(headers + length).startswith(b'HTTP/1.1 400'), headers
+        for headers, body, version in (
+                (host + length, data, b'1.1'), (length, data, b'1.0'), (length + host, data, b'1.1'),
+                (host + b'Transfer-Encoding: Chunked\r\n', chunks, b'1.1'), (host + b'a:b\r\nC: \r\n' + length, data, b'1.1'),
+                ((host + b'A: \t b c \r\n' + length).replace(b'\r', b''), data, b'1.1'),
+                (host + b'A: %s\r\nB: %s\r\n' % (b'a' * 30000, b'b' * 10000) + length, data, b'1.1')):
+            assert said(headers, body, version).split(b' ', 1)[1].startswith(b'200'), headers[:200]
+
+
 def part_stream():
     with serve() as server:
         for fields in ({}, {'logprobs': 3}, {'logprobs': 0, 'echo': True}, {'echo': True}, {'stop': ['e d', ' of']},
@@ -292,6 +337,8 @@ def part_errors():
                    'frequency_penalty': 0.0, 'presence_penalty': 0, 'logit_bias': {}, 'best_of': 1, 'suffix': None,
                    'user': 'me', 'n': None, 'response_format': {'type': 'text'}, 'metadata': {'a': 'b'}}
         assert server.complete(max_tokens=2, **neutral)
+        assert server.complete(max_tokens=2, logprobs=False)['choices'][0]['logprobs'] is None
+        refused(server, 400, 'logprobs', 'a whole number', {'logprobs': True})
         assert len(server.complete(max_tokens=2, n=3, best_of=3)['choices']) == 3
         refused(server, 400, 'best_of', 'give n, 2', {'n': 2, 'best_of': 4})
         assert server.complete(max_tokens=2, is_deterministic=True)['choices'][0]['deterministic']
@@ -548,7 +595,7 @@ def bits(preset, deterministic, requests, *options):
 def part_cache():
     requests = 8 if SLOW else 24
     assert bits('dvr', True, requests, '--kv-tokens', '64' if SLOW else '96', '--prefix-cache') == 0
-    with serve('--kv-tokens', '64', '--prefix-cache') as server:
+    with serve('--kv-tokens', '50', '--prefix-cache') as server:
         assert server.get('/v1/models')['data'][0]['max_model_len'] == 65
         refused(server, 400, 'max_tokens', 'the context of 65 has room for 62', {'max_tokens': 63})
         refused(server, 400, 'max_tokens', 'the context of 65 has room for 62', {'max_tokens': 63, 'stream': True})
@@ -642,6 +689,8 @@ def part_chat():
                             reasoning_effort='low', tools=[], tool_choice='auto', parallel_tool_calls=True,
                             response_format={'type': 'text'}, audio=None)
                 assert whole(server.get(path, **said, **how), True) == whole(server.get(path, messages=turns, **how), True)
+                for nothing in ({'top_logprobs': 0}, {'logprobs': False, 'top_logprobs': 0}, {'modalities': []}):
+                    assert server.get(path, messages=turns, **how, **nothing)['choices'][0]['logprobs'] is None
                 for nothing in ({'content': None}, {'content': None, 'tool_calls': []}, {}):
                     silent = [turns[1], {'role': 'assistant', **nothing}, turns[3]]
                     assert whole(server.get(path, messages=silent, **how), True) == whole(server.get(
