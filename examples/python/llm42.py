@@ -252,9 +252,19 @@ def _check(result, error):
     return result
 
 
+def _name(path, what, empty=True):
+    """A file's name, which C would cut off at a NUL. `empty`: what gets it says itself what an empty one lacks."""
+    path = os.fspath(path)
+    if ("\0" if isinstance(path, str) else b"\0") in path:
+        raise ValueError(f"{what}: {path!r}: embedded null byte")
+    if not path and not empty:
+        raise ValueError(f"{what}: '': must be the name of a file")
+    return path
+
+
 def find(path):
     """A file or folder that came with llm42, as examples/tiny42: the path itself if it is there."""
-    path = os.fspath(path)
+    path = _name(path, "path")
     other = os.path.join(ROOT, path)
     return other if path and not os.path.exists(path) and os.path.exists(other) else path
 
@@ -307,7 +317,7 @@ def _set(struct, name, value, keep):
             _set(getattr(struct, name), key, item, keep)
         return
     elif isinstance(value, (str, os.PathLike)) and dict(struct._fields_)[name] is ctypes.c_char_p:
-        value = os.fspath(value).encode()
+        value = _name(value, name).encode()
         keep.append(value)
     if dict(struct._fields_)[name] is ctypes.c_bool and value not in (False, True):
         raise TypeError(f"{name}: {value!r}: must be True or False")
@@ -361,7 +371,8 @@ class Model(_Single):
 
     def __init__(self, path, tokenizer=None, on_device=False, no_mmap=False, log=None):
         keep, pointer, error = [], ctypes.POINTER(S["llm42_model"])(), S["llm42_error"]()
-        self.path, self._tokenizer_path, self._tokenizer = find(path), tokenizer, None
+        self.path, self._tokenizer = find(path), None
+        self._tokenizer_path = tokenizer and _name(tokenizer, "tokenizer")
         desc = S["llm42_model_desc"](path=self.path.encode(), on_device=on_device, no_mmap=no_mmap, log=_log(log, keep))
         _check(lib.llm42_model_load(ctypes.byref(pointer), ctypes.byref(desc), ctypes.byref(error)), error)
         self._memory = _Memory(pointer, lib.llm42_model_free, keep)
@@ -483,7 +494,7 @@ def _backend_desc(name, options, keep):
     desc = S[_BACKEND_DESC[name]]()
     if "calibration" in options and name == "sim":
         pointer, error = ctypes.POINTER(S["llm42_calibration"])(), S["llm42_error"]()
-        path = find(options.pop("calibration"))
+        path = find(_name(options.pop("calibration"), "calibration", empty=False))
         _check(lib.llm42_calibration_load(ctypes.byref(pointer), path.encode(), ctypes.byref(error)), error)
         keep.append(_Memory(pointer, lib.llm42_calibration_free))
         desc.calibration = pointer
@@ -581,7 +592,8 @@ class Request(Info):
         return self._model.decode(self.tokens)
 
     def release(self):
-        """Copies what there is and gives the memory back. Views that were taken before keep it until they are gone."""
+        """Copies what there is and gives the memory back, when the request has ended. Views that were taken before keep
+        it until they are gone."""
         struct = self._struct
         if struct.copies:
             return
@@ -589,6 +601,11 @@ class Request(Info):
         kept.owner, kept.copies = None, {name: _copy(getattr(self, name)) for name in ("prompt", "tokens", "logprobs")}
         kept.prompt = kept.tokens = kept.logprobs = None
         self._struct = kept
+
+    def _ended(self, finish):
+        """The engine says so. What was released before has no other way to know."""
+        if self._struct.copies:
+            self._struct.finish, self._struct.state = finish, C.constants["LLM42_STATE_FINISHED"]
 
     def __repr__(self):
         try:
@@ -880,6 +897,7 @@ class Engine(_Single):
 
     def __init__(self, model, preset="dvr", backend="cpu", planner=None, drafter=None, record=None, log=None,
                  **options):
+        record = record if record is None else _name(record, "record", empty=False)
         self.model = model = model if isinstance(model, Model) else Model(model)
         keep, lines, self._raised = [model._memory], [], _Raised()
         desc, error = S["llm42_engine_desc"](model=model._memory.pointer), S["llm42_error"]()
@@ -917,7 +935,9 @@ class Engine(_Single):
         _check(result, error)
         self._memory = _Memory(pointer, _engine_free(self._events), keep, desc, backend_desc)
         self._by_ref = ctypes.byref(self._events), ctypes.byref(error)
-        self._error, self._pending, self._dead = error, collections.deque(), collections.deque()
+        self._error, self._pending = error, collections.deque()  # queues of events, one for each _collect
+        self._batch = None                             # the queue that _collect makes, and its events of requests' ends
+        self._dead, self._early = collections.deque(), set()  # ids to release now, and when their requests have ended
         self._live = {}                                # requests that are not finished, by id
         self._known = weakref.WeakValueDictionary()    # all requests that somebody holds
         self._lock = threading.RLock()                 # of who uses the engine, a planner of the same thread included
@@ -925,7 +945,7 @@ class Engine(_Single):
         self._recorder = None
         if record is not None:
             self._recorder = ctypes.POINTER(S["llm42_recorder"])()
-            _check(lib.llm42_recorder_open(ctypes.byref(self._recorder), os.fspath(record).encode(), pointer,
+            _check(lib.llm42_recorder_open(ctypes.byref(self._recorder), record.encode(), pointer,
                                            "\n".join(lines).encode(), ctypes.byref(error)), error)
             self._events.recorder = self._recorder
 
@@ -957,6 +977,8 @@ class Engine(_Single):
         try:
             if self._inside and not inside:
                 raise Error("a planner or drafter of this engine is being called: do this when the run has returned")
+            if self._batch is not None:
+                self._collect(self._events)  # the rest of what Ctrl-C has cut short
             yield
         finally:
             self._lock.release()
@@ -1041,8 +1063,11 @@ class Engine(_Single):
             self._live.pop(request.id, None)
 
     def _release_dead(self):
-        while self._dead:
-            lib.llm42_engine_release(self._pointer(), self._dead.popleft(), None)
+        dead, unfinished = self._dead, C.constants["LLM42_INVALID"]
+        while dead:
+            if lib.llm42_engine_release(self._pointer(), dead[0], None) == unfinished:
+                self._early.add(dead[0])
+            dead.popleft()
 
     def _run(self, types, seconds=_SLICE):
         """Runs for a while and puts events of these types into _pending. True: every request is finished."""
@@ -1051,8 +1076,8 @@ class Engine(_Single):
             if self._dead:
                 self._release_dead()
             events.types = types
-            self._inside = True
             try:
+                self._inside = True
                 result = lib.llm42_py_run(pointer, self._by_ref[0], seconds, self._by_ref[1])
             finally:
                 self._inside = False
@@ -1065,21 +1090,37 @@ class Engine(_Single):
             return result == 1
 
     def _collect(self, events):
-        count, string_at = events.tokens, ctypes.string_at
-        rows = _EVENT.iter_unpack(string_at(events.event, events.count * _EVENT.size))
-        tokens = logprobs = None
-        if count:
-            tokens = np.frombuffer(string_at(events.token, 4 * count), np.int32)
-            logprobs = string_at(events.logprob, 4 * count)  # seldom asked for
+        """Moves the events from C into _pending. Ctrl-C may come between any two steps. So one assignment says that the
+        batch is whole, and the steps behind it, which _alone repeats then, change nothing if they are done twice."""
+        if self._batch is None:
+            count, string_at = events.tokens, ctypes.string_at
+            rows = _EVENT.iter_unpack(string_at(events.event, events.count * _EVENT.size))
+            tokens = logprobs = None
+            if count:
+                tokens = np.frombuffer(string_at(events.token, 4 * count), np.int32)
+                logprobs = string_at(events.logprob, 4 * count)  # seldom asked for
+            batch, ended = collections.deque(), []
+            live, words, add, new = self._live, _TYPE_WORDS, batch.append, tuple.__new__
+            for row in rows:
+                request = live.get(row[0])
+                if request is None and row[0]:
+                    request = self._known.get(row[0])
+                add(new(Event, (words[row[3]], request, row, tokens, logprobs)))
+                if row[3] == _FINISHED:
+                    ended.append(batch[-1])
+            self._batch = batch, ended
+        batch, ended = self._batch
+        self._pending.append(batch)  # if it is there twice, it is empty the second time
         events.count = events.tokens = 0
-        live, words, add, new = self._live, _TYPE_WORDS, self._pending.append, tuple.__new__
-        for row in rows:
-            request = live.get(row[0])
-            if request is None and row[0]:
-                request = self._known.get(row[0])
-            add(new(Event, (words[row[3]], request, row, tokens, logprobs)))
-            if row[3] == _FINISHED:
-                live.pop(row[0], None)
+        for event in ended:
+            number = event.row[0]
+            if event.request is not None:
+                event.request._ended(event.row[6])
+            if number in self._early:
+                self._dead.append(number)
+                self._early.discard(number)
+            self._live.pop(number, None)
+        self._batch = None
 
     def events(self, *types):
         """Runs until every request is finished, and yields events of these types ("all": of every type).
@@ -1092,11 +1133,16 @@ class Engine(_Single):
         while not self._run(mask) or pending:
             while pending:
                 try:
-                    event = pending.popleft()
+                    batch = pending[0]
+                    while batch:
+                        event = batch[0]
+                        del batch[0]  # and no popleft(): Ctrl-C comes behind a call, and the event would be lost
+                        if event.type in wanted:
+                            yield event
+                    if pending[0] is batch:
+                        del pending[0]
                 except IndexError:  # the loop of another thread has taken it
-                    break
-                if event.type in wanted:
-                    yield event
+                    pass
 
     def __iter__(self):
         return self.events()
@@ -1115,6 +1161,8 @@ class Engine(_Single):
             return self._generate(prompts, progress, options)
 
     def _generate(self, prompts, progress, options):
+        if "prompt" in options:
+            raise TypeError("generate: prompt: the prompts are its first argument: give them there alone")
         prompts = prompts if hasattr(prompts, "__getitem__") else list(prompts)
         one = isinstance(prompts, (str, dict)) or (len(prompts) > 0 and np.ndim(prompts[0]) == 0
                                                   and not isinstance(prompts[0], (str, dict)))
@@ -1128,7 +1176,7 @@ class Engine(_Single):
             left, idle = {r.id for r in requests}, False
             while left and not idle:
                 idle = self._run(1 << _FINISHED)
-                for event in self._pending:
+                for event in itertools.chain.from_iterable(self._pending):
                     if event.request is not None and event.request.id in left:
                         left.remove(event.request.id)
                         if bar is not None:
@@ -1153,7 +1201,7 @@ class Engine(_Single):
                 lib.llm42_engine_cancel(self._pointer(), request.id, None)
             self._live.pop(request.id, None)
         self._raised.exception = None
-        self._events.count = self._events.tokens = 0
+        self._collect(self._events)  # other requests may have ended
         self._pending.clear()
 
     def __repr__(self):
@@ -1361,7 +1409,7 @@ class Transcript(_Single):
 
     def __init__(self, path):
         pointer, error = ctypes.POINTER(S["llm42_transcript"])(), S["llm42_error"]()
-        self.path = find(path)
+        self.path = find(_name(path, "transcript", empty=False))
         _check(lib.llm42_transcript_load(ctypes.byref(pointer), self.path.encode(), ctypes.byref(error)), error)
         self._memory = _Memory(pointer, lib.llm42_transcript_free)
         self.numerics = _as_dict(pointer.contents.numerics)
@@ -1390,9 +1438,9 @@ def program(name):
     raise FileNotFoundError(f"no program {name}: run `make build/{name}`")
 
 
-def _file(path):
+def _file(path, what):
     """A name for a command line, where one that begins with - would be an option."""
-    path = find(path)
+    path = find(_name(path, what, empty=False))
     return "./" + path if path.startswith("-") else path
 
 
@@ -1425,8 +1473,9 @@ Audit.__doc__ = "verified: all that was asked for is verified to the bit. text: 
 def audit(path, model, **options):
     """Computes the answers of a transcript again by build/audit, whose options are share=0.05, backend="cuda" and so
     on. model: your own copy. Raises Error if a comparison is not possible."""
-    model = model if model == "from-file" else _file(model.path if isinstance(model, Model) else model)
-    done = subprocess.run([program("audit"), _file(path), "--model", model, *_arguments(options)],
+    if model != "from-file":
+        model = _file(model.path if isinstance(model, Model) else model, "model")
+    done = subprocess.run([program("audit"), _file(path, "transcript"), "--model", model, *_arguments(options)],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     verdict = re.search("^(NOT VERIFIED|verified to the bit): ", done.stdout, re.M)
     if done.returncode not in (0, 1) or not verdict:
@@ -1439,7 +1488,7 @@ def sweep(**options):
     is installed, else a list of dicts, with the column names of the TSV. .attrs has what the TSV's comments say, by
     their first words: "configuration", "grid", "device", "source" and so on."""
     if "calibration" in options:
-        options["calibration"] = _file(options["calibration"])
+        options["calibration"] = _file(options["calibration"], "calibration")
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "sweep.tsv")
         done = subprocess.run([program("sweep"), *_arguments({"quiet": True, **options, "out": table})],

@@ -251,6 +251,7 @@ def test_errors():
         raises(llm42.Error, "no request of this engine", engine.cancel, request)
     assert not mine.finished
     raises(llm42.Error, "temperature", engine.generate, ["It was", {"prompt": "Once", "temperature": -1}])
+    raises(TypeError, "prompt: the prompts are its first argument", engine.generate, ["It was", "Once"], prompt="Zebra")
     assert len(engine.generate({"It was", "Once"}, max_new_tokens=3)) == 2
     assert engine.generate("It was", max_new_tokens=3).finish == "length"  # it goes on
     raises(ValueError, "context", m.score, [0] * 3000)
@@ -286,6 +287,41 @@ def test_ctrl_c_of_a_loop():
     assert 0 < sum(r.committed for r in requests) < 2000 * len(TEXTS)
     engine.run()
     assert all(r.committed == 2000 for r in requests)
+
+
+def test_ctrl_c_at_every_line():
+    """Wherever Ctrl-C cuts short how events come from C, the loop that is begun again gets each of them once."""
+    engine, left, released = llm42.Engine(model(), threads=1), 0, []
+
+    def line(frame, event, argument):
+        nonlocal left
+        left -= event == "line"
+        if event == "line" and left == 0:
+            raise KeyboardInterrupt
+        return line
+
+    def served(at):
+        nonlocal left
+        left, got = at, []
+        requests = [engine.submit(text, max_new_tokens=3, ignore_stop=True) for text in TEXTS[:3]]
+        requests[0].release()
+        released.append(requests[0])
+        sys.settrace(lambda frame, event, argument: line if frame.f_code is llm42.Engine._collect.__code__ else None)
+        try:
+            got.extend(engine)
+        except KeyboardInterrupt:
+            sys.settrace(None)
+            got.extend(engine)
+        sys.settrace(None)
+        assert not engine._live
+        return [(e.type, e.request.id - requests[0].id, e.position, e.n) for e in got]
+
+    whole, at = served(0), 0
+    assert sum(e[3] for e in whole if e[0] == "committed") == 9 and sum(e[0] == "finished" for e in whole) == 3
+    while left <= 0:
+        at += 1
+        assert served(at) == whole, at
+    assert at > 60 and not engine._early and all(r.finish == "length" for r in released), at
 
 
 # Planners and drafters
@@ -814,6 +850,26 @@ def test_names_like_options():
         os.chdir(at)
 
 
+def test_names_that_are_none():
+    """C would end a name at its NUL, and so open or write another file. An empty one is refused at once."""
+    folder, file, m = "examples/tiny42\0b", "examples/h200.txt\0b", model()
+    other = os.path.join(OUT, "other")
+    for call in (lambda: llm42.Model(folder), lambda: llm42.Model("examples/tiny42", tokenizer=folder),
+                 lambda: llm42.Engine(m, record=other + "\0b"), lambda: llm42.Transcript(file),
+                 lambda: llm42.audit(file, m), lambda: llm42.audit("examples/h200.txt", folder),
+                 lambda: llm42.sweep(calibration=file), lambda: llm42.Engine(m, backend="sim", calibration=file)):
+        raises(ValueError, "embedded null byte", call)
+    raises(ValueError, "algorithm_file: ", llm42._set, llm42.S["llm42_cuda_desc"](), "algorithm_file", file, [])
+    assert not os.path.exists(other)
+    for field, call in (("record", lambda: llm42.Engine("nowhere", record="")),
+                        ("transcript", lambda: llm42.audit("", m)),
+                        ("model", lambda: llm42.audit("examples/h200.txt", "")),
+                        ("transcript", lambda: llm42.Transcript("")),
+                        ("calibration", lambda: llm42.sweep(calibration="")),
+                        ("calibration", lambda: llm42.Engine(m, backend="sim", calibration=""))):
+        raises(ValueError, f"{field}: '': must be the name of a file", call)
+
+
 def test_transcript_of_h200():
     transcript = llm42.Transcript("examples/h200.txt")
     assert transcript.arithmetic == "sm90"
@@ -861,6 +917,24 @@ def test_released_when_nobody_holds_it():
     gc.collect()
     engine.run()
     assert not llm42.lib.llm42_engine_request(pointer, number)
+
+
+def test_released_before_its_end():
+    """The memory goes back when the request has ended, and the copy says how it ended."""
+    engine = llm42.Engine(model(), max_running=1)
+    for finish in ("length", "cancelled"):
+        first, second = requests = [engine.submit(text, max_new_tokens=5, ignore_stop=True) for text in TEXTS[:2]]
+        for request in requests:
+            request.release()
+        engine.submit("It was", max_new_tokens=1)  # releases what it can
+        if finish == "cancelled":
+            engine.cancel(first)
+        engine.run()
+        engine.run()
+        assert [(r.finish, r.state) for r in requests] == [(finish, "finished"), ("length", "finished")]
+        for r in requests:
+            assert not llm42.lib.llm42_engine_request(engine._pointer(), r.id)
+    assert not engine._live and not engine._early
 
 
 def test_the_engine_lives_as_long_as_views():
