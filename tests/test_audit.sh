@@ -92,7 +92,7 @@ asked 99
 audit 1 '/asked:4: request [0-9]+ has seed [0-9]+, and 99 was asked for$' "$run" --against "$dir/asked"
 asked "$(tail -n 1 <<<"$seeds")"
 echo '{"prompt": "Another one", "deterministic": true}' >>"$dir/asked"
-audit 1 '/asked:5: no answer to this prompt is in the transcript$' "$run" --against "$dir/asked"
+audit 1 '/asked:5: no answer to this prompt is left in the transcript$' "$run" --against "$dir/asked"
 head -n 1 "$dir/asked" | sed 's/{/{"max_tokens": 3,/' >"$dir/twice"
 audit 2 '/twice:1: max_tokens: the key is there twice$' "$run" --against "$dir/twice"
 # A stop string ends an answer: the transcript says `cancelled`, and its text says why.

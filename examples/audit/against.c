@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "against.h"
 
+#include <math.h>
+
 enum { WHY = 320 };
 
 static bool is_prompt(const request_line *l, const llm42_answer *q) {
@@ -24,7 +26,8 @@ static bool samples_otherwise(const request_line *l, const llm42_answer *q, char
                {"min_p", (double)asked->min_p, (double)is->min_p}};
     for (size_t i = 0; i < sizeof all / sizeof *all && drawn; i++) {
         if (all[i].asked == all[i].is) continue;
-        snprintf(why, WHY, "has %s %.9g, and %.9g was asked for", all[i].name, all[i].is, all[i].asked);
+        const int digits = fabs(all[i].is - all[i].asked) > 1e-6 ? 6 : 9;  // of a float; 9 tell any two apart
+        snprintf(why, WHY, "has %s %.*g, and %.*g was asked for", all[i].name, digits, all[i].is, digits, all[i].asked);
         return true;
     }
     const uint64_t seed = asked->seed ? asked->seed : 42;
@@ -78,12 +81,25 @@ static bool is_other(const request_file *f, const request_line *l, const llm42_a
     return true;
 }
 
-// The first answer that nobody has taken yet, to this request or, if `any`, to its prompt; -1: none.
+// How many of what decides an answer are as they were asked for.
+static int likeness(const request_line *l, const llm42_answer *q) {
+    const uint64_t seed = l->ask.sampling.seed ? l->ask.sampling.seed : 42;
+    return (l->ask.sampling.temperature == q->sampling.temperature) + (seed == q->sampling.seed) +
+           (l->ask.max_new_tokens == q->max_new_tokens);
+}
+
+// The first answer that nobody has taken yet and that is to this request, or, if `any`, the one to its prompt that is
+// most like what was asked for; -1: none.
 static int find(const request_file *f, const request_line *l, const llm42_transcript *t, const bool *taken, bool any) {
     char why[WHY];
-    for (int i = 0; i < t->count; i++)
-        if (!taken[i] && is_prompt(l, &t->answer[i]) && (any || !is_other(f, l, &t->answer[i], why))) return i;
-    return -1;
+    int best = -1;
+    for (int i = 0; i < t->count; i++) {
+        const llm42_answer *q = &t->answer[i];
+        if (taken[i] || !is_prompt(l, q)) continue;
+        if (!any && !is_other(f, l, q, why)) return i;
+        if (any && (best < 0 || likeness(l, q) > likeness(l, &t->answer[best]))) best = i;
+    }
+    return best;
 }
 
 int against_compare(const request_file *f, const llm42_transcript *t, int *more) {
@@ -102,7 +118,7 @@ int against_compare(const request_file *f, const llm42_transcript *t, int *more)
             if (at >= 0 && any && is_other(f, l, &t->answer[at], why))
                 printf("%s:%d: request %lld %s\n", f->path, l->number, (long long)t->answer[at].request, why);
             else if (any && !found[i])
-                printf("%s:%d: no answer to this prompt is in the transcript\n", f->path, l->number);
+                printf("%s:%d: no answer to this prompt is left in the transcript\n", f->path, l->number);
             others += any && (at >= 0 || !found[i]);
         }
     free(taken);
