@@ -11,20 +11,22 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0 skipped=0
 
-# start N TEST: in the background; its output goes to N.log, its status and seconds to N.end.
-start() {
+# start N TEST: its output goes to N.log, its status, seconds and seconds of CPU time to N.end.
+start() (
     local run begin=$SECONDS
     case $2 in *.sh) run=(bash "$2") ;; *) read -ra run <<<"$2" ;; esac  # a program may have options
     "${run[@]}" >"$dir/$1.log" 2>&1 </dev/null
     echo "$? $((SECONDS - begin))" >"$dir/$1.part"
+    times >"$dir/$1.times"
+    awk -F '[ms ]+' 'NR == 2 { printf "%.0f\n", 60 * ($1 + $3) + $2 + $4 }' "$dir/$1.times" >>"$dir/$1.part"
     mv "$dir/$1.part" "$dir/$1.end"
-}
+)
 
 # report N TEST: shows a test that has ended and counts it.
 report() {
-    local name status took last
+    local name status took cpu last
     name=$(basename "${2%% *}" .sh)
-    read -r status took <"$dir/$1.end"
+    read -rd '' status took cpu <"$dir/$1.end"
     cat "$dir/$1.log"
     last=$(tail -n 1 "$dir/$1.log")
     if [[ $last =~ ^$name:\ ([0-9]+)\ passed,\ ([0-9]+)\ failed(,\ ([0-9]+)\ skipped)?$ ]]; then
@@ -39,7 +41,7 @@ report() {
         echo "$name: FAILED: ended without its count, exit status $status"
         failed=$((failed + 1))
     fi
-    [ "$took" -lt 5 ] || echo "  ($name took $took s)"
+    [ "$took" -lt 5 ] || echo "  ($name took $took s, $cpu s of CPU time)"
 }
 
 # The longest go first, so that none is left to run alone at the end.
@@ -53,14 +55,29 @@ for test in "$@"; do
     [[ " ${tests[*]-} " == *" $test "* ]] || tests+=("$test")
 done
 
+# Some wait more than they compute: these run one after the other beside the rest.
+beside=() rest=()
+for ((i = 0; i < ${#tests[@]}; i++)); do
+    case $jobs:$(basename "${tests[i]%% *}" .sh) in
+    1:*) rest+=("$i") ;;
+    *:test_slurm | *:test_files) beside+=("$i") ;;
+    *) rest+=("$i") ;;
+    esac
+done
+lane=
+if [ ${#beside[@]} -gt 0 ]; then
+    for i in "${beside[@]}"; do start "$i" "${tests[i]}"; done &
+    lane=$!
+fi
+
 shown=() next=0
 while [ ${#shown[@]} -lt ${#tests[@]} ]; do
-    while [ $next -lt ${#tests[@]} ] && [ "$(jobs -rp | wc -l)" -lt "$jobs" ]; do
-        start $next "${tests[next]}" &
+    while [ $next -lt ${#rest[@]} ] && [ "$(jobs -rp | grep -vcx "$lane")" -lt "$jobs" ]; do
+        start "${rest[next]}" "${tests[rest[next]]}" &
         next=$((next + 1))
     done
     wait -n
-    for ((i = 0; i < next; i++)); do
+    for ((i = 0; i < ${#tests[@]}; i++)); do
         [ -e "$dir/$i.end" ] && [[ " ${shown[*]-} " != *" $i "* ]] || continue
         report $i "${tests[i]}"
         shown+=("$i")

@@ -97,6 +97,7 @@ $(addprefix $(B)/tests/cuda_,host inside): llm42.cu
 $(B)/tests/cuda_inside: tests/cuda/failing.h
 $(B)/tests/cuda_lost: $(CUDA_OBJECT)
 $(B)/tests/cuda_steps $(B)/tests/cuda_steps_emulated: $(B)/o/tests/cuda/steps/library.o
+$(B)/o/tests/cuda/steps/library.o: HEADER_CFLAGS = -O2  # most of the time of cuda_steps is spent in it
 $(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(LADDERS): $(B)/llm42.o
 NVCC_LINK = $(SAY)mkdir -p $(@D) && $(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
     $(filter tests/cuda/%.cu examples/ladders/%.cu %.o,$^) $(NVCC_LIBS) -o $@

@@ -86,7 +86,7 @@ namespace emulator {
 
 // >>fibers -------------------------------------------------------------------------------------------------------
 // STRIDE: a prime number, which steps through all threads of a block.
-enum { STRIDE = 1031, MOST_THREADS = 1024, STACK = 128 << 10, SHARED = 232448, NAMED_BARRIERS = 16 };
+enum { STRIDE = 1031, MOST_THREADS = 1024, STACK = 192 << 10, SHARED = 232448, NAMED_BARRIERS = 16 };
 
 // A barrier: its turn ends when as many threads have come as it waits for.
 struct gate {
@@ -104,7 +104,8 @@ extern "C" void emulator_switch(place *from, const place *to);
 __asm__(".text\n.weak emulator_switch\nemulator_switch:\n"
         "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
         "mov %rsp, (%rdi)\nmov (%rsi), %rsp\n"
-        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
+        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\n"
+        "pop %rcx\njmp *%rcx\n");  // a processor would predict wrongly where a return leads
 inline void begin_at(place *at, unsigned char *stack, size_t bytes, void (*entry)()) {
     void **top = (void **)(stack + bytes) - 2;  // the entry finds its stack aligned as behind a call
     top[0] = (void *)entry;
@@ -137,6 +138,8 @@ struct fiber {
     bool waited;                 // for the kernel ahead
     unsigned char *stack = nullptr;
     bool done = true;
+    const gate *waits = nullptr;  // has no turn before this gate opens
+    unsigned closed;              // the gate's turn until then
     uint3 thread;
     int index;
     ~fiber() { free(stack); }
@@ -254,10 +257,12 @@ inline void live_fiber() {
 
 inline void wait_at(gate *g, int expected, bool skipped = barrier_fault) {
     if (skipped) return;
-    const unsigned turn = g->turn;
+    self->closed = g->turn;
     g->arrived++;
     release(g, expected);
-    while (g->turn == turn) yield();
+    self->waits = g;
+    if (g->turn == self->closed) yield();
+    self->waits = nullptr;
     around->progress = true;
 }
 
@@ -334,14 +339,17 @@ inline void start_block(block *b) {
 
 inline void run_fiber(block *b, fiber *f) {
     here = b, blockIdx = b->index, self = f, threadIdx = f->thread;
-    if (!f->stack) begin_at(&f->at, f->stack = (unsigned char *)malloc(STACK), STACK, live_fiber);
+    if (!f->stack) {  // stacks of different fibers do not begin in the same sets of the cache
+        f->stack = (unsigned char *)malloc(STACK);
+        begin_at(&f->at, f->stack, STACK - (size_t)(f->index % 64) * 1088, live_fiber);
+    }
     emulator_switch(&around->scheduler, &f->at);
 }
 
 // The threads of all blocks of a cluster take turns.
 inline void run_cluster(cluster *c) {
     const uint3 index = c->blocks[0]->index;
-    const int threads = c->blocks[0]->live, all = threads * c->size;
+    const int threads = c->blocks[0]->live, all = threads * c->size, step = STRIDE % all;
     c->live = all, c->all = {};
     c->random = mix(seed ^ mix(index.x ^ (uint64_t)index.y << 20 ^ (uint64_t)index.z << 40));
     // A block may begin late: when the others have run so often, or all wait for it.
@@ -349,12 +357,13 @@ inline void run_cluster(cluster *c) {
     uint64_t wait = c->size > 1 ? draw() % 4096 : 0;
     for (uint64_t turn = 0; c->live; turn++) {
         c->progress = false;
-        const uint64_t first = draw() % 1024;
-        for (int i = 0; i < all; i++) {
-            const int next = (int)(((uint64_t)i * STRIDE + first) % (uint64_t)all);
-            block *b = c->blocks[(size_t)(next / threads)].get();
-            if (next / threads == late && turn < wait) continue;
-            if (!b->fibers[next % threads].done) run_fiber(b, &b->fibers[next % threads]);
+        for (int i = 0, next = (int)(draw() % 1024) % all; i < all;
+             i++, next += next < all - step ? step : step - all) {
+            const int number = c->size > 1 ? next / threads : 0;
+            block *b = c->blocks[(size_t)number].get();
+            fiber *f = &b->fibers[next - number * threads];
+            if (f->done || (number == late && turn < wait) || (f->waits && f->waits->turn == f->closed)) continue;
+            run_fiber(b, f);
         }
         if (!c->progress && turn < wait) wait = 0, c->progress = true;
         if (!c->progress)
