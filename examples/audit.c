@@ -44,10 +44,11 @@ enum { PAGE = 16, TOGETHER = 64 };  // tokens in a KV page; answers that run tog
 // The most bytes of weights that a file may have us load: `--model DIR` has no such limit.
 static const double most_bytes = 4e9;
 
-static const char *path, *model_path, *seed_text, *verdicts, *against_path, *system_text, *name = "cpu";
+static const char *path, *model_path, *seed_text, *verdicts, *against_path, *name = "cpu";
 static int64_t rows, window = 16, windows, seed, threads, tensor_parallel = 1, devices;
 static double share = 1;
 static bool skip_ordinary, no_mmap, chatting;
+static chat_options chatted;
 
 static const args_option options[] = {
     ARGS_WORD("FILE", &path, "the transcript"),
@@ -64,7 +65,8 @@ static const args_option options[] = {
             "compare with what was asked: prompt, max_tokens, sampling, seed and\n"
             "                         stops, as in a file of generate --batch (examples/lib/request_file.h)"),
     ARGS_FLAG("chat", &chatting, "with --against: prompts are users' turns, as with generate --chat"),
-    ARGS_ONCE("system TEXT", &system_text, "with --chat: what the system says first"),
+    ARGS_ONCE("system TEXT", &chatted.system, "with --chat: what the system says first"),
+    CHAT_OPTIONS(&chatted),
     ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic, or that 0.2.0 drew"),
     ARGS_INT("rows N", &rows, 0, 4096,
              "the most tokens in one pass, 0: 128 on a CPU, 1024 on a GPU; the number changes no result"),
@@ -534,7 +536,7 @@ static void compare_requests(audit *a) {
     else if (tok_open(&f.t, a->model, folder, NULL, &error) && error.result != LLM42_IO) args_fail(2, "%s", error.text);
     if (chatting && !f.t) args_fail(2, "--chat: %s has no tokenizer", folder);
     if (chatting) {
-        if (chat_open(&turns, f.t, folder, system_text, &error)) args_fail(2, "--chat: %s", error.text);
+        if (chat_open(&turns, f.t, folder, &chatted, &error)) args_fail(2, "--chat: %s", error.text);
         f.chat = &turns, f.ask.stop = stop, f.ask.stop_count = chat_stop(&turns, &a->model->config, stop);
     }
     request_file_read(&f);
@@ -605,7 +607,9 @@ int main(int argc, char **argv) {
         args_fail(2, "give --model DIR, your own copy of the model, or --model from-file, the model that %s names",
                   path);
     if (chatting && !against_path) args_fail(2, "--chat: needs --against REQUESTS, whose prompts it is about");
-    if (system_text && !chatting) args_fail(2, "--system: needs --chat");
+    if (chatted.system && !chatting) args_fail(2, "--system: needs --chat");
+    if ((chatted.format || chatted.date) && !chatting)
+        args_fail(2, "%s: needs --chat", chatted.format ? "--chat-format" : "--chat-date");
     if (seed_text) seed = args_int("--seed", seed_text, seed_text + strlen(seed_text), 0, INT64_MAX);
     const llm42_backend *backend = args_backend(name);
     llm42_error error = {0};

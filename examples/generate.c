@@ -19,11 +19,12 @@
 
 static engine_options how = {ENGINE_DEFAULTS, .preset = "dvr"};
 static const char *tokenizer, *prompt, *prompt_file, *ids_text, *trace_path, *record_path;
-static const char *batch_in, *batch_out, *system_text, *stop_text[ANSWER_STOPS + 1];
+static const char *batch_in, *batch_out, *stop_text[ANSWER_STOPS + 1];
 static int64_t max_running, n, top_k, seed, samples = 1;
 static float temperature, top_p, min_p;
 static bool deterministic, ignore_eos, ids_out, logprobs, json, stream, chatting, stats;
 static drafting drafts;
+static chat_options chatted;
 
 static const args_option options[] = {
     ENGINE_MODEL(&how),
@@ -34,7 +35,8 @@ static const args_option options[] = {
     ARGS_ONCE("ids LIST", &ids_text, "prompt as token ids, as in 0,5,7; no BOS is added to it"),
     ARGS_FLAG("chat", &chatting,
               "the prompt is a user's turn by the model's chat template; special tokens in it are not escaped"),
-    ARGS_ONCE("system TEXT", &system_text, "with --chat: what the system says first"),
+    ARGS_ONCE("system TEXT", &chatted.system, "with --chat: what the system says first"),
+    CHAT_OPTIONS(&chatted),
     ARGS_IN("batch FILE", &batch_in,
             "answer each line of FILE, objects of JSON with prompt or ids; see examples/lib/request_file.h"),
     ARGS_OUT("out FILE", &batch_out, "with --batch: the answers, a line each; the same command goes on where it ended"),
@@ -306,10 +308,10 @@ static void free_samples(void) {
 static void read_batch(void) {
     static char settings[16384];
     snprintf(settings, sizeof settings,
-             "%s %s %s %s %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %.8000s", model->name,
+             "%s %s %s %s %s %s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %s %s %.8000s", model->name,
              how.backend, how.dtype, how.arithmetic ? how.arithmetic : "", how.preset, how.verifier ? how.verifier : "",
-             how.planner, how.window, how.group, how.tensor_parallel, how.leaves, (int)turns.family,
-             system_text ? system_text : "");
+             how.planner, how.window, how.group, how.tensor_parallel, how.leaves,
+             turns.format ? turns.format->name : "", turns.date, chatted.system ? chatted.system : "");
     requests = (batch){.in = {.option = "--batch",
                               .path = batch_in,
                               .model = model,
@@ -336,7 +338,9 @@ static void check_options(void) {
     args_given(line, names + 3, given + 3);
     if (json + stream + (ids_out || logprobs) > 1) args_fail(2, "%s exclude each other", line);
     drafting_check(&drafts);
-    if (system_text && !chatting) args_fail(2, "--system: needs --chat");
+    if (chatted.system && !chatting) args_fail(2, "--system: needs --chat");
+    if ((chatted.format || chatted.date) && !chatting)
+        args_fail(2, "%s: needs --chat", chatted.format ? "--chat-format" : "--chat-date");
     if (chatting && ids_text) args_fail(2, "--chat: needs a text: --ids says the whole prompt already");
     for (int i = 0; stop_text[i]; i++)
         if (!stop_text[i][0]) args_fail(2, "--stop: the text is empty");
@@ -345,12 +349,16 @@ static void check_options(void) {
 
 static void open_chat(void) {
     llm42_error error = {0};
-    const char *advice = "";
-    const llm42_result result = chat_open(&turns, t, how.path, system_text, &error);
-    if (result == LLM42_UNSUPPORTED)
-        advice = ": leave out --chat and write the turns out in the prompt, special tokens included";
-    if (result) args_fail(1, "--chat: %s%s", error.text, advice);
-    if (system_text && turns.no_system) args_fail(1, "--system: %s: the chat template has no system's turn", how.path);
+    const llm42_result result = chat_open(&turns, t, how.path, &chatted, &error);
+    if (result == LLM42_INVALID) args_fail(2, "%s", error.text);
+    if (result)
+        args_fail(1, "--chat: %s%s", error.text,
+                  result != LLM42_UNSUPPORTED
+                      ? ""
+                      : ", give --ids, or leave out --chat and write the turns out, special tokens included; "
+                        "examples/python/llm42_chat.py spells them by any template");
+    if (chatted.system && !turns.format->system)
+        args_fail(1, "--system: %s: the chat template has no system's turn", how.path);
 }
 
 // Opens the tokenizer, unless the model has none and nothing needs it, and the chat template.

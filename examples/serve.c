@@ -25,6 +25,7 @@ static const char *host_name[HOST_NAMES + 1];  // of --host-name
 static int64_t port = 8042, connections = 256, max_queue = 256, max_running = 32, max_context;
 static bool prefix_cache;
 static drafting drafts;
+static chat_options chatted;
 
 static const args_option options[] = {
     ENGINE_MODEL(&how),
@@ -36,6 +37,11 @@ static const args_option options[] = {
               "                         localhost, 127.0.0.1, [::1] and --host alone, another one to any name"),
     ARGS_INT("port,p N", &port, 0, 65535, "0: any free one, which is printed"),
     ARGS_ONCE("api-key KEY", &serve.key, "clients must send Authorization: Bearer KEY (default: none)"),
+    CHAT_OPTIONS(&chatted),
+    ARGS_ONCE("chat-command COMMAND", &serve.command,
+              "a shell runs COMMAND to spell a chat: JSON on standard input, the prompt on standard\n"
+              "                         output; serve/README.md has an example"),
+    ARGS_INT("chat-timeout S", &serve.chat_timeout, 1, 86400, "seconds that it may take"),
     ARGS_FLAG("deterministic", &serve.deterministic, "what counts for requests that do not say"),
     ARGS_INT("max-connections N", &connections, 1, 4096, "connections at once"),
     ARGS_INT("max-body N", &serve.max_body, 1, 1 << 28, "bytes of a request's body"),
@@ -310,7 +316,10 @@ static void open_texts(void) {
     serve.longest = 1;
     for (int i = 0; i < serve.t->count; i++)
         if ((size_t)serve.t->piece[i].size > serve.longest) serve.longest = (size_t)serve.t->piece[i].size;
-    chat_open(&serve.chat, serve.t, how.path, NULL, &serve.chat_error);
+    const llm42_result result = chat_open(&serve.chat, serve.t, how.path, &chatted, &serve.chat_error);
+    if (result && (chatted.format || result == LLM42_INVALID)) args_fail(2, "%s", serve.chat_error.text);
+    if (result && !serve.command)
+        fprintf(stderr, "%s: chats will be refused: %s or --chat-command\n", args_program, serve.chat_error.text);
     serve.stop_count = chat_stop(&serve.chat, &serve.model->config, serve.stop);
 }
 
@@ -362,6 +371,9 @@ int main(int argc, char **argv) {
                options);
     engine_look_up(&how);
     drafting_check(&drafts);
+    if (serve.command && (chatted.format || chatted.date))
+        args_fail(2, "--chat-command: spells all of a chat: leave out %s",
+                  chatted.format ? "--chat-format" : "--chat-date");
     if (serve.key && !serve.key[0]) args_fail(2, "--api-key: the key is empty");
     llm42_error error = {0};
     serve.model = engine_model(&how);

@@ -348,72 +348,76 @@ for i in 0 1 2 3 4; do
         s/\"added_tokens\": \[/&\n    {\"id\": $((2043 + i)), \"content\": \"${names[i]}\", \"special\": true},/" \
         "$dir/chat/tokenizer.json"
 done
-turns() {  # turns NAME TEMPLATE BOS EXPECTED OPTION...: of the user's words " hi "
-    printf '{"chat_template": "%s"}' "$2" >"$dir/chat/tokenizer_config.json"
-    "${generate[@]}" --model "$dir/chat" -n 1 --chat --prompt ' hi ' --record "$dir/chat.txt" "${@:5}" >"$dir/said" 2>&1
+echo '{"eos_token": "<|end_of_text|>"}' >"$dir/chat/tokenizer_config.json"
+turns() {  # turns NAME FORMAT BOS EXPECTED OPTION...: of the user's words " hi "
+    local chat=(--model "$dir/chat" --chat --chat-format "$2" "${@:5}")
+    "${generate[@]}" "${chat[@]}" -n 1 --prompt ' hi ' --record "$dir/chat.txt" >"$dir/said" 2>&1
     "${generate[@]}" --model "$dir/chat" -n 1 --prompt "$(printf "$4.")" --record "$dir/plain.txt" >>"$dir/said" 2>&1
     local want=$(sed -n 's/^prompt: //p' "$dir/plain.txt") dot=$("$B/score" --text . | tail -n 1 | cut -f 2)
     want=${want%,"$dot"}
     [ "$3" = bos ] || want=${want#0,}
     check "chat, $1" [ "$(sed -n 's/^prompt: //p' "$dir/chat.txt")" = "$want" ]
 }
-h='<|start_header_id|>' e='<|end_header_id|>'
-turns "Llama 3" "{{ bos_token }}$h" bos "${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n"
-turns "Llama 3, system" "{{ bos_token }}$h" bos \
+h='<|start_header_id|>' e='<|end_header_id|>' m='<|im_start|>'
+turns "Llama 3" llama3 bos "${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n"
+turns "Llama 3, system" llama3 bos \
     "${h}system$e\n\nBe nice.<|eot_id|>${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n" --system ' Be nice. '
-turns "Llama 3.1" "{{ bos_token }}$h Cutting Knowledge Date + \\\"Today Date: \\\" + date_string + \\\"\\\\n\\\\n\\\"" bos \
-    "${h}system$e\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n<|eot_id|>${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n"
-turns "Qwen3" "{{- '<|im_start|>system\\\\n' + messages[0].content + '<|im_end|>' }}" none \
-    "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n"
-turns "Qwen3, system" "{{- '<|im_start|>' }}" none \
-    "<|im_start|>system\nBe nice.<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n" --system 'Be nice.'
-turns "Qwen2" "{{ '<|im_start|>system\\\\nYou are helpful.<|im_end|>\\\\n' }}" none \
-    "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n"
-turns "one that thinks" "{{- '<|im_start|>assistant\\\\n<think>\\\\n' }}" none \
-    "<|im_start|>user\n hi <|im_end|>\n<|im_start|>assistant\n<think>\n"
-turns "Llama 2" "{{ bos_token + '[INST] <<SYS>> [/INST]' }}" bos "[INST] hi [/INST]"
-turns "Llama 2, system" "{{ bos_token + '[INST] <<SYS>> [/INST]' }}" bos "[INST] <<SYS>>\nBe nice.\n<</SYS>>\n\n hi [/INST]" \
-    --system 'Be nice.'
-turns "Mistral 0.2" "{{ bos_token + '[INST] ' + ' [/INST]' }}" bos "[INST]  hi  [/INST]"
-turns "Mistral, Nemo" "{{ bos_token + '[INST]' + system + '[/INST]' }}" bos "[INST]Be nice.\n\n hi [/INST]" --system 'Be nice.'
+dated="${h}system$e\n\nCutting Knowledge Date: December 2023\nToday Date: "
+turns "Llama 3.1" llama3.1 bos "${dated}26 Jul 2024\n\n<|eot_id|>${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n"
+turns "a date" llama3.2 bos "${dated}1 May 2031\n\n<|eot_id|>${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n" --chat-date '1 May 2031'
+turns "today" llama3.2 bos "$dated$(LC_ALL=C date '+%d %b %Y')\n\n<|eot_id|>${h}user$e\n\nhi<|eot_id|>${h}assistant$e\n\n" --chat-date today
+turns "ChatML" chatml none "${m}user\n hi <|im_end|>\n${m}assistant\n"
+turns "ChatML, system" chatml none "${m}system\nBe nice.<|im_end|>\n${m}user\n hi <|im_end|>\n${m}assistant\n" --system 'Be nice.'
+turns "Qwen2" qwen2 none "${m}system\nYou are a helpful assistant.<|im_end|>\n${m}user\n hi <|im_end|>\n${m}assistant\n"
+turns "one that thinks" qwen3-thinking none "${m}user\n hi <|im_end|>\n${m}assistant\n<think>\n"
+turns "Llama 2" llama2 bos "[INST] hi [/INST]"
+turns "Llama 2, system" llama2 bos "[INST] <<SYS>>\nBe nice.\n<</SYS>>\n\n hi [/INST]" --system 'Be nice.'
+turns "Mistral 0.2" mistral-0.2 bos "[INST]  hi  [/INST]"
+turns "Mistral, Nemo" mistral-nemo bos "[INST]Be nice.\n\n hi [/INST]" --system 'Be nice.'
 refuses() { printf '{"chat_template": %s}' "$2" >"$dir/chat/tokenizer_config.json"; says 1 "$1" --model "$dir/chat" --chat -n 4 "${@:3}"; }
-check "Mistral without a system" refuses '^generate: --system: .* has no system.s turn$' '"[INST] [/INST]"' --system x
-check "an unknown template" refuses 'of no family that is known here .*: leave out --chat and write the turns out' '"{{ messages }}"'
-check "a later Mistral" refuses 'of no family that is known' '"[SYSTEM_PROMPT] [INST]"'
+check "Mistral without a system" says 1 '^generate: --system: .* has no system.s turn$' --model "$dir/chat" --chat \
+    --chat-format mistral-0.2 --system x
+check "an unknown template" refuses 'template is not known here; .* by --chat-format, give --ids, .* leave out --chat' '"{{ messages }}"'
+check "known turns and more" refuses "is nearest to chatml, which has no '>>>': name a format" \
+    '"{{ x }}<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n>>>"'
+check "no such format" says 2 "^generate: --chat-format: 'llama': there are llama3, llama3.1, " --chat --chat-format llama
 check "chat, text alone" [ "$("${generate[@]}" --chat --system 'It was' --prompt 'a very' -n 12 --ids-out)" = \
     "$("${generate[@]}" --prompt 'It was a very' -n 12 --ids-out)" ]
 mkdir "$dir/none" && cp examples/tiny42/{config.json,tokenizer.json,model.safetensors} "$dir/none"
-check "no template" says 1 'no chat_template in tokenizer_config.json, .*: leave out --chat and write the turns out' \
+check "no template" says 1 'no chat_template in tokenizer_config.json .*: name the format by --chat-format, .* leave out --chat' \
     --model "$dir/none" --chat
+check "no template, special tokens" says 0 '' --model "$dir/none" --chat --chat-format text -n 4
 for name in '<|eot_id|>' '<|im_end|>'; do
-    family='<|start_header_id|>'
-    [ $name = '<|eot_id|>' ] || family='<|im_start|>'
-    printf '{"chat_template": "%s"}' "$family" >"$dir/chat/tokenizer_config.json"
+    family=llama3
+    [ $name = '<|eot_id|>' ] || family=chatml
     mv "$dir/chat/tokenizer.json" "$dir/tokenizer.json" && sed "s/$name/<|other|>/" "$dir/tokenizer.json" >"$dir/chat/tokenizer.json"
     check "a tokenizer without $name" says 1 "^generate: --chat: $dir/chat: the tokenizer lacks the token ${name//|/\\|} of the" \
-        --model "$dir/chat" --chat -n 4
+        --model "$dir/chat" --chat --chat-format $family -n 4
     mv "$dir/tokenizer.json" "$dir/chat/tokenizer.json"
 done
-check "one that says more" refuses 'of no family that is known' '"<|start_header_id|> Cutting Knowledge Date"'
 check "a damaged file" refuses 'tokenizer_config.json: malformed JSON' '"x'
-echo '[INST] [/INST]' >"$dir/chat/chat_template.jinja"
+echo '{"chat_template": "x"}' >"$dir/chat/tokenizer_config.json"
+text=$(sed -nE 's/.*"chat_template": "(.*)".*/\1/p' examples/tiny42/tokenizer_config.json)
+printf '%s\n' "$text" >"$dir/chat/chat_template.jinja"
 check "chat_template.jinja" says 0 '' --model "$dir/chat" --chat -n 4
+check "--chat-format alone" says 2 '^generate: --chat-format: needs --chat$' --chat-format llama3
 check "--system alone" says 2 'needs --chat' --system x
 check "--chat with ids" says 2 'needs a text' --chat --ids 0,9
 # The token that ends a turn ends an answer, even if the model's files do not list it.
 echo '{"eos_token_id": [5]}' >"$dir/chat/generation_config.json"
-echo '<|im_start|>' >"$dir/chat/chat_template.jinja"
-check "the end of a turn" says 0 '' --model "$dir/chat" --chat -n 4 --record "$dir/chat.txt"
+chatml=(--chat --chat-format chatml)
+check "the end of a turn" says 0 '' --model "$dir/chat" "${chatml[@]}" -n 4 --record "$dir/chat.txt"
 check "the end of a turn" grep -qx 'stop: 5,2047' "$dir/chat.txt"
 check "not without --chat" says 0 '' --model "$dir/chat" -n 4 --record "$dir/chat.txt"
 check "not without --chat" grep -qx 'stop: 5' "$dir/chat.txt"
 # The user's words are not escaped: a special token that they spell is that token, after which a forged turn may begin.
-check "a forged turn" says 0 '' --model "$dir/chat" --chat --prompt 'x<|im_end|>' -n 1 --record "$dir/chat.txt"
+check "a forged turn" says 0 '' --model "$dir/chat" "${chatml[@]}" --prompt 'x<|im_end|>' -n 1 --record "$dir/chat.txt"
 check "it has one end more" [ "$(sed -n 's/^prompt: //p' "$dir/chat.txt" | tr , '\n' | grep -cx 2047)" = 2 ]
 # In a file of requests the prompts are turns, too. Several templates: the default one counts.
 rm "$dir/chat/chat_template.jinja"
-printf '{"chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "[INST]"}]}' \
+printf '{"chat_template": [{"name": "tool", "template": "x"}, {"name": "default", "template": "%s"}]}' "$text" \
     >"$dir/chat/tokenizer_config.json"
-check "batch with chat" json <("${generate[@]}" --model "$dir/chat" --chat --batch "$dir/one.jsonl" --out /dev/stdout) \
+check "several templates" says 0 '' --model "$dir/chat" --chat -n 4
+check "batch with chat" json <("${generate[@]}" --model "$dir/chat" "${chatml[@]}" --batch "$dir/one.jsonl" --out /dev/stdout) \
     "rows[0]['prompt_tokens'] > 6"
 finish

@@ -2,6 +2,25 @@
 #define _POSIX_C_SOURCE 200809L
 #include "chat.h"
 
+#include "examples/lib/chat_templates.h"
+#include "examples/util/llm42_sha256.h"
+#include <time.h>
+
+enum { CHAT_FORMATS = sizeof chat_format_list / sizeof *chat_format_list };
+
+const chat_format *chat_formats(int *count) {
+    *count = CHAT_FORMATS;
+    return chat_format_list;
+}
+
+// >>folder: its template, and its special tokens ---------------------------------------------------------------------
+static llm42_result chat_config(tok_json *j, const char *folder, const char *name, llm42_error *error) {
+    char path[4096];
+    *j = (tok_json){0};
+    snprintf(path, sizeof path, "%.4000s/%s", folder, name);
+    return access(path, F_OK) ? LLM42_OK : tok_json_load(j, path, error);
+}
+
 llm42_result chat_template(const char *folder, char **template, llm42_error *error) {
     char path[4096];
     size_t size = 0;
@@ -10,9 +29,7 @@ llm42_result chat_template(const char *folder, char **template, llm42_error *err
     *template = NULL;
     snprintf(path, sizeof path, "%.4000s/chat_template.jinja", folder);
     if (!access(path, F_OK)) return tok_read(path, template, &size, error);
-    snprintf(path, sizeof path, "%.4000s/tokenizer_config.json", folder);
-    if (access(path, F_OK)) return LLM42_OK;
-    if ((result = tok_json_load(&j, path, error))) return result;
+    if ((result = chat_config(&j, folder, "tokenizer_config.json", error)) || !j.token) return result;
     int value = tok_json_get(&j, 0, "chat_template");
     if (tok_json_is(&j, value, JSMN_ARRAY)) {  // several, by name
         int item = value + 1, named = -1;
@@ -25,183 +42,265 @@ llm42_result chat_template(const char *folder, char **template, llm42_error *err
         size = strlen(tok_json_string(&j, value)) + 1;
         *template = malloc(size);
         if (*template) memcpy(*template, tok_json_string(&j, value), size);
-        else result = llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+        else result = llm42_fail(error, LLM42_MEMORY, "%s: out of memory for the chat template", folder);
     }
     tok_json_free(&j);
     return result;
 }
 
-// What a ChatML template says where there is no system: the text between <|im_start|>system, a newline, and <|im_end|>.
-// False: there is one, but not as plain text.
-static bool chat_standard(chat *c, const char *template) {
-    static const char begin[] = "<|im_start|>system", end[] = "<|im_end|>";
-    for (const char *at = strstr(template, begin); at; at = strstr(at, begin)) {
-        at += sizeof begin - 1;
-        if (at[0] == '\n') at++;
-        else if (at[0] == '\\' && at[1] == 'n') at += 2;
-        else continue;
-        const char *to = strstr(at, end);
-        const size_t size = to ? (size_t)(to - at) : 0;
-        if (!to || memchr(at, '\'', size) || memchr(at, '"', size)) continue;  // the rest of it is computed
-        if (size >= sizeof c->standard || memchr(at, '\\', size) || memchr(at, '{', size)) return false;
-        memcpy(c->standard, at, size);
-        return true;
-    }
-    return true;
-}
-
-// Sets all that follows from the template. False: it is of no known family.
-static bool chat_recognise(chat *c, const char *template) {
-    c->bos = strstr(template, "bos_token") || strstr(template, "<|begin_of_text|>");
-    c->before = strstr(template, "[INST] ") ? "[INST] " : "[INST]";
-    c->after = strstr(template, " [/INST]") ? " [/INST]" : "[/INST]";
-    c->dated = strstr(template, "Cutting Knowledge Date");
-    c->thinks = strstr(template, "<|im_start|>assistant\\n<think>") ||
-                strstr(template, "<|im_start|>assistant\n<think>");
-    c->forgets = strstr(template, "</think>");
-    c->no_system = !strstr(template, "system");
-    if (strstr(template, "Reasoning Mode")) return false;  // some models of other makers say more to a system
-    if (c->dated && !strstr(template, "\"Today Date: \" + date_string + \"\\n\\n\"")) return false;
-    if (strstr(template, "<|start_header_id|>")) c->family = CHAT_LLAMA3;
-    else if (strstr(template, "<|im_start|>")) c->family = CHAT_CHATML;
-    else if (strstr(template, "[SYSTEM_PROMPT]")) return false;  // later Mistrals have a system's turn of another kind
-    else if (strstr(template, "<<SYS>>")) c->family = CHAT_LLAMA2;
-    else if (strstr(template, "[INST]")) c->family = CHAT_MISTRAL;
-    else if (!strcmp(template, CHAT_TEXT_ALONE)) c->family = CHAT_PLAIN;
-    else return false;
-    return c->family != CHAT_CHATML || chat_standard(c, template);
-}
-
-// Fails if the tokenizer lacks a token of the family, because it would spell the token's name letter by letter, which
-// no model has learned.
-static llm42_result chat_check_tokens(const chat *c, tok *t, const char *folder, llm42_error *error) {
-    static const char *const llama3[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", NULL},
-                             *const chatml[] = {"<|im_start|>", "<|im_end|>", NULL}, *const none[] = {NULL};
-    const char *const *names = c->family == CHAT_LLAMA3 ? llama3 : c->family == CHAT_CHATML ? chatml : none;
+// The text of a special token: a string, or an object with .content. It stays empty if the file has none.
+static llm42_result chat_token(const char *folder, const char *name, char text[64], llm42_error *error) {
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
     llm42_result result = LLM42_OK;
-    for (; *names && !result; names++) {
-        int32_t *ids = NULL;
-        result = tok_encode(t, *names, strlen(*names), false, &ids, error);
-        if (!result && arrlen(ids) != 1)
-            result = llm42_fail(error, LLM42_FORMAT,
-                                "%s: the tokenizer lacks the token %s of the chat template, and would spell it as "
-                                "text: give the tokenizer that belongs to the template",
-                                folder, *names);
-        arrfree(ids);
+    for (int i = 0; i < 2 && !result && !text[0]; i++) {
+        tok_json j;
+        if ((result = chat_config(&j, folder, files[i], error)) || !j.token) continue;
+        int value = tok_json_get(&j, 0, name);
+        if (tok_json_is(&j, value, JSMN_OBJECT)) value = tok_json_get(&j, value, "content");
+        if (tok_json_is(&j, value, JSMN_STRING) && snprintf(text, 64, "%s", tok_json_string(&j, value)) >= 64)
+            result = llm42_fail(error, LLM42_UNSUPPORTED, "%s/%s: %s has more than 63 bytes", folder, files[i], name);
+        tok_json_free(&j);
     }
     return result;
 }
 
-llm42_result chat_open(chat *c, tok *t, const char *folder, const char *system, llm42_error *error) {
-    char *template = NULL;
-    *c = (chat){.system = system, .end = -1};
-    llm42_result result = chat_template(folder, &template, error);
+// >>format -----------------------------------------------------------------------------------------------------------
+static bool chat_has(const chat_format *f, const char *text) {
+    const char *const all[] = {f->alone, f->system, f->then, f->reply, f->next, f->answer};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] && strstr(all[i], text)) return true;
+    return false;
+}
+
+static const chat_format *chat_known(const char *template) {
+    char hex[LLM42_SHA256_TEXT];
+    llm42_sha256 s;
+    llm42_sha256_begin(&s);
+    for (const char *at = template; *at;) {
+        const size_t size = strcspn(at, "\r\n"), line = at[size] == '\r' && at[size + 1] == '\n' ? 2 : at[size] ? 1 : 0;
+        llm42_sha256_add(&s, at, size);
+        at += size + line;
+        if (line && *at) llm42_sha256_add(&s, "\n", 1);
+    }
+    llm42_sha256_end(s, hex);
+    for (size_t i = 0; i < sizeof chat_template_list / sizeof *chat_template_list; i++)
+        if (!strcmp(chat_template_list[i].sha256, hex)) return &chat_format_list[chat_template_list[i].format];
+    return NULL;
+}
+
+static void chat_names(char *text, size_t size) {
+    text[0] = 0;
+    for (size_t i = 0, used = 0; i < CHAT_NAMED && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s, ", chat_format_list[i].name);
+}
+
+// What a folder without a template might have, as its special tokens tell. It is a hint, and nothing is taken from it.
+static const char *chat_hint(const tok *t) {
+    return !t                                           ? ""
+           : tok_word_id(t, "<|start_header_id|>") >= 0 ? "; its special tokens are those of llama3 or llama3.1"
+           : tok_word_id(t, "<|im_start|>") >= 0        ? "; its special tokens are those of chatml"
+                                                        : "";
+}
+
+static llm42_result chat_choose(chat *c, const tok *t, const char *folder, llm42_error *error) {
+    char *template = NULL, text[320];
+    if (c->how.format) {
+        for (int i = 0; i < CHAT_FORMATS && !c->format; i++)
+            if (!strcmp(chat_format_list[i].name, c->how.format)) c->format = &chat_format_list[i];
+        chat_names(text, sizeof text);
+        return c->format ? LLM42_OK
+                         : llm42_fail(error, LLM42_INVALID,
+                                      "--chat-format: '%.40s': there are %sand those of single models in "
+                                      "examples/lib/chat_templates.h",
+                                      c->how.format, text);
+    }
+    const llm42_result result = chat_template(folder, &template, error);
     if (result) return result;
-    if (template && !chat_recognise(c, template))
-        result = llm42_fail(
-            error, LLM42_UNSUPPORTED,
-            "%s: the chat template is of no family that is known here (Llama 2 and 3, ChatML, Mistral, or text alone)",
-            folder);
+    if (!template)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "%.150s: no chat_template in tokenizer_config.json and no chat_template.jinja%s: name the "
+                          "format by --chat-format",
+                          folder, chat_hint(t));
+    c->format = chat_known(template);
+    if (!c->format) chat_unknown(template, text, sizeof text);
     free(template);
-    if (!template && tok_word_id(t, "<|start_header_id|>") >= 0) c->family = CHAT_LLAMA3, c->bos = true;
-    else if (!template && tok_word_id(t, "<|im_start|>") >= 0) c->family = CHAT_CHATML;
-    else if (!template)
-        result = llm42_fail(error, LLM42_UNSUPPORTED,
-                            "%s: no chat_template in tokenizer_config.json, no chat_template.jinja, and no special "
-                            "tokens of Llama 3 or ChatML",
-                            folder);
-    if (!result) result = chat_check_tokens(c, t, folder, error);
-    if (result) return c->family = 0, result;
-    if (c->family != CHAT_MISTRAL) c->no_system = false;
-    if (c->family == CHAT_LLAMA3) c->end = tok_word_id(t, "<|eot_id|>");
-    if (c->family == CHAT_CHATML) c->end = tok_word_id(t, "<|im_end|>");
+    return c->format ? LLM42_OK
+                     : llm42_fail(error, LLM42_UNSUPPORTED,
+                                  "%.150s: the chat template is not known here; %s: name a format by --chat-format",
+                                  folder, text);
+}
+
+// BOS is what the tokenizer's files say, or else the token that its post-processor puts first.
+static llm42_result chat_fill(chat *c, const tok *t, const char *folder, llm42_error *error) {
+    llm42_result result = chat_token(folder, "bos_token", c->bos, error);
+    if (!result) result = chat_token(folder, "eos_token", c->eos, error);
+    if (result) return result;
+    c->adds_bos = t && t->llama2 && c->format->alone[0] == CHAT_BOS[0];
+    if (t && !c->bos[0] && !c->adds_bos && t->bos >= 0)
+        snprintf(c->bos, sizeof c->bos, "%.*s", t->piece[t->bos].size, t->bytes + t->piece[t->bos].at);
+    const bool bos = !c->bos[0] && !c->adds_bos && chat_has(c->format, CHAT_BOS);
+    if (bos || (!c->eos[0] && chat_has(c->format, CHAT_EOS)))
+        return llm42_fail(error, LLM42_FORMAT,
+                          "%.150s: the chat format %s writes %s, which tokenizer_config.json does not name", folder,
+                          c->format->name, bos ? "bos_token" : "eos_token");
+    const char *date = c->how.date ? c->how.date : c->format->date;
+    const time_t now = time(NULL);
+    if (!chat_has(c->format, CHAT_DATE))
+        return !c->how.date ? LLM42_OK
+                            : llm42_fail(error, LLM42_INVALID,
+                                         "--chat-date: the chat format %s writes no date: leave "
+                                         "it out",
+                                         c->format->name);
+    if (!date)
+        return llm42_fail(error, LLM42_INVALID,
+                          "the chat format %s writes a date and has none of its own: give --chat-date TEXT, or "
+                          "--chat-date today",
+                          c->format->name);
+    if (c->how.date && !strcmp(date, "today"))
+        strftime(c->date, sizeof c->date, c->format->form ? c->format->form : "%d %b %Y", localtime(&now));
+    else if (snprintf(c->date, sizeof c->date, "%s", date) >= (int)sizeof c->date)
+        return llm42_fail(error, LLM42_INVALID, "--chat-date: more than %d bytes", (int)sizeof c->date - 1);
+    return LLM42_OK;
+}
+
+// Fails if the tokenizer lacks a token of the format, because it would spell the token's name letter by letter, which
+// no model has learned.
+static llm42_result chat_check_tokens(const chat *c, const tok *t, const char *folder, llm42_error *error) {
+    static const char *const names[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",   "<|im_start|>",
+                                        "<|im_end|>",          "<start_of_turn>",   "<end_of_turn>"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int32_t *ids = NULL;
+        if (!chat_has(c->format, names[i])) continue;
+        const llm42_result result = tok_encode(t, names[i], strlen(names[i]), false, &ids, error);
+        const ptrdiff_t count = arrlen(ids);
+        arrfree(ids);
+        if (result) return result;
+        if (count != 1)
+            return llm42_fail(error, LLM42_FORMAT,
+                              "%.150s: the tokenizer lacks the token %s of the chat format %s, and would spell it as "
+                              "text: give the tokenizer that belongs to the template",
+                              folder, names[i], c->format->name);
+    }
+    return LLM42_OK;
+}
+
+// The token that the assistant's words end with, where the next turn begins.
+static int32_t chat_end(const chat *c, const tok *t) {
+    char name[64];
+    const char *next = c->format->next ? c->format->next : "";
+    next += strspn(next, " \n");
+    if (next[0] == CHAT_EOS[0]) return tok_word_id(t, c->eos);
+    if (next[0] != '<' || !strchr(next, '>')) return -1;
+    snprintf(name, sizeof name, "%.*s", (int)(strchr(next, '>') + 1 - next), next);
+    return tok_word_id(t, name);
+}
+
+llm42_result chat_open(chat *c, tok *t, const char *folder, const chat_options *how, llm42_error *error) {
+    *c = (chat){.how = *how, .end = -1};
+    llm42_result result = chat_choose(c, t, folder, error);
+    if (!result) result = chat_fill(c, t, folder, error);
+    if (!result && t) result = chat_check_tokens(c, t, folder, error);
+    if (result) return c->format = NULL, result;
+    if (t) c->end = chat_end(c, t);
     return LLM42_OK;
 }
 
 int chat_stop(const chat *c, const llm42_config *config, int32_t stop[LLM42_MAX_STOP]) {
     int count = config->stop_count;
-    for (int i = 0; i < count; i++) stop[i] = config->stop[i];
-    if (c->end >= 0 && count < LLM42_MAX_STOP) stop[count++] = c->end;
+    bool known = c->end < 0;
+    for (int i = 0; i < count; i++) stop[i] = config->stop[i], known |= stop[i] == c->end;
+    if (!known && count < LLM42_MAX_STOP) stop[count++] = c->end;
     return count;
 }
 
-// Without the white space around it, as the templates of the Llamas have it.
-static tok_text chat_trim(tok_text text) {
-    static const char space[] = " \t\n\r\v\f";
-    while (text.size && strchr(space, text.data[0])) text.data++, text.size--;
-    while (text.size && strchr(space, text.data[text.size - 1])) text.size--;
+// >>spelling ---------------------------------------------------------------------------------------------------------
+// Bytes of the white space at the beginning, or at the end, of a text: what Python's str.strip, and so jinja's trim,
+// takes for it. 0: there is none.
+static size_t chat_space(const char *data, size_t size, bool end) {
+    size_t bytes = size ? 1 : 0;
+    while (end && bytes < size && bytes < 4 && ((unsigned char)data[size - bytes] & 0xC0) == 0x80) bytes++;
+    if (end) data += size - bytes, size = bytes;
+    if (!size || (bytes = (size_t)(tok_utf8(data, size) > 0 ? tok_utf8(data, size) : 0)) == 0) return 0;
+    const uint32_t u = tok_utf8_read(data, (int)bytes);
+    const bool space = (u >= 9 && u <= 13) || (u >= 0x1C && u <= 0x20) || u == 0x85 || u == 0xA0 || u == 0x1680 ||
+                       (u >= 0x2000 && u <= 0x200A) || u == 0x2028 || u == 0x2029 || u == 0x202F || u == 0x205F ||
+                       u == 0x3000;
+    return space && (!end || bytes == size) ? bytes : 0;
+}
+
+static tok_text chat_trim(tok_text text, int ends) {
+    for (size_t n; ends & CHAT_BEGIN && (n = chat_space(text.data, text.size, false));) text.data += n, text.size -= n;
+    for (size_t n; ends & CHAT_END && (n = chat_space(text.data, text.size, true));) text.size -= n;
     return text;
 }
 
-// What an assistant said before, behind the last </think> and the newlines that follow it.
-static tok_text chat_said(tok_text text) {
+// What an assistant said before, without what the template leaves out.
+static tok_text chat_said(const chat_format *f, tok_text text) {
     static const char end[] = "</think>";
-    for (size_t at = text.size; at >= sizeof end - 1; at--) {
-        if (memcmp(text.data + at - (sizeof end - 1), end, sizeof end - 1)) continue;
-        while (at < text.size && text.data[at] == '\n') at++;
-        return (tok_text){text.data + at, text.size - at};
-    }
-    return text;
+    const size_t size = sizeof end - 1;
+    size_t at = text.size >= size ? text.size - size : 0;
+    while (at && memcmp(text.data + at, end, size)) at--;
+    const bool thought = text.size >= size && !memcmp(text.data + at, end, size);
+    if (f->cut & 1 && thought) text.data += at + size, text.size -= at + size;
+    while ((f->cut & 4 || (f->cut & 2 && thought)) && text.size && text.data[0] == '\n') text.data++, text.size--;
+    return chat_trim(text, f->trim[CHAT_ASSISTANT]);
 }
 
-static void chat_put(FILE *file, const char *before, tok_text text, const char *after) {
-    fputs(before, file);
-    fwrite(text.data, 1, text.size, file);
-    fputs(after, file);
-}
-
-// Llama 3. The date is that of the template where nobody sets one, so that no answer depends on the day.
-static void chat_write_llama3(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn, int turns) {
-    if (system || c->dated) fputs("<|start_header_id|>system<|end_header_id|>\n\n", file);
-    if (c->dated) fputs("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", file);
-    if (system || c->dated) chat_put(file, "", system ? chat_trim(*system) : (tok_text){"", 0}, "<|eot_id|>");
-    for (int i = 0; i < turns; i++) {
-        fprintf(file, "<|start_header_id|>%s<|end_header_id|>\n\n", turn[i].role);
-        chat_put(file, "", chat_trim(turn[i].text), "<|eot_id|>");
-    }
-    fputs("<|start_header_id|>assistant<|end_header_id|>\n\n", file);
-}
-
-static void chat_write_chatml(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn, int turns) {
-    const tok_text said = system ? *system : (tok_text){c->standard, strlen(c->standard)};
-    if (system || said.size) chat_put(file, "<|im_start|>system\n", said, "<|im_end|>\n");
-    for (int i = 0; i < turns; i++) {
-        const bool cut = c->forgets && !strcmp(turn[i].role, "assistant");
-        fprintf(file, "<|im_start|>%s\n", turn[i].role);
-        chat_put(file, "", cut ? chat_said(turn[i].text) : turn[i].text, "<|im_end|>\n");
-    }
-    fputs(c->thinks ? "<|im_start|>assistant\n<think>\n" : "<|im_start|>assistant\n", file);
-}
-
-// Writes the turns, up to where the model's answer begins.
-static void chat_write(const chat *c, FILE *file, const chat_turn *turn, int turns) {
-    const tok_text *system = !strcmp(turn->role, "system") ? &turn++->text : NULL;
-    if (system) turns--;
-    if (c->family == CHAT_LLAMA3) {
-        chat_write_llama3(c, file, system, turn, turns);
-    } else if (c->family == CHAT_CHATML) {
-        chat_write_chatml(c, file, system, turn, turns);
-    } else if (c->family == CHAT_PLAIN) {
-        if (system) chat_put(file, "", *system, "");
-        for (int i = 0; i < turns; i++)
-            chat_put(file, !strcmp(turn[i].role, "user") && (i || system) ? " " : "", turn[i].text, "");
-    } else if (c->family == CHAT_LLAMA2) {  // the template trims the system's and the user's words together
-        tok_text user = turn->text;
-        const tok_text trimmed = chat_trim(user);
-        fputs("[INST] ", file);
-        if (system) chat_put(file, "<<SYS>>\n", *system, "\n<</SYS>>\n\n");
-        if (system) user.size = trimmed.size + (size_t)(trimmed.data - user.data);
-        chat_put(file, "", system ? user : trimmed, " [/INST]");
-    } else {
-        fputs(c->before, file);
-        if (system) chat_put(file, "", *system, "\n\n");
-        chat_put(file, "", turn->text, c->after);
+static void chat_put(const chat *c, FILE *file, const char *text) {
+    for (; *text; text++) {
+        if (*text == CHAT_BOS[0]) fputs(c->adds_bos ? "" : c->bos, file);
+        else if (*text == CHAT_EOS[0]) fputs(c->eos, file);
+        else if (*text == CHAT_DATE[0]) fputs(c->date, file);
+        else fputc(*text, file);
     }
 }
 
-llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns, int32_t **ids, llm42_error *error) {
-    char *text = NULL;
-    size_t size = 0;
+static void chat_say(FILE *file, tok_text text) { fwrite(text.data, 1, text.size, file); }
+
+static void chat_write(const chat *c, FILE *file, const tok_text *system, const chat_turn *turn, int turns) {
+    const chat_format *f = c->format;
+    const bool early = system && !f->late;
+    const tok_text said = chat_trim(system ? *system : (tok_text){"", 0}, f->trim[CHAT_SYSTEM]);
+    chat_put(c, file, early ? f->system : f->alone);
+    for (int i = 0; i < turns; i += 2) {
+        const bool last = i == turns - 1, first = i == 0;
+        if (early ? first : system && last) chat_say(file, said), chat_put(c, file, f->then);
+        chat_say(file,
+                 chat_trim(turn[i].text, f->trim[CHAT_USER] & ~(first && system && f->together ? CHAT_BEGIN : 0)));
+        chat_put(c, file, last ? f->answer : f->reply);
+        if (last) break;
+        chat_say(file, chat_said(f, turn[i + 1].text));
+        chat_put(c, file, f->next);
+    }
+}
+
+// Does the template pass over a system that says this?
+static bool chat_is_none(const chat_format *f, tok_text text) {
+    return f->empty && !(f->empty == 2 ? chat_trim(text, CHAT_BEGIN | CHAT_END) : text).size;
+}
+
+// Is this turn one that the format spells as the template does?
+static llm42_result chat_check_turn(const chat_format *f, const chat_turn *turn, int number, llm42_error *error) {
+    const int role = 1 << (!strcmp(turn->role, "system") ? CHAT_SYSTEM
+                           : !strcmp(turn->role, "user") ? CHAT_USER
+                                                         : CHAT_ASSISTANT);
+    if (f->blank & role && !chat_trim(turn->text, CHAT_BEGIN | CHAT_END).size)
+        return llm42_fail(error, LLM42_UNSUPPORTED,
+                          "turn %d, of the %s, is empty, and the chat template treats such a turn in a way of its own: "
+                          "leave it out, or write something",
+                          number, turn->role);
+    for (int i = 0; f->where & role && i < CHAT_WORDS && f->words[i]; i++)
+        for (size_t at = 0, size = strlen(f->words[i]); at + size <= turn->text.size; at++)
+            if (!memcmp(turn->text.data + at, f->words[i], size))
+                return llm42_fail(error, LLM42_UNSUPPORTED,
+                                  "turn %d, byte %zu: the chat template does something of its own with '%s', which is "
+                                  "not done here: leave it out",
+                                  number, at, f->words[i]);
+    return LLM42_OK;
+}
+
+static llm42_result chat_check(const chat_format *f, const chat_turn *turn, int turns, llm42_error *error) {
+    llm42_result result = LLM42_OK;
     const bool system = turns && !strcmp(turn->role, "system");
     for (int i = system; i < turns; i++)
         if (strcmp(turn[i].role, (i - system) % 2 ? "assistant" : "user"))
@@ -210,19 +309,49 @@ llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns,
                               "assistant take turns, and the user begins",
                               i, turn[i].role);
     if ((turns - system) % 2 == 0) return llm42_fail(error, LLM42_UNSUPPORTED, "the last turn must be the user's");
-    if (turns - system > 1 && (c->family == CHAT_LLAMA2 || c->family == CHAT_MISTRAL))
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "for the families Llama 2 and Mistral only one turn of the user can be spelled here");
-    if (system && c->no_system) return llm42_fail(error, LLM42_UNSUPPORTED, "the template has no system's turn");
-    FILE *file = open_memstream(&text, &size);
-    if (file) chat_write(c, file, turn, turns);
-    if (!file || fclose(file)) return llm42_fail(error, LLM42_MEMORY, "out of memory for the chat's turns");
-    llm42_result result = tok_encode(t, text, size, c->bos, ids, error);
+    if (turns - system > 1 && !f->reply)
+        return llm42_fail(error, LLM42_UNSUPPORTED, "the chat template spells only one turn of the user");
+    if (system && !f->system && !chat_is_none(f, turn->text))
+        return llm42_fail(error, LLM42_UNSUPPORTED, "the chat template has no system's turn");
+    for (int i = 0; i < turns && !result; i++) result = chat_check_turn(f, &turn[i], i, error);
+    return result;
+}
+
+llm42_result chat_spell(const chat *c, const chat_turn *turn, int turns, char **text, size_t *size,
+                        llm42_error *error) {
+    const chat_format *f = c->format;
+    llm42_result result = chat_check(f, turn, turns, error);
+    *text = NULL;
+    if (result) return result;
+    const tok_text *system = !strcmp(turn->role, "system") ? &turn->text : NULL;
+    if (system) turn++, turns--;
+    if (system && chat_is_none(f, *system)) system = NULL;
+    FILE *file = open_memstream(text, size);
+    if (file) chat_write(c, file, system, turn, turns);
+    if (file && !fclose(file)) return LLM42_OK;
+    free(*text);
+    return llm42_fail(error, LLM42_MEMORY, "out of memory for the chat's turns");
+}
+
+llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns, int32_t **ids, llm42_error *error) {
+    char *text = NULL;
+    size_t size = 0;
+    llm42_result result = chat_spell(c, turn, turns, &text, &size, error);
+    if (result) return result;
+    result = tok_encode(t, text, size, c->adds_bos, ids, error);
     free(text);
+    for (int i = 0; result == LLM42_UNSUPPORTED && i < turns; i++) {  // so that a position counts from what was said
+        llm42_error own = {0};
+        int32_t *unused = NULL;
+        const bool wrong = tok_encode(t, turn[i].text.data, turn[i].text.size, false, &unused, &own) != LLM42_OK;
+        arrfree(unused);
+        if (wrong) return llm42_fail(error, own.result, "turn %d, of the %s: %s", i, turn[i].role, own.text);
+    }
     return result;
 }
 
 llm42_result chat_encode(const chat *c, tok *t, const char *text, size_t size, int32_t **ids, llm42_error *error) {
-    const chat_turn turn[] = {{"system", {c->system, c->system ? strlen(c->system) : 0}}, {"user", {text, size}}};
-    return chat_turns(c, t, turn + !c->system, 2 - !c->system, ids, error);
+    const char *system = c->how.system;
+    const chat_turn turn[] = {{"system", {system, system ? strlen(system) : 0}}, {"user", {text, size}}};
+    return chat_turns(c, t, turn + !system, 2 - !system, ids, error);
 }

@@ -1,24 +1,61 @@
-// chat.h: the turns of a chat, as the chat template of a model's family spells them: the user's, the assistant's
-// between them, and a system's before them if there is one. A template is a program (of Jinja), which is not run here:
-// its family is recognised by the tokens that it names. It is read from chat_template.jinja in the model's folder, or
-// from chat_template in tokenizer_config.json. A folder without either is known by its special tokens.
+// chat.h: the turns of a chat, as a model's chat template spells them: the user's, the assistant's between them, and a
+// system's before them if there is one. A template is a program (of Jinja), which is not run here. Instead a chat has a
+// format: the strings that stand around what is said, and a few rules. chat_templates.h has the formats, and the
+// SHA-256 of every template that chat_templates.py has compared with one of them, conversation by conversation. A
+// template is known only if its whole text is in that table. For any other one somebody has to name the format.
 //
-//   family    models                      recognised by           a turn of the user
-//   llama3    Llama 3, 3.1, 3.2, 3.3      <|start_header_id|> <|start_header_id|>user<|end_header_id|>\n\n...<|eot_id|>
-//   chatml    Qwen2, Qwen2.5, Qwen3, ...  <|im_start|>            <|im_start|>user\n...<|im_end|>\n
-//   llama2    Llama 2                     [INST] and <<SYS>>      [INST] ... [/INST]
-//   mistral   Mistral, Ministral          [INST] alone            [INST] ...[/INST], with the template's spaces
-//   plain     none that was taught turns  being CHAT_TEXT_ALONE   the text; a space before it, unless it is the first
+// The text is taken as jinja2 itself reads it, so with \n in place of \r\n and \r, and without the newline at its end.
+// No other white space is touched, because it may stand in what the template spells.
 //
-// In llama2 and mistral there is one turn of the user alone, since their templates disagree about what stands between
-// several.
+// A template is read from chat_template.jinja in the model's folder, or from chat_template in tokenizer_config.json.
 #ifndef CHAT_H
 #define CHAT_H
 
 #include "examples/lib/args.h"
 #include "examples/util/tokenizer.h"
 
-typedef enum chat_family { CHAT_LLAMA3 = 1, CHAT_CHATML, CHAT_LLAMA2, CHAT_MISTRAL, CHAT_PLAIN } chat_family;
+// In the strings of a format: the tokens that tokenizer_config.json calls bos_token and eos_token, and a date.
+#define CHAT_BOS "\001"
+#define CHAT_EOS "\002"
+#define CHAT_DATE "\003"
+
+enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES };
+enum { CHAT_BEGIN = 1, CHAT_END = 2, CHAT_WORDS = 8 };  // CHAT_BEGIN and CHAT_END: bits, the two ends of a text
+
+// A chat is .alone or, if there is a system, .system, its words and .then; the user's words; and for each turn of an
+// assistant .reply, its words, .next and the user's words. .answer ends it: there the model's answer begins.
+typedef struct chat_format {
+    const char *name;
+    const char *alone, *system, *then;  // .system NULL: there is no system's turn
+    const char *reply, *next, *answer;  // .reply NULL: only one turn of the user can be spelled
+    const char *date, *form;            // if nobody says one, NULL: somebody must; and how strftime writes today's
+    int trim[CHAT_ROLES];               // at which ends a role's words lose their white space
+    bool together;  // the system's and the first user's words are one text to be trimmed, so the user's keep theirs at
+                    // the beginning
+    int blank;      // bits 1 << role of those that must not say white space alone, as the template has a way of its own
+                    // with it
+    int empty;      // 1: a system that says nothing is none; 2: nor is one that says white space alone
+    int cut;        // bits. 1: what an assistant said up to the last </think> is left out; 2: the newlines behind it,
+                    // too; 4: newlines at the beginning are left out
+    bool late;      // the system's words and .then stand before the last user's words, behind .alone or .next
+    int where;      // bits 1 << role of those that must not say one of
+    const char *words[CHAT_WORDS];  // these, as the template does something of its own with them
+} chat_format;
+
+// The options of a program.
+typedef struct chat_options {
+    const char *system;  // what the system says first; NULL: nothing
+    const char *format;  // the name of one; NULL: that of the folder's template
+    const char *date;    // NULL: that of the format; "today": as transformers does it
+} chat_options;
+
+#define CHAT_OPTIONS(o)                                                                                         \
+    ARGS_ONCE("chat-format NAME", &(o)->format,                                                                 \
+              "spell chats as llama3, chatml or another format, whatever the model's template is;\n"            \
+              "                         a wrong NAME lists all"),                                               \
+        ARGS_ONCE("chat-date TEXT", &(o)->date,                                                                 \
+                  "what templates with a date write, as in '26 Jul 2024', which is the default of Llama 3's;\n" \
+                  "                         today: today's, as transformers writes it")
 
 // The template of a model that only continues a text: what all have said is one text, which the answer continues.
 #define CHAT_TEXT_ALONE                                                                                             \
@@ -26,16 +63,11 @@ typedef enum chat_family { CHAT_LLAMA3 = 1, CHAT_CHATML, CHAT_LLAMA2, CHAT_MISTR
     "{{ message['content'] }}{% endfor %}"
 
 typedef struct chat {
-    chat_family family;
-    const char *system;          // NULL: none
-    char standard[2048];         // what a ChatML template says for a system that says nothing; empty: no turn
-    bool dated;                  // llama3: two lines with dates stand before what the system says
-    bool thinks;                 // chatml: an answer begins with <think>
-    bool forgets;                // chatml: of what the assistant said before, the part up to </think> is left out
-    bool no_system;              // mistral: the template has no system's turn
-    bool bos;                    // a begin-of-text token comes first
-    const char *before, *after;  // mistral: around what the user says
-    int32_t end;                 // the token that ends a turn; -1: the model's own are enough
+    const chat_format *format;  // NULL: chat_open failed
+    chat_options how;
+    char bos[64], eos[64], date[64];
+    bool adds_bos;  // the tokenizer puts BOS first, because it has no text
+    int32_t end;    // the token that ends a turn; -1: the model's own are enough
 } chat;
 
 typedef struct chat_turn {
@@ -43,16 +75,23 @@ typedef struct chat_turn {
     tok_text text;
 } chat_turn;
 
+// All formats that have a name of their own; *count of them.
+const chat_format *chat_formats(int *count);
 // The template of a folder, to be freed; NULL: it has none.
 llm42_result chat_template(const char *folder, char **template, llm42_error *error);
-// Recognises the family. `system` NULL: nobody said anything before the user. Errors: those of reading a file,
-// UNSUPPORTED (the family is not known), FORMAT (the tokenizer is another one's).
-llm42_result chat_open(chat *c, tok *t, const char *folder, const char *system, llm42_error *error);
+// Finds the format. `t` NULL: what is spelled will not become ids. Errors: those of reading a file, UNSUPPORTED (the
+// template is not known, and no format was named), INVALID (no such format, or a date is missing or means nothing),
+// FORMAT (the tokenizer is another one's).
+llm42_result chat_open(chat *c, tok *t, const char *folder, const chat_options *how, llm42_error *error);
+// Says in `text` which format a template is nearest to, and what it has that this format has not (chat_unknown.c).
+void chat_unknown(const char *template, char *text, size_t size);
 // The stop tokens of a model and the one that ends a turn. Returns their number.
 int chat_stop(const chat *c, const llm42_config *config, int32_t stop[LLM42_MAX_STOP]);
-// Appends the ids of the turns to *ids. Errors: UNSUPPORTED (the family spells no such turns), and those of tok_encode.
+// The turns as a text, to be freed, that ends where the answer begins. UNSUPPORTED: the format spells no such turns.
+llm42_result chat_spell(const chat *c, const chat_turn *turn, int turns, char **text, size_t *size, llm42_error *error);
+// Appends the ids of this text to *ids. Errors: those of chat_spell and of tok_encode.
 llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns, int32_t **ids, llm42_error *error);
-// The same for one turn of the user, behind that of .system.
+// The same for one turn of the user, behind that of how.system.
 llm42_result chat_encode(const chat *c, tok *t, const char *text, size_t size, int32_t **ids, llm42_error *error);
 
 #endif  // CHAT_H

@@ -411,6 +411,19 @@ class Model(_Single):
             raise ValueError(f"ids: token {ids.max()}: the model's vocabulary has {vocab}")
         return self.tokenizer.decode(ids, skip_special)
 
+    def chat(self, messages, tools=None, **variables):
+        """Token ids of a chat, a list of {"role": ..., "content": ...}, up to where the answer begins.
+
+        jinja2 renders the chat template of the model's folder, as transformers does it; `variables` are the template's,
+        such as enable_thinking=False or date_string="26 Jul 2024". A template that refuses the messages raises a
+        ValueError, and where jinja2 or a template is missing, an Error says what to install."""
+        import llm42_chat
+        try:
+            text = llm42_chat.render_folder(self.path, messages, tools, variables)
+        except llm42_chat.Missing as error:
+            raise Error(str(error), "LLM42_UNSUPPORTED") from None
+        return self.tokenizer.encode(text, False)  # the template has written BOS if it wants one
+
     def ids(self, prompt, what="prompt"):
         """The ids of a text, or those given."""
         if isinstance(prompt, str):
@@ -437,17 +450,17 @@ class Tokenizer:
                                            file and os.fspath(file).encode(), ctypes.byref(error)), error)
         self._memory = _Memory(pointer, lib.llm42_py_tokenizer_close, model._memory)
 
-    def encode(self, text):
+    def encode(self, text, bos=True):
         try:
-            return self._encode(text)
+            return self._encode(text, bos)
         except Error as error:
             if error.result != "LLM42_UNSUPPORTED" or not self._other:
                 raise
-        return np.concatenate([self._encode(""), self._other.encode(text, False)])
+        return np.concatenate([self._encode("", bos), self._other.encode(text, False)])
 
-    def _encode(self, text):
+    def _encode(self, text, bos):
         data, ids, count, error = text.encode(), INT32(), ctypes.c_int(), S["llm42_error"]()
-        _check(lib.llm42_py_encode(self._memory.pointer, data, len(data), True, ctypes.byref(ids), ctypes.byref(count),
+        _check(lib.llm42_py_encode(self._memory.pointer, data, len(data), bos, ctypes.byref(ids), ctypes.byref(count),
                                    ctypes.byref(error)), error)
         return _view(ids, count.value, "<i4", _Memory(ids, lib.llm42_py_free)).copy()
 

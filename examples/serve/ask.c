@@ -14,6 +14,8 @@ static const char ask_both[] =
     "user metadata store service_tier safety_identifier prompt_cache_key spaces_between_special_tokens ";
 static const char ask_completions[] = " prompt echo best_of ";
 static const char ask_chats[] = " messages max_completion_tokens top_logprobs reasoning_effort parallel_tool_calls ";
+static const char ask_commanded[] =  // with --chat-command
+    " messages tools chat_template_kwargs max_completion_tokens top_logprobs reasoning_effort parallel_tool_calls ";
 
 // The values of fields that ask for nothing, and what is said of any other value. .where: c for completions, t for
 // chats' turns, m for a message, s for stream_options.
@@ -56,7 +58,7 @@ enum { ASK_NEUTRAL = sizeof ask_neutral / sizeof *ask_neutral };
 
 // A field is wrong, or what it says cannot be done. Returns false.
 static bool ask_bad(serve_call *c, const char *field, const char *format, ...) {
-    char text[600];
+    char text[760];
     va_list values;
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
@@ -250,6 +252,28 @@ static bool ask_message(serve_call *c, json_t *message, int number, chat_turn *t
     return fine;
 }
 
+// The command gets what it can use, and its text becomes ids.
+static bool ask_command(serve_call *c, const json_t *body) {
+    static const char *const names[] = {"messages", "tools", "chat_template_kwargs"};
+    llm42_error error = {0};
+    int32_t *ids = NULL;
+    char *text = NULL;
+    json_t *asked = json_object();
+    for (int i = 0; i < 3; i++)
+        if (ask_get(body, names[i])) json_object_set(asked, names[i], ask_get(body, names[i]));
+    char *input = json_dumps(asked, JSON_COMPACT);
+    if (!serve.t) ask_bad(c, "messages", "the model has no tokenizer: give token ids to /v1/completions");
+    else if (!input) ask_no_memory(c);
+    else if (command_spell(c, input, strlen(input), &text) && ask_fits(c, "messages", arrlenu(text)) &&
+             tok_encode(serve.t, text, arrlenu(text), false, &ids, &error))
+        ask_bad(c, "messages", "%s", error.text);
+    arrfree(text);
+    free(input);
+    json_decref(asked);
+    arrput(c->prompt, ids);
+    return !c->status;
+}
+
 static bool ask_messages(serve_call *c, const json_t *body) {
     const json_t *messages = ask_get(body, "messages"), *effort = ask_get(body, "reasoning_effort");
     const size_t count = json_array_size(messages);
@@ -257,9 +281,13 @@ static bool ask_messages(serve_call *c, const json_t *body) {
     int32_t *ids = NULL;
     if (!count) return ask_bad(c, "messages", "must be a list of at least one message");
     if (effort && !json_is_string(effort)) return ask_bad(c, "reasoning_effort", "must be a text");
-    if (!serve.chat.family)
-        return ask_bad(c, "messages", "%s: give the turns, written out, to /v1/completions", serve.chat_error.text);
-    if (effort && serve.chat.forgets)
+    if (serve.command) return ask_command(c, body);
+    if (!serve.chat.format)
+        return ask_bad(c, "messages",
+                       "%s or --chat-command, or give the turns to /v1/completions, written out or as ids, or have "
+                       "Python spell them (examples/python/llm42_chat.py)",
+                       serve.chat_error.text);
+    if (effort && serve.chat.format->cut & 1)
         return ask_bad(c, "reasoning_effort", "the model's chat template has no levels of it: leave it out");
     chat_turn *turn = calloc(count, sizeof *turn);
     if (!turn) ask_no_memory(c);
@@ -432,7 +460,10 @@ bool ask_read(serve_call *c) {
                           wrong.column, wrong.text);
     if (!json_is_object(body)) serve_fail(c, 400, NULL, "bad_json", "the body must be an object of JSON");
     const bool fine = !c->status &&
-                      ask_only(c, body, NULL, c->chat ? 't' : 'c', ask_both, c->chat ? ask_chats : ask_completions) &&
+                      ask_only(c, body, NULL, c->chat ? 't' : 'c', ask_both,
+                               !c->chat        ? ask_completions
+                               : serve.command ? ask_commanded
+                                               : ask_chats) &&
                       ask_model(c, body) && ask_output(c, body) && ask_stop(c, body) &&
                       ask_sampling(c, body, &ask, &limit) && (c->chat ? ask_messages(c, body) : ask_prompts(c, body)) &&
                       ask_samples(c, ask, limit);

@@ -8,6 +8,7 @@ struct serve serve = {.lock = PTHREAD_MUTEX_INITIALIZER,
                       .reading = PTHREAD_COND_INITIALIZER,
                       .max_body = 1 << 20,
                       .read_timeout = 30,
+                      .chat_timeout = 10,
                       .request_timeout = 600};
 
 double serve_now(void) {

@@ -272,7 +272,8 @@ static bool http_check_headers(serve_call *c, const char *method, const char *ve
     return true;
 }
 
-// >>reading: a text of a megabyte takes seconds to become tokens, so a thread of its own reads what is long.
+// >>reading: a text of a megabyte takes seconds to become tokens, and a command takes its time, so a thread of its own
+// reads what is long.
 
 enum { HTTP_SHORT = 1 << 12 };  // bytes of a body that takes some milliseconds at most
 
@@ -350,7 +351,7 @@ static enum MHD_Result http_dispatch(serve_call *c, const char *url, const char 
     else if ((int64_t)c->size > serve.max_body) http_too_large(c);
     else if (!http_is_json(c->connection))
         serve_fail(c, 415, NULL, "not_json", "send the header Content-Type: application/json");
-    else if (c->size > HTTP_SHORT) return http_read_later(c);
+    else if (c->size > HTTP_SHORT || (c->chat && serve.command)) return http_read_later(c);
     else return ask_read(c), http_asked(c);
     return http_json(c, c->status, reply_error(c));
 }

@@ -73,7 +73,7 @@ typedef struct serve_call {
     int64_t prompt_tokens;
     double begin;  // seconds
     int status;    // of the error; 0: none. Set before the engine has it, then lock
-    char message[700], param[64];
+    char message[800], param[64];
     const char *code, *only;  // only: the methods that its endpoint takes
     // Under the lock:
     bool submitted;  // the engine has its samples
@@ -125,9 +125,11 @@ typedef struct serve_counts {
 extern struct serve {
     // Set before the threads begin.
     llm42_model *model;
-    tok *t;          // NULL: requests have ids
-    size_t longest;  // bytes of its longest token
-    chat chat;       // its family is 0: chat_error says why
+    tok *t;                // NULL: requests have ids
+    size_t longest;        // bytes of its longest token
+    chat chat;             // its format is NULL: chat_error says why
+    const char *command;   // spells chats in place of that; NULL: none
+    int64_t chat_timeout;  // seconds that it may take
     llm42_error chat_error;
     int32_t stop[LLM42_MAX_STOP];  // tokens that end an answer in a chat
     int stop_count;
@@ -173,8 +175,9 @@ int serve_chars(const char *text, size_t size);
 void serve_take_text(serve_sample *s, int to, bool ended);
 void serve_call_free(serve_call *c);
 
-// >>ask, reply, http, tap: each the file of its name -------------------------------------------------------------
-// Reads the body of a call. False: the call says what is wrong.
+// >>ask, reply, command, http, tap: each the file of its name
+// ------------------------------------------------------------- Reads the body of a call. False: the call says what is
+// wrong.
 bool ask_read(serve_call *c);
 
 enum { REPLY_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };  // 9 digits give the bits of a float back
@@ -185,6 +188,10 @@ enum { REPLY_PIECE = 1 << 13 };  // bytes that are written at a time, about
 void reply_whole(serve_call *c, size_t size);
 // Adds to .out of a stream what has come since the last time, or the next piece of that. At the end it sets .out_ended.
 void reply_stream(serve_call *c);
+
+// The prompt that serve.command makes of `input`; *text is an stb_ds array to be freed. False: the call says what is
+// wrong.
+bool command_spell(serve_call *c, const char *input, size_t size, char **text);
 
 // A listening socket; *port 0 becomes the port that it got.
 int http_listen(const char *host, int64_t *port);

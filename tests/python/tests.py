@@ -125,6 +125,34 @@ def test_version():
         assert re.search(r'^#define LLM42_VERSION "(.*)"$', file.read(), re.M)[1] == llm42.__version__
 
 
+# Chats
+
+def test_chat():
+    """jinja2 renders any template; where it is not installed, the error says what to install."""
+    turns = [{"role": "system", "content": "It was"}, {"role": "user", "content": "late,"},
+             {"role": "assistant", "content": " and", "tool_calls": None}, {"role": "user", "content": "he"}]
+    try:
+        import jinja2
+    except ImportError:
+        raises(llm42.Error, "-m pip install jinja2", model().chat, turns)
+        return
+    assert jinja2
+    assert model().chat(turns).tolist() == model().encode("It was late, and he").tolist()
+    engine = llm42.Engine(model())
+    assert engine.generate(model().chat(turns[:1]), max_new_tokens=5).text == engine.generate("It was", max_new_tokens=5).text
+    raises(llm42.Error, "no chat_template", llm42.Model("synthetic:tiny").chat, turns)
+    import llm42_chat
+    raises(ValueError, "refuses these messages: no", llm42_chat.render, "{{ raise_exception('no') }}", turns)
+    text = "{% generation %}{{ messages[0].content | trim }}{% endgeneration %}{{ tools | tojson }}{% break %}"
+    assert llm42_chat.render("{% for m in messages %}" + text + "{% endfor %}", turns, [{"a": "é<"}]) == 'It was[{"a": "é<"}]'
+    for name in ("template_guard_like", "template_always_system", "template_ends_in_a_mark"):
+        folder = "../shared/cases/" + name
+        if os.path.exists(folder):
+            with open(folder + "/expected.json", encoding="utf-8") as file:
+                want = json.load(file)
+            assert llm42.Model(folder).chat([{"role": "user", "content": want["user"]}]).tolist() == want["ids"], name
+
+
 # Bits
 
 def generate(text, *options):

@@ -613,8 +613,9 @@ def part_bits():
         assert bits('dvr', False, 48) > 0, 'the control: ordinary requests have the bits that they have alone'
 
 
-def chat_model(folder, template):
-    """tiny42 with a chat template, whose special tokens take the places of the last five, and a context of 256."""
+def chat_model(folder):
+    """tiny42 without a chat template, but with the special tokens of two in the places of the last five, and a context
+    of 256."""
     names = ['<|start_header_id|>', '<|end_header_id|>', '<|eot_id|>', '<|im_start|>', '<|im_end|>']
     shutil.copytree('examples/tiny42', folder)
     with open(folder + '/tokenizer.json', encoding='utf-8') as file:
@@ -633,7 +634,7 @@ def chat_model(folder, template):
         json.dump(tokenizer, file)
     os.remove(folder + '/tokenizer_config.json')
     with open(folder + '/tokenizer_config.json', 'w', encoding='utf-8') as file:
-        json.dump({'chat_template': template}, file)
+        json.dump({'bos_token': '<|begin_of_text|>', 'eos_token': '<|end_of_text|>'}, file)
     with open(folder + '/config.json', encoding='utf-8') as file:
         config = json.load(file)
     os.remove(folder + '/config.json')
@@ -654,17 +655,17 @@ def part_chat():
              {'role': 'user', 'content': 'Who is there?'}]
     how = {'max_tokens': 12, 'temperature': 0, 'deterministic': True, 'return_token_ids': True}
     with tempfile.TemporaryDirectory() as folder:
-        for name, template, text in (
-                ('llama3', '{{ bos_token }}' + h, ''.join(
+        chat_model(folder + '/model')
+        for name, text in (
+                ('llama3', ''.join(
                     h + role + e + said + t for role, said in (('system', 'Be nice.'), ('user', 'hi'),
                                                                ('assistant', 'Hello'), ('user', 'Who is there?')))
                  + h + 'assistant' + e),
-                ('chatml', "{{ bos_token }}{{ '<|im_start|>' }}", ''.join(
+                ('chatml-bos', ''.join(
                     '<|im_start|>%s\n%s<|im_end|>\n' % turn for turn in (
                         ('system', ' Be nice. '), ('user', 'hi'), ('assistant', 'Hello'), ('user', 'Who is there?')))
                  + '<|im_start|>assistant\n')):
-            chat_model(folder + '/' + name, template)
-            with serve('--model', folder + '/' + name) as server:
+            with serve('--model', folder + '/model', '--chat-format', name) as server:
                 a = server.get(path, messages=turns, logprobs=True, top_logprobs=2, **how)
                 b = server.complete(text, logprobs=2, **how)
                 assert a['object'] == 'chat.completion' and a['usage'] == b['usage'], (a, b)
@@ -696,7 +697,8 @@ def part_chat():
                     assert whole(server.get(path, messages=silent, **how), True) == whole(server.get(
                         path, messages=[turns[1], {'role': 'assistant', 'content': ''}, turns[3]], **how), True)
                 one = server.get(path, messages=turns[1:2], max_completion_tokens=5, temperature=0, deterministic=True)
-                alone = generate('hi', model=folder + '/' + name, chat=True, n=5, deterministic=True)[0]
+                alone = generate('hi', model=folder + '/model', chat=True, chat_format=name, n=5,
+                                 deterministic=True)[0]
                 assert one['choices'][0]['message']['content'] == alone['text']
                 room = 256 - one['usage']['prompt_tokens']  # all that the context leaves, unless the request says
                 most = server.get(path, messages=turns[1:2], temperature=0, ignore_eos=True)
@@ -724,15 +726,16 @@ def part_chat():
                         ('max_tokens', {'messages': turns, 'max_tokens': 1, 'max_completion_tokens': 1}, 'give it or')):
                     body = json.dumps(fields).encode()
                     refused(server, 400, param, pattern, body, path=path)
-        chat_model(folder + '/thinks', "{{ '<|im_start|>' + '</think>' }}")
-        with serve('--model', folder + '/thinks') as server:  # where an effort would mean something
+        with serve('--model', folder + '/model', '--chat-format', 'qwen3') as server:  # where an effort would mean something
             refused(server, 400, 'reasoning_effort', 'no levels of it',
                     json.dumps({'messages': turns[1:2], 'reasoning_effort': 'low'}).encode(), path=path)
-        chat_model(folder + '/mistral', "{{ bos_token + '[INST] ' + ' [/INST]' }}")
-        with serve('--model', folder + '/mistral') as server:
-            one = server.get(path, messages=turns[1:2], **how)['choices'][0]
-            assert one['token_ids'] == server.complete('[INST] hi [/INST]', **how)['choices'][0]['token_ids']
-            refused(server, 400, 'messages', 'only one turn', json.dumps({'messages': turns[1:]}).encode(), path=path)
+            refused(server, 400, 'messages', "turn 0, byte 2: the chat template does something of its own",
+                    json.dumps({'messages': [{'role': 'user', 'content': 'x <tool_response>'}]}).encode(), path=path)
+        with serve('--model', folder + '/model', '--chat-format', 'mistral-0.2') as server:
+            for some, text in ((turns[1:2], '[INST] hi [/INST]'),
+                               (turns[1:], '[INST] hi [/INST]Hello<|end_of_text|>[INST] Who is there? [/INST]')):
+                one = server.get(path, messages=some, **how)['choices'][0]
+                assert one['token_ids'] == server.complete(text, **how)['choices'][0]['token_ids'], text
             refused(server, 400, 'messages', "no system's", json.dumps({'messages': turns[:2]}).encode(), path=path)
     with serve() as server:  # tiny42 itself: the turns are one text, which it continues
         story = [{'role': 'system', 'content': 'It was'}, {'role': 'user', 'content': 'late,'},
@@ -745,6 +748,70 @@ def part_chat():
     with tempfile.TemporaryDirectory() as folder, serve('--model', without_template(folder + '/none')) as server:
         refused(server, 400, 'messages', 'no chat_template in tokenizer_config.json',
                 json.dumps({'messages': turns[1:2]}).encode(), path=path)
+
+
+COMMAND = """
+import json, sys, time
+asked = json.load(sys.stdin)
+said = asked['messages'][-1]['content']
+if said == 'refuse':
+    sys.exit(print('not these', file=sys.stderr) or 3)
+if said == 'fail':
+    sys.exit('no such template')
+if said == 'hang':
+    time.sleep(60)
+if said == 'bytes':
+    sys.stdout.buffer.write(b'a\\xff')
+elif said == 'more':
+    print('x' * 3000)
+elif said != 'nothing':
+    print('It was' + ''.join(' ' + m['role'] for m in asked['messages']) + str(asked.get('tools') or ''), end='')
+"""
+
+
+def part_command():
+    """A program of the user's spells chats: its contract, its errors, and others are served meanwhile."""
+    path = '/v1/chat/completions'
+    how = {'max_tokens': 6, 'temperature': 0, 'deterministic': True, 'return_token_ids': True}
+    chat = lambda said: json.dumps({'messages': [{'role': 'user', 'content': said}]}).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + '/spell.py', 'w', encoding='utf-8') as file:
+            file.write(COMMAND)
+        spell = ('--chat-command', sys.executable + ' ' + folder + '/spell.py', '--chat-timeout', '2', '--max-body', '2000')
+        with serve('--model', without_template(folder + '/none'), *spell) as server:
+            turns = [{'role': 'user', 'content': 'x'}, {'role': 'tool', 'content': 'y', 'tool_call_id': '1'}]
+            for fields, text in (({}, 'It was user tool'), ({'tools': [{'a': 1}]}, "It was user tool[{'a': 1}]")):
+                a = server.get(path, messages=turns, **fields, **how)['choices'][0]
+                # Special tokens are the command's to write, so no begin-of-text token is added.
+                assert a['token_ids'] == server.complete(text_ids(text)[1:], **how)['choices'][0]['token_ids'], (text, a)
+            for said, status, param, pattern in (
+                    ('refuse', 400, 'messages', 'messages: not these'), ('fail', 500, None, 'status 1: no such template'),
+                    ('bytes', 500, None, 'no UTF-8'), ('nothing', 500, None, 'printed nothing'),
+                    ('more', 500, None, 'more than 2000 bytes')):
+                refused(server, status, param, pattern, chat(said), path=path)
+            begin = time.monotonic()
+            slow, quick = together([lambda: server.ask(path, json.loads(chat('hang'))),
+                                    lambda: (time.sleep(0.3), server.complete(max_tokens=2), time.monotonic())[2]])
+            assert slow[0] == 500 and 'within 2 s' in slow[2] and quick - begin < 1.8, (slow, quick - begin)
+            assert time.monotonic() - begin < 6
+        with serve('--chat-command', 'exit 0', '--chat-timeout', '5') as server:  # it does not read what it is given
+            refused(server, 500, None, 'printed nothing', chat('x' * 100000), path=path)
+        try:
+            import jinja2
+        except ImportError:
+            return
+        assert jinja2
+        render = '%s examples/python/llm42_chat.py examples/tiny42' % sys.executable
+        with serve('--chat-command', render) as server, serve() as known:
+            assert whole(server.get(path, messages=turns[:1], **how), True) == whole(known.get(path, messages=turns[:1], **how), True)
+
+
+def text_ids(text):
+    """The ids of a text, from a transcript."""
+    with tempfile.TemporaryDirectory() as folder:
+        generate(text, n=1, record=folder + '/run.txt')
+        with open(folder + '/run.txt', encoding='utf-8') as file:
+            return next([int(i) for i in line[8:].split(',')] for line in file if line.startswith('prompt: '))
 
 
 def part_fuzz():

@@ -14,8 +14,8 @@ B = os.environ.get('B', 'build')
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        chat_model(folder + '/model', "{{ bos_token }}{{ '<|start_header_id|>' }}")
-        with Server(B, '--model', folder + '/model', '--threads', '1', '--api-key', 'secret') as server:
+        chat_model(folder + '/model')
+        with Server(B, '--model', folder + '/model', '--chat-format', 'llama3', '--threads', '1', '--api-key', 'secret') as server:
             url = 'http://127.0.0.1:%d/v1' % server.port
             client = openai.OpenAI(base_url=url, api_key='secret', max_retries=0)
             assert [m.id for m in client.models.list()] == ['model'] and client.models.retrieve('model').id == 'model'

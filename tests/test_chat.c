@@ -1,0 +1,249 @@
+// examples/lib/chat.h: formats spell chats as jinja2 spelled them (chat/golden.json), a template is known by its whole
+// text only, and what is said of another one. `test_chat --spell FOLDER` reads chats, a list of [role, text] in each
+// line, and prints each as a JSON string, or null: chat_templates.py compares these with jinja2.
+#include "test.h"
+
+#define LLM42_SHA256_IMPLEMENTATION
+#include "examples/util/llm42_sha256.h"
+#include "examples/lib/chat.h"
+
+static const chat_format *format_of(const char *name) {
+    int count = 0;
+    const chat_format *all = chat_formats(&count);
+    for (int i = 0; i < count; i++)
+        if (!strcmp(all[i].name, name)) return &all[i];
+    return NULL;
+}
+
+// The turns in a list of [role, text]; to be freed.
+static chat_turn *turns_of(const tok_json *j, int list, int *count) {
+    *count = j->token[list].size;
+    chat_turn *turn = calloc((size_t)*count, sizeof *turn);
+    for (int i = 0, at = list + 1; i < *count; i++, at = tok_json_next(j, at)) {
+        const jsmntok_t *text = &j->token[at + 2];
+        turn[i] = (chat_turn){tok_json_string(j, at + 1),
+                              {tok_json_string(j, at + 2), (size_t)(text->end - text->start)}};
+    }
+    return turn;
+}
+
+TEST(golden) {
+    tok_json j;
+    llm42_error error = {0};
+    if (!CHECK_MSG(!tok_json_load(&j, "tests/chat/golden.json", &error), "%s", error.text)) return;
+    int cases = 0;
+    for (int n = 0, i = 1; n < j.token[0].size; n++, i = tok_json_next(&j, i + 1)) {
+        chat c = {.format = format_of(tok_json_string(&j, i)), .bos = "<BOS>", .eos = "<EOS>", .date = "<DATE>"};
+        if (!CHECK_MSG(c.format != NULL, "no format '%s'", tok_json_string(&j, i))) continue;
+        for (int k = 0, at = i + 2; k < j.token[i + 1].size; k++, at = tok_json_next(&j, at), cases++) {
+            char *text = NULL;
+            size_t size = 0;
+            int count = 0;
+            chat_turn *turn = turns_of(&j, at + 1, &count);
+            const int want = tok_json_next(&j, at + 1);
+            const bool spelled = !chat_spell(&c, turn, count, &text, &size, &error);
+            CHECK_MSG(spelled == tok_json_is(&j, want, JSMN_STRING), "%s, case %d: %s", c.format->name, k, error.text);
+            if (spelled) CHECK_STR(text, tok_json_string(&j, want));
+            free(text);
+            free(turn);
+        }
+    }
+    CHECK_MSG(cases > 200, "only %d cases", cases);
+    tok_json_free(&j);
+}
+
+// What Python's str.strip takes for white space, and nothing else.
+TEST(white_space) {
+    int spaces = 0;
+    const chat c = {.format = format_of("llama3"), .bos = "", .eos = ""};
+    for (uint32_t u = 1; u < 0x110000; u += u < 0x3100 ? 1 : 97) {
+        if (u >= 0xD800 && u < 0xE000) continue;
+        char said[16] = {0}, *text = NULL;
+        size_t size = 0;
+        int n = tok_utf8_write(u, said);
+        said[n] = 'x';
+        n += 1 + tok_utf8_write(u, said + n + 1);
+        chat_spell(&c, &(chat_turn){"user", {said, (size_t)n}}, 1, &text, &size, NULL);
+        const char *at = strstr(text, "\n\n") + 2;
+        const bool cut = !strncmp(at, "x<|eot_id|>", 11);
+        CHECK(cut || (!strncmp(at, said, (size_t)n) && !strncmp(at + n, "<|eot_id|>", 10)));
+        spaces += cut;
+        free(text);
+    }
+    CHECK_INT(spaces, 29);
+}
+
+typedef struct folder {
+    char path[64];
+    llm42_model *model;
+    tok *t;
+} folder;
+
+static void open_folder(folder *f) {
+    llm42_error error = {0};
+    test_folder(f->path);
+    CHECK(!llm42_model_load(&f->model, &(llm42_model_desc){.path = "examples/tiny42"}, &error));
+    CHECK_MSG(!tok_open(&f->t, f->model, "examples/tiny42", NULL, &error), "%s", error.text);
+}
+
+static void put(const folder *f, const char *name, const char *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    FILE *file = fopen(path, "wb");
+    fputs(text, file);
+    fclose(file);
+}
+
+static llm42_result opens(const folder *f, const char *template, const chat_options *how, chat *c, llm42_error *error) {
+    put(f, "chat_template.jinja", template);
+    return chat_open(c, f->t, f->path, how, error);
+}
+
+static void close_folder(folder *f) {
+    static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json"};
+    char path[128];
+    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", f->path, names[i]), remove(path);
+    rmdir(f->path);
+    tok_free(f->t);
+    llm42_model_free(f->model);
+}
+
+TEST(known_by_the_whole_text) {
+    folder f;
+    chat c;
+    llm42_error error = {0};
+    const chat_options none = {0};
+    const char *text = CHAT_TEXT_ALONE;
+    char changed[400];
+    open_folder(&f);
+    CHECK_MSG(!opens(&f, text, &none, &c, &error), "%s", error.text);
+    CHECK_STR(c.format->name, "text");
+    snprintf(changed, sizeof changed, "%s\r\n", text);  // as jinja2 itself reads it
+    CHECK(!opens(&f, changed, &none, &c, &error));
+    for (size_t i = 0; i < strlen(text); i++) {  // a byte more, a byte less, another byte
+        snprintf(changed, sizeof changed, "%.*s %s", (int)i, text, text + i);
+        CHECK_INT(opens(&f, changed, &none, &c, &error), LLM42_UNSUPPORTED);
+        snprintf(changed, sizeof changed, "%.*s%s", (int)i, text, text + i + 1);
+        CHECK_INT(opens(&f, changed, &none, &c, &error), LLM42_UNSUPPORTED);
+        CHECK(!c.format);
+    }
+    snprintf(changed, sizeof changed, "%s\n\n", text);
+    CHECK_INT(opens(&f, changed, &none, &c, &error), LLM42_UNSUPPORTED);
+    close_folder(&f);
+}
+
+// The message names the nearest format and what that format has not, and an option names another.
+TEST(unknown) {
+    static const struct {
+        const char *template, *says;
+    } cases[] = {
+        {"{{ bos_token }}<|start_header_id|>user<|end_header_id|>\n\nTask: say yes.\n",
+         "llama3, which has no 'Task: say yes.'"},
+        {"{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m }}<|im_end|>\n{% endfor "
+         "%}<|im_start|>assistant\n>>>",
+         "which has no '>>>'"},
+        {"{% set x = 'Be \\'nice\\'.' %}{{ '<|im_start|>system\\n' + x }}", "has no 'Be 'nice'.'"},
+        {"{{ bos_token }}{# <|x|> #}{{ '<|eot_id|>' }}{{ raise_exception('no <|y|>') }}",
+         "its marks are those of llama3,"},
+        {"{{ '[[q]]' }}", "none of its marks"},
+        {"{{ '", "none of its marks"},
+    };
+    folder f;
+    chat c;
+    llm42_error error = {0};
+    open_folder(&f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_INT(opens(&f, cases[i].template, &(chat_options){0}, &c, &error), LLM42_UNSUPPORTED);
+        CHECK_CONTAINS(error.text, cases[i].says);
+        CHECK_CONTAINS(error.text, "--chat-format");
+        CHECK_CONTAINS(error.text, f.path);
+    }
+    CHECK(!opens(&f, "{{ x }}", &(chat_options){.format = "text"}, &c, &error));
+    CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "nonsense"}, &c, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "'nonsense': there are llama3, llama3.1, ");
+    CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "llama3"}, &c, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "lacks the token <|start_header_id|>");
+    CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "text", .date = "today"}, &c, &error), LLM42_INVALID);
+    CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "granite3"}, &c, &error), LLM42_INVALID);
+    CHECK_CONTAINS(error.text, "give --chat-date");
+    CHECK(!opens(&f, "{{ x }}", &(chat_options){.format = "granite3", .date = "May 1"}, &c, &error));
+    CHECK_STR(c.date, "May 1");
+    close_folder(&f);
+}
+
+// Tokens are those that the folder's files name, and the position of an error counts from the turn's own text.
+TEST(tokens_and_positions) {
+    folder f;
+    chat c;
+    llm42_error error = {0};
+    int32_t *ids = NULL, *want = NULL;
+    open_folder(&f);
+    put(&f, "tokenizer_config.json", "{\"bos_token\": {\"content\": \"It\"}}");
+    CHECK(!opens(&f, CHAT_TEXT_ALONE, &(chat_options){0}, &c, &error));
+    CHECK(!chat_encode(&c, f.t, " was", 4, &ids, &error) && !tok_encode(f.t, "It was", 6, false, &want, &error));
+    CHECK(arrlen(ids) == arrlen(want) && !memcmp(ids, want, (size_t)arrlen(ids) * sizeof *ids));
+    CHECK_INT(opens(&f, "x", &(chat_options){.format = "zephyr"}, &c, &error), LLM42_FORMAT);
+    CHECK_CONTAINS(error.text, "eos_token");
+    arrfree(ids);
+    arrfree(want);
+    close_folder(&f);
+}
+
+// The folders of ../shared/cases whose templates hold known turns and something more.
+TEST(templates_like_known_ones) {
+    static const char *const names[] = {"template_guard_like", "template_always_system", "template_ends_in_a_mark"};
+    if (access("../shared/cases", R_OK)) {
+        SKIP("no ../shared/cases");
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        char path[128];
+        chat c;
+        tok *t = NULL;
+        llm42_error error = {0};
+        snprintf(path, sizeof path, "../shared/cases/%s/tokenizer.json", names[i]);
+        if (!CHECK_MSG(!tok_load(&t, path, 0, &error), "%s", error.text)) continue;
+        *strrchr(path, '/') = 0;
+        CHECK_INT(chat_open(&c, t, path, &(chat_options){0}, &error), LLM42_UNSUPPORTED);
+        CHECK_CONTAINS(error.text, path);
+        tok_free(t);
+    }
+}
+
+static int spell(const char *path) {
+    char *line = NULL;
+    size_t room = 0;
+    chat c;
+    llm42_error error = {0};
+    const chat_options how = {.date = strstr(path, "dated") ? "<DATE>" : NULL};
+    if (chat_open(&c, NULL, path, &how, &error)) return puts(error.text), 1;
+    for (ssize_t n; (n = getline(&line, &room, stdin)) > 0; puts("")) {
+        char *text = NULL;
+        size_t size = 0;
+        int count = 0;
+        tok_json j = {.path = "chat", .text = line, .size = (size_t)n};
+        if (tok_json_parse(&j, &error)) return puts(error.text), 1;
+        chat_turn *turn = turns_of(&j, 0, &count);
+        const bool spelled = !chat_spell(&c, turn, count, &text, &size, &error);
+        printf(spelled ? "\"" : "null");
+        for (size_t i = 0; i < size; i++) printf("\\u%04x", (unsigned char)text[i]);
+        if (spelled) printf("\"");
+        free(text);
+        free(turn);
+        free(j.token);
+    }
+    free(line);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && !strcmp(argv[1], "--spell")) return spell(argv[2]);
+    test_begin(argc, argv);
+    RUN(golden);
+    RUN(white_space);
+    RUN(known_by_the_whole_text);
+    RUN(unknown);
+    RUN(tokens_and_positions);
+    RUN(templates_like_known_ones);
+    return test_end("test_chat");
+}
