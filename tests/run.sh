@@ -48,7 +48,7 @@ report() {
 tests=()
 for long in test_cuda_build test_web test_tools test_serve test_determinism test_isa test_accuracy test_corners \
     test_header test_referee test_batch test_install test_examples test_demo test_ranks test_sweep test_draft \
-    fuzz_engine test_slurm; do
+    test_python test_lesson fuzz_engine; do
     for test in "$@"; do [[ $(basename "${test%% *}" .sh) = "$long" ]] && tests+=("$test"); done
 done
 for test in "$@"; do

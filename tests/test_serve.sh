@@ -34,7 +34,7 @@ if ! command -v "$PYTHON" >/dev/null; then
     finish
 fi
 for part in $("$PYTHON" tests/serve/parts.py --list); do
-    check "$part" timeout 300 "$PYTHON" tests/serve/parts.py "$part"
+    check "$part" timeout 600 "$PYTHON" tests/serve/parts.py "$part"
 done
 if command -v curl >/dev/null; then
     "$B/serve" --port 0 --threads 1 >"$dir/said" 2>&1 &

@@ -509,7 +509,7 @@ def part_slow():
         s.connect(('127.0.0.1', server.port))
         s.sendall(post({**fields, 'logprobs': 20, 'max_tokens': 2000}))
         server.wait_for('vllm:num_requests_running', 8)
-        server.wait_for('vllm:num_requests_running', 0, 120)
+        server.wait_for('vllm:num_requests_running', 0, 300)  # minutes with sanitizers on a busy machine
         s.close()
         assert server.end() == 0
 
