@@ -1499,14 +1499,14 @@ def audit(path, model, **options):
 def sweep(**options):
     """Runs build/sweep, whose options are window=[16, 32], qps="offline" and so on. A DataFrame of pandas where that
     is installed, else a list of dicts, with the column names of the TSV. .attrs has what the TSV's comments say, by
-    their first words: "configuration", "grid", "device", "source" and so on."""
+    their first words: "configuration", "grid", "device", "source" and so on. out=FILE keeps the TSV, too."""
     if "calibration" in options:
         options["calibration"] = _file(options["calibration"], "calibration")
     with tempfile.TemporaryDirectory() as folder:
-        table = os.path.join(folder, "sweep.tsv")
+        table = os.fspath(options.get("out") or os.path.join(folder, "sweep.tsv"))
         done = subprocess.run([program("sweep"), *_arguments({"quiet": True, **options, "out": table})],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-        if done.returncode or not os.path.exists(table):
+        if done.returncode or not os.path.isfile(table):
             raise _failure("sweep", done, "LLM42_INVALID")
         with open(table, encoding="utf-8") as file:
             text = [line.rstrip("\n") for line in file]

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -1011,6 +1012,11 @@ def test_sweep():
     for part in ("requests 16; ", "calibration h100-pcie-paper"):
         assert part in table.attrs["configuration"], table.attrs
     assert table.attrs["device"] == "NVIDIA H100 PCIe 80 GB" and "duration_s" not in table.attrs
+    with tempfile.TemporaryDirectory() as folder:
+        kept = os.path.join(folder, "kept.tsv")
+        llm42.sweep(calibration="sweep/calibration/h100-pcie-paper.tsv", requests=16, out=kept)
+        with open(kept, encoding="utf-8") as file:
+            assert file.read().count("\nsim\t") == 1
 
 
 def test_readme():
