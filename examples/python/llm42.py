@@ -776,6 +776,8 @@ class Plan:
 
     def choose(self, request, kind, rows=0):
         """kind: decode, prompt or window. rows: 0 for as many as it may have."""
+        if isinstance(rows, numbers.Integral) and not -(1 << 31) <= rows < 1 << 31:  # ctypes would cut bits off
+            raise ValueError(f"rows: {rows}: does not fit the field")
         lib.llm42_choose(self._both[1], ctypes.byref(_during_call(request._struct)),
                          _enum_value("llm42_kind", "kind", kind), rows)
 

@@ -410,6 +410,10 @@ def test_planner_errors():
         return 1 // 0
     engine = llm42.Engine(model(), planner=wrong)
     assert raises(llm42.Error, "request", engine.generate, "It was").result == "LLM42_PLAN"
+    for rows in ((1 << 32) + 1, -(1 << 32)):
+        engine = llm42.Engine(model(), planner=lambda view, plan, n=rows: plan.choose(
+            (view.running or view.waiting)[0], "prompt", n))
+        raises(ValueError, f"rows: {rows}: does not fit", engine.generate, "It was")
     engine = llm42.Engine(model(), planner=broken)
     raises(ZeroDivisionError, "", engine.generate, "It was")
     assert not list(engine)
