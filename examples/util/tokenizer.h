@@ -11,44 +11,38 @@
 //     if (tok_open(&t, model, "examples/tiny42", NULL, &error) ||
 //         tok_encode(t, "It was", 6, true, &ids, &error)) puts(error.text);
 //
-// Two kinds of files are read.
-// - tokenizer.json of HF: byte-level BPE. Accepted: model BPE, with merges as pairs or as "a b"; pre_tokenizer Split
-//   with a regular expression, Punctuation (both with behaviour Isolated), Digits, several of them in a row, and
-//   ByteLevel; added tokens; a normaliser that is null, NFC or a Sequence of one or none. Any other normaliser,
-//   pre_tokenizer or model is refused by name. Text that NFC might change is refused rather than encoded otherwise than
-//   HF does; most Latin, Cyrillic and CJK text passes.
-// - tokenizer.bin of llama2.c: SentencePiece BPE, the merge with the best score first, text behind a space.
-// All 256 bytes must have a token, so that any text, valid UTF-8 or not, encodes and decodes to the same bytes.
-// tok_encode takes O(n log n) time for n bytes, without spaces too. Its scratch memory is that of the call, so threads
-// may share a tokenizer.
+// Two kinds of files are read: tokenizer.json of HF with a model of kind BPE, and tokenizer.bin of llama2.c. A
+// tokenizer is a pipeline, of which each part is a list of steps:
+// 1. Added tokens that are not `normalized` are cut out of the text. What stands between them goes on.
+// 2. The normalizer changes it: NFC, Prepend and Replace of a string.
+// 3. Added tokens that are `normalized` are cut out.
+// 4. The pre-tokenizer cuts it into pieces: Split by a regular expression or a string, Digits and Punctuation, each
+// with
+//    any behaviour; Metaspace; and ByteLevel, which must be the last.
+// 5. The model, BPE, makes tokens of each piece: with ByteLevel of its bytes, otherwise of its characters. What the
+//    vocabulary lacks becomes tokens of bytes (byte_fallback) or unk_token, or is left out, as HF does it.
+// 6. The decoder makes text of tokens: ByteLevel, Metaspace, or Replace, ByteFallback, Fuse and Strip in this order.
+// Any other type of a step and any other model is refused by name. llama2.c's files are such a pipeline, too: Prepend
+// of a space, characters with byte_fallback, and of the merges the one with the best score first.
 //
-// How it works: text is cut at added tokens, then by the expressions into pieces; each piece starts as a list of
-// single bytes (or characters, for llama2.c) and the best mergeable pair is merged until none is left. A heap holds
-// the mergeable pairs; pairs that an earlier merge has eaten are dropped as they surface.
+// Any text, valid UTF-8 or not, is encoded, and decodes to the same bytes if the vocabulary has all bytes. What is
+// shown of broken UTF-8 (tok_stream) has one U+FFFD for each longest part of a character, as Python and Rust have it.
+// Ids depend on the installed PCRE2 for characters that are newer than its version of Unicode (tok_versions):
+// PCRE2 10.42 knows those of Unicode 14. NFC has tables of its own (tok_nfc.h).
+//
+// tok_encode takes O(n log n) time for n bytes, without spaces too: a piece starts as a list of single bytes or
+// characters, and the best mergeable pair is merged until none is left. A heap holds the mergeable pairs; pairs that an
+// earlier merge has eaten are dropped as they surface. Its scratch memory is that of the call, so threads may share a
+// tokenizer.
 #ifdef __cplusplus
 #error "tokenizer.h is C11: include it in a .c file, and call that from C++"
 #elif !defined(TOKENIZER_H)
 #define TOKENIZER_H
 
-#include <errno.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
-#ifndef JSMN_H
-#define JSMN_STATIC
-#define JSMN_STRICT
-#define JSMN_PARENT_LINKS  // without them jsmn takes quadratic time on a vocabulary
-#endif
-#include "jsmn.h"
-#include "llm42.h"
-#if defined(LLM42_FREE) && !defined(INCLUDE_STB_DS_H)  // arrays are freed here as the library grows them
-#define STBDS_REALLOC(context, pointer, size) LLM42_REALLOC(pointer, size)
-#define STBDS_FREE(context, pointer) LLM42_FREE(pointer)
-#endif
-#include "stb_ds.h"
+#include "tok_json.h"
+#include "tok_nfc.h"
 
 #ifndef PCRE2_CODE_UNIT_WIDTH
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -56,9 +50,7 @@
 #include <pcre2.h>
 
 enum {
-    TOK_MAX_SPLITS = 8,       // expressions applied one after the other
-    TOK_MAX_DEPTH = 64,       // nesting of a JSON file
-    TOK_MAX_FILE = 1 << 30,   // bytes of a file or of a text
+    TOK_MAX_STEPS = 16,       // of a part of the pipeline
     TOK_LLAMA2_BOS = 1,       // llama2.c files fix these ids
     TOK_LLAMA2_SPECIALS = 3,  // <unk>, BOS, EOS
 };
@@ -81,9 +73,10 @@ typedef struct tok_pair {
     int32_t rank, merged;
 } tok_pair;  // key: left id << 32 | right id
 typedef struct tok_added {
-    char *text;
+    char *text;  // a normalized one's is
     int size;
     int32_t id;
+    bool normalized, single_word, lstrip, rstrip;
 } tok_added;
 typedef struct tok_symbol {
     int32_t id, previous, next;
@@ -93,25 +86,56 @@ typedef struct tok_candidate {
     int32_t at, left, right, merged;
 } tok_candidate;
 
+// What a step does with a text; what Split does with its matches, in the order of tok_behaviors.
+typedef enum tok_kind { TOK_NFC, TOK_PREPEND, TOK_PREFIX, TOK_REPLACE, TOK_SPLIT } tok_kind;
+typedef enum tok_behavior { TOK_ISOLATED, TOK_REMOVED, TOK_WITH_PREVIOUS, TOK_WITH_NEXT, TOK_CONTIGUOUS } tok_behavior;
+typedef struct tok_step {
+    tok_kind kind;
+    char *from, *text;      // REPLACE puts text for from; PREPEND and, unless it is there, PREFIX put it in front
+    bool only_first;        // PREFIX: not behind an added token or a part that a Split has cut off
+    pcre2_code *code;       // SPLIT
+    tok_behavior behavior;  // SPLIT
+    bool invert;            // SPLIT: matches are what lies between
+} tok_step;
+typedef struct tok_steps {
+    tok_step step[TOK_MAX_STEPS];
+    char *text[TOK_MAX_STEPS];  // scratch: what they have made
+    int count;
+} tok_steps;
+typedef struct tok_part {
+    const char *text;
+    size_t size;
+    bool match, begins, first;  // of a Split; a prefix may be put; it begins where the whole text does
+} tok_part;
+
 typedef struct tok {
     int count;         // tokens; ids are 0 to count - 1
     int bos;           // id that tok_encode puts first when asked to; -1: none
     bool llama2;       // a llama2.c file
     tok_piece *piece;  // [count]
+    tok_piece *first;  // NULL, or [count]: what a token gives at the beginning of a text (Metaspace)
     char *bytes;
-    tok_word *word;  // an stb_ds map
-    int32_t byte_id[256];
-    uint16_t byte_char[256];  // HF: the character that spells a byte
-    tok_pair *pair;           // HF: the merges, by key
-    float *score;             // llama2.c: [count]
-    int longest;              // llama2.c: bytes in the longest token
-    int32_t space;            // llama2.c: the token " "
-    bool ignore_merges;       // HF: a piece that is a token as a whole is not built from merges
+    tok_word *word;        // an stb_ds map
+    ptrdiff_t words;       // of the vocabulary, which come first in it; the others are only added
+    bool byte_level;       // a piece is its bytes, each as a character of byte_char
+    bool byte_fallback;    // bytes stand for characters that the vocabulary lacks
+    int32_t byte_id[256];  // -1: none
+    uint16_t byte_char[256];
+    int32_t unknown;  // -1: none
+    bool fuse_unknown;
+    tok_pair *pair;      // HF: the merges, by key
+    float *score;        // llama2.c: [count]
+    int longest;         // llama2.c: bytes in the longest token
+    bool ignore_merges;  // HF: a piece that is a token as a whole is not built from merges
     tok_added *added;
-    pcre2_code *split[TOK_MAX_SPLITS], *nfc;
-    int splits;
-    pcre2_match_data *match;  // from here on scratch: each call of tok_encode has its own
-    tok_symbol *symbol;       // the piece being merged
+    bool begins[2][256];         // first bytes of added tokens, the normalized last
+    pcre2_code *word_character;  // of single_word
+    tok_steps normalizer, pre, decoder;
+    bool decodes_bytes, decodes_fallback, fuses;  // the other steps of the decoder
+    char *strip;                                  // what Strip takes from the beginning of a decoded text, up to
+    int strips;                                   // so many times
+    pcre2_match_data *match;                      // from here on scratch: each call of tok_encode has its own
+    tok_symbol *symbol;                           // the piece being merged
     tok_candidate *heap;
     char *scratch;
 } tok;
@@ -127,6 +151,9 @@ static inline llm42_result tok_open(tok **t, const llm42_model *model, const cha
                                     llm42_error *error);
 static inline void tok_free(tok *t);  // NULL is fine
 
+// What the ids of rare characters depend on: "PCRE2 10.42 2022-12-11 (Unicode 14.0.0)".
+static inline const char *tok_versions(char text[128]);
+
 // Appends the ids of `size` bytes of text to the stb_ds array *ids, after BOS if asked for and there is one.
 static inline llm42_result tok_encode(const tok *t, const char *text, size_t size, bool bos, int32_t **ids,
                                       llm42_error *error);
@@ -135,14 +162,19 @@ static inline llm42_result tok_encode(const tok *t, const char *text, size_t siz
 // model's vocabulary may be padded) gives nothing, and so does llama2.c's BOS, which also eats the space after it.
 static inline void tok_decode(const tok *t, const int32_t *ids, int count, char **text);
 
-// Decoding as tokens come. Zero-initialise it but for t; a character whose bytes come in several tokens is held back
-// until it is whole. The text returned holds until the next call.
+// Decoding as tokens come. Zero-initialise it but for t. What it returns is UTF-8: a character whose bytes come in
+// several tokens is held back until it is whole, and what never becomes one is U+FFFD. The text returned holds until
+// the next call.
 typedef struct tok_stream {
     const tok *t;
     bool skip_special;  // leave BOS, EOS and the like out
+    bool begun;         // a token was decoded
     int32_t last;       // the token before, to know what follows BOS
+    int stripped;       // what Strip has taken
     char *text;
-    size_t returned;
+    char held[4];  // the beginning of a character
+    int holds;     // bytes of it
+    int before;    // characters of the text returned that end before its token: 0, or 1 that never became whole
 } tok_stream;
 
 typedef struct tok_text {
@@ -152,275 +184,265 @@ typedef struct tok_text {
 
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id);
 static inline tok_text tok_stream_end(tok_stream *s);  // what is still held back
+// What comes next follows these tokens, whose own text, also the beginning of a character, belongs to somebody else.
+static inline void tok_stream_follow(tok_stream *s, const int32_t *ids, int count);
 static inline void tok_stream_free(tok_stream *s);
 
-// Errors, files, UTF-8 ---------------------------------------------------------------------------------------------
+// Steps ------------------------------------------------------------------------------------------------------------
+// What normalizers and pre-tokenizers are made of; a Metaspace, for one, is a REPLACE, a PREFIX and a SPLIT.
 
-static inline llm42_result tok_fail(llm42_error *error, llm42_result result, const char *file, const char *format,
-                                    ...) {
-    char text[sizeof error->text];
-    va_list values;
-    va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
-    va_end(values);
-    return llm42_fail(error, result, "%s%s%s", file ? file : "", file ? ": " : "", text);
+static inline char *tok_copy(const char *text) {
+    const size_t size = strlen(text) + 1;
+    char *copy = malloc(size);
+    return copy ? memcpy(copy, text, size) : NULL;
 }
 
-// Reads a whole file and puts a 0 behind it.
-static inline llm42_result tok_read(const char *path, char **data, size_t *size, llm42_error *error) {
-    struct stat status;  // a FIFO would wait for somebody to write
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return tok_fail(error, LLM42_IO, path, "not a regular file");
-    FILE *file = fopen(path, "rb");
-    size_t room = 1 << 16, used = 0;
-    char *text = file ? malloc(room + 1) : NULL;
+static inline llm42_result tok_step_add(tok_steps *steps, const tok_json *j, const char *field, tok_step step,
+                                        const char *from, const char *text, llm42_error *error) {
+    const bool room = steps->count < TOK_MAX_STEPS;
+    tok_step *const s = &steps->step[room ? steps->count++ : 0];
+    if (!room) {
+        pcre2_code_free(step.code);
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "%s: more than %d steps", field, TOK_MAX_STEPS);
+    }
+    *s = step;
+    if ((from && !(s->from = tok_copy(from))) || (text && !(s->text = tok_copy(text))))
+        return tok_fail(error, LLM42_MEMORY, j->path, "out of memory");
+    return LLM42_OK;
+}
+
+// The characters that count as white space in HF's expressions. PCRE2's \s is U+180E too, and JavaScript's U+FEFF.
+#define TOK_SPACES                                                                                                  \
+    "\\t-\\r \xC2\x85\xC2\xA0\xE1\x9A\x80\xE2\x80\x80-\xE2\x80\x8A\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAF\xE2\x81\x9F" \
+    "\xE3\x80\x80"
+
+// Appends an expression with every \s spelt out.
+static inline void tok_expression(char **to, const char *pattern) {
+    bool class = false;  // inside brackets
+    for (const char *p = pattern; *p; p++) {
+        const bool space = p[0] == '\\' && (p[1] == 's' || (p[1] == 'S' && !class));
+        if (space) {
+            const char *open = class ? "" : p[1] == 's' ? "[" : "[^", *close = class ? "" : "]";
+            const char *spelled[] = {open, TOK_SPACES, close};
+            for (int i = 0; i < 3; i++) memcpy(arraddnptr(*to, strlen(spelled[i])), spelled[i], strlen(spelled[i]));
+            p++;
+            continue;
+        }
+        if (*p == '[') class = true;
+        if (*p == ']') class = false;
+        arrput(*to, *p);
+        if (*p == '\\' && p[1]) arrput(*to, *++p);
+    }
+    arrput(*to, 0);
+}
+
+static inline llm42_result tok_compile(const char *pattern, pcre2_code **code, const char *path, const char *field,
+                                       llm42_error *error) {
+    int number = 0;
+    PCRE2_SIZE at = 0;
+    char *spelled = NULL;
+    tok_expression(&spelled, pattern);
+    *code = pcre2_compile((PCRE2_SPTR)spelled, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &number, &at, NULL);
+    arrfree(spelled);
+    if (!*code) {
+        char text[128];
+        pcre2_get_error_message(number, (PCRE2_UCHAR *)text, sizeof text);
+        return tok_fail(error, LLM42_UNSUPPORTED, path, "%s: '%s': PCRE2: %s", field, pattern, text);
+    }
+    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);  // without a JIT the interpreter does the same, slower
+    return LLM42_OK;
+}
+
+// Puts the text that a step makes of a part into `to`, where it makes another one.
+static inline llm42_result tok_change(const tok_step *s, tok_part *part, char **to, llm42_error *error) {
+    const size_t front = s->text ? strlen(s->text) : 0, from = s->from ? strlen(s->from) : 0;
+    const char *text = part->text, *end = text + part->size, *found = text, *done = text;
+    const bool has = part->size >= front && !memcmp(text, s->text ? s->text : "", front);
+    if (!part->size || (s->kind == TOK_NFC && nfc_is(text, part->size))) return LLM42_OK;
+    if (s->kind == TOK_PREFIX && (has || !part->begins || (s->only_first && !part->first))) return LLM42_OK;
+    if (*to) arrsetlen(*to, 0);
+    if (s->kind == TOK_NFC) nfc_append(to, text, part->size);
+    if (s->kind == TOK_PREPEND || s->kind == TOK_PREFIX) memcpy(arraddnptr(*to, front), s->text, front);
+    while (s->kind == TOK_REPLACE && (found = memchr(found, s->from[0], (size_t)(end - found)))) {
+        if ((size_t)(end - found) < from || memcmp(found, s->from, from)) {
+            found++;
+            continue;
+        }
+        memcpy(arraddnptr(*to, (size_t)(found - done) + front), done, (size_t)(found - done));
+        memcpy(*to + arrlenu(*to) - front, s->text, front);
+        done = found += from;
+        if (arrlenu(*to) > TOK_MAX_FILE / 2)
+            return tok_fail(error, LLM42_INVALID, NULL, "the normalizer makes the text too long");
+    }
+    if (s->kind != TOK_NFC) memcpy(arraddnptr(*to, (size_t)(end - done)), done, (size_t)(end - done));
+    part->text = *to;
+    part->size = arrlenu(*to);
+    return LLM42_OK;
+}
+
+// All of the steps, none of which is a SPLIT.
+static inline llm42_result tok_change_all(tok_steps *s, tok_part *part, llm42_error *error) {
     llm42_result result = LLM42_OK;
-    if (!file) return tok_fail(error, LLM42_IO, path, "cannot open: %s", strerror(errno));
-    while (text) {
-        used += fread(text + used, 1, room - used, file);
-        if (used < room || room >= TOK_MAX_FILE) break;
-        char *grown = realloc(text, 2 * room + 1);
-        if (!grown) free(text);
-        text = grown;
-        room *= 2;
-    }
-    if (!text) result = tok_fail(error, LLM42_MEMORY, path, "out of memory");
-    else if (ferror(file)) result = tok_fail(error, LLM42_IO, path, "cannot read: %s", strerror(errno));
-    else if (used >= TOK_MAX_FILE) result = tok_fail(error, LLM42_FORMAT, path, "larger than %d bytes", TOK_MAX_FILE);
-    fclose(file);
-    if (result) return free(text), result;
-    text[used] = 0;
-    *data = text;
-    *size = used;
-    return LLM42_OK;
-}
-
-// Bytes of the character at s [n], n > 0; 0: its beginning, cut off by the end; -1: not UTF-8.
-static inline int tok_utf8(const char *text, size_t n) {
-    const unsigned char *s = (const unsigned char *)text;
-    if (s[0] < 0x80) return 1;
-    if (s[0] < 0xC2 || s[0] > 0xF4) return -1;
-    int size = s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
-    // The second byte rules out overlong forms, surrogates and what lies beyond U+10FFFF.
-    int low = s[0] == 0xE0 ? 0xA0 : s[0] == 0xF0 ? 0x90 : 0x80;
-    int high = s[0] == 0xED ? 0x9F : s[0] == 0xF4 ? 0x8F : 0xBF;
-    for (int i = 1; i < size; i++, low = 0x80, high = 0xBF) {
-        if ((size_t)i == n) return 0;
-        if (s[i] < low || s[i] > high) return -1;
-    }
-    return size;
-}
-
-static inline int tok_utf8_write(uint32_t c, char *to) {
-    if (c < 0x80) return to[0] = (char)c, 1;
-    int size = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (int i = size - 1; i > 0; i--, c >>= 6) to[i] = (char)(0x80 | (c & 0x3F));
-    to[0] = (char)((size == 2 ? 0xC0 : size == 3 ? 0xE0 : 0xF0) | c);
-    return size;
-}
-
-static inline uint32_t tok_utf8_read(const char *text, int size) {
-    const unsigned char *s = (const unsigned char *)text;
-    uint32_t c = size == 1 ? s[0] : s[0] & (0x7Fu >> size);
-    for (int i = 1; i < size; i++) c = c << 6 | (s[i] & 0x3F);
-    return c;
-}
-
-// JSON -------------------------------------------------------------------------------------------------------------
-// jsmn finds the tokens; what it lets through (missing or doubled commas, for one) is refused here. Strings are
-// unescaped in place and end in a 0, so that token i's string is tok_json_string(j, i).
-
-typedef struct tok_json {
-    const char *path;
-    char *text;
-    size_t size;
-    jsmntok_t *token;
-    int count;
-} tok_json;
-
-static inline void tok_json_free(tok_json *j) {
-    free(j->text);
-    free(j->token);
-    *j = (tok_json){0};
-}
-
-static inline const char *tok_json_string(const tok_json *j, int i) { return j->text + j->token[i].start; }
-static inline bool tok_json_is(const tok_json *j, int i, jsmntype_t type) {
-    return i >= 0 && i < j->count && j->token[i].type == type;
-}
-
-// The token after i and all it holds.
-static inline int tok_json_next(const tok_json *j, int i) {
-    int end = j->token[i].end;
-    do i++;
-    while (i < j->count && j->token[i].start < end);
-    return i;
-}
-
-// The value of a key, or -1. `object` may be anything, -1 included.
-static inline int tok_json_get(const tok_json *j, int object, const char *key) {
-    if (!tok_json_is(j, object, JSMN_OBJECT)) return -1;
-    for (int n = 0, i = object + 1; n < j->token[object].size; n++, i = tok_json_next(j, i + 1))
-        if (!strcmp(tok_json_string(j, i), key)) return i + 1;
-    return -1;
-}
-
-static inline bool tok_json_word(const tok_json *j, int i, const char *word) {
-    size_t size = strlen(word);
-    return tok_json_is(j, i, JSMN_PRIMITIVE) && (size_t)(j->token[i].end - j->token[i].start) == size &&
-           !memcmp(tok_json_string(j, i), word, size);
-}
-
-static inline bool tok_json_absent(const tok_json *j, int i) { return i < 0 || tok_json_word(j, i, "null"); }
-static inline bool tok_json_same(const tok_json *j, int i, const char *text) {
-    return tok_json_is(j, i, JSMN_STRING) && !strcmp(tok_json_string(j, i), text);
-}
-
-// One that is too large or too small for a double is a number, too: infinity or about 0.
-static inline bool tok_json_number(const tok_json *j, int i, double *value) {
-    if (!tok_json_is(j, i, JSMN_PRIMITIVE)) return false;
-    const char *text = tok_json_string(j, i), *end = j->text + j->token[i].end;
-    char *stop = NULL;
-    if (text[0] != '-' && (text[0] < '0' || text[0] > '9')) return false;
-    return llm42_number(text, end, value) || (errno = 0, *value = strtod(text, &stop), errno == ERANGE && stop == end);
-}
-
-static inline bool tok_json_int(const tok_json *j, int i, int32_t *value) {
-    double number;
-    if (!tok_json_number(j, i, &number) || number < 0 || number > INT32_MAX || number != floor(number)) return false;
-    *value = (int32_t)number;
-    return true;
-}
-
-static inline llm42_result tok_json_fail(const tok_json *j, size_t at, const char *what, llm42_error *error) {
-    return tok_fail(error, LLM42_FORMAT, j->path, "malformed JSON at byte %zu: %s", at, what);
-}
-
-// Checks the grammar but for what tokens say: brackets match, values and commas alternate, nothing is too deep.
-static inline llm42_result tok_json_scan(const tok_json *j, llm42_error *error) {
-    char open[TOK_MAX_DEPTH], last = 0;  // last: a bracket, ',' or ':', 's' a string, 'v' another value, 0 nothing yet
-    int depth = 0;
-    for (size_t i = 0; i < j->size; i++) {
-        char c = j->text[i];
-        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') continue;
-        bool after_value = last == 's' || last == 'v' || last == '}' || last == ']';
-        if (c == ',' || c == ':') {
-            if (c == ',' ? !after_value || !depth : last != 's' || !depth || open[depth - 1] != '{')
-                return tok_json_fail(j, i, "a comma or colon stands where a value is due", error);
-        } else if (c == '}' || c == ']') {
-            char begin = c == '}' ? '{' : '[';
-            if (!depth || open[depth - 1] != begin || !(after_value || last == begin))
-                return tok_json_fail(j, i, "a bracket closes nothing or an unfinished value", error);
-            depth--;
-        } else {
-            if (after_value || (last == 0 && depth)) return tok_json_fail(j, i, "a comma is missing", error);
-            if (c == '{' || c == '[') {
-                if (depth == TOK_MAX_DEPTH) return tok_json_fail(j, i, "nested more than 64 deep", error);
-                open[depth++] = c;
-            } else if (c == '"') {
-                while (++i < j->size && j->text[i] != '"') i += j->text[i] == '\\';
-                c = 's';
-            } else {
-                while (i + 1 < j->size && !strchr(" \t\n\r,:]}[{\"", j->text[i + 1])) i++;
-                c = 'v';
-            }
-        }
-        last = c;
-    }
-    if (depth || !last) return tok_json_fail(j, j->size, "the file ends too early", error);
-    return LLM42_OK;
-}
-
-static inline int tok_json_hex(const char *s) {
-    int value = 0;
-    for (int i = 0; i < 4; i++) {
-        int c = s[i] | 32, digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-        if (digit < 0) return -1;
-        value = value * 16 + digit;
-    }
-    return value;
-}
-
-// Replaces the escapes of string token i; what comes out is never longer. False: a bad escape, a 0 or not UTF-8.
-static inline bool tok_json_unescape(tok_json *j, int i) {
-    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
-    char *to = j->text + j->token[i].start, *begin = to, *end = j->text + j->token[i].end;
-    for (const char *s = begin; s < end;) {
-        int size = tok_utf8(s, (size_t)(end - s));
-        if (size < 1 || (unsigned char)*s < ' ') return false;
-        if (*s != '\\') {
-            memmove(to, s, (size_t)size);
-            to += size, s += size;
-        } else if (end - s >= 6 && s[1] == 'u') {
-            int c = tok_json_hex(s + 2), low = 0;
-            s += 6;
-            if (c >= 0xD800 && c < 0xDC00 && end - s >= 6 && s[0] == '\\' && s[1] == 'u') {
-                low = tok_json_hex(s + 2);
-                if (low < 0xDC00 || low > 0xDFFF) return false;
-                c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
-                s += 6;
-            }
-            if (c <= 0 || (c >= 0xD800 && c < 0xE000)) return false;
-            to += tok_utf8_write((uint32_t)c, to);
-        } else {
-            const char *found = end - s >= 2 ? strchr(from, s[1]) : NULL;
-            if (!found || !*found) return false;
-            *to++ = into[found - from];
-            s += 2;
-        }
-    }
-    *to = 0;  // at the latest where the closing quote stood
-    j->token[i].end = (int)(to - j->text);
-    return true;
-}
-
-// Checks that keys are strings with one value each and unescapes.
-static inline llm42_result tok_json_check(tok_json *j, llm42_error *error) {
-    int open[TOK_MAX_DEPTH + 1], depth = 0;
-    bool value = false;  // the token is the value of the key before it
-    for (int i = 0; i < j->count; i++) {
-        jsmntok_t *k = &j->token[i];
-        while (depth > 0 && k->start >= j->token[open[depth - 1]].end) depth--;
-        bool key = !value && depth > 0 && j->token[open[depth - 1]].type == JSMN_OBJECT;
-        bool container = k->type == JSMN_OBJECT || k->type == JSMN_ARRAY;
-        if (key ? k->type != JSMN_STRING || k->size != 1 : !container && k->size != 0)
-            return tok_json_fail(j, (size_t)k->start, "a key is not a string or lacks its value", error);
-        if (k->type == JSMN_PRIMITIVE && !tok_json_word(j, i, "true") && !tok_json_word(j, i, "false") &&
-            !tok_json_word(j, i, "null") && !tok_json_number(j, i, &(double){0}))
-            return tok_json_fail(j, (size_t)k->start, "neither a number nor true, false or null", error);
-        if (k->type == JSMN_STRING && !tok_json_unescape(j, i))
-            return tok_json_fail(j, (size_t)k->start, "a string has a bad escape or is not UTF-8", error);
-        if (container) open[depth++] = i;
-        value = key;
-    }
-    return LLM42_OK;
-}
-
-// Reads and checks j->text, which ends in a 0. On success the caller frees it with tok_json_free, else it is freed
-// here. Token 0 is the outermost value.
-static inline llm42_result tok_json_parse(tok_json *j, llm42_error *error) {
-    llm42_result result = tok_json_scan(j, error);
-    for (int pass = 0; pass < 2 && !result; pass++) {  // count, then fill
-        jsmn_parser parser;
-        jsmn_init(&parser);
-        j->count = jsmn_parse(&parser, j->text, j->size, j->token, (unsigned)(pass ? j->count : 0));
-        if (j->count < 1) result = tok_json_fail(j, parser.pos, "not JSON from here", error);
-        else if (!pass && !(j->token = malloc((size_t)j->count * sizeof *j->token)))
-            result = tok_fail(error, LLM42_MEMORY, j->path, "out of memory");
-    }
-    if (!result) result = tok_json_check(j, error);
-    if (result) tok_json_free(j);
+    for (int i = 0; i < s->count && !result; i++) result = tok_change(&s->step[i], part, &s->text[i], error);
     return result;
 }
 
-static inline llm42_result tok_json_load(tok_json *j, const char *path, llm42_error *error) {
-    *j = (tok_json){.path = path};
-    llm42_result result = tok_read(path, &j->text, &j->size, error);
-    return result ? result : tok_json_parse(j, error);
+static inline void tok_steps_free(tok_steps *s) {
+    for (int i = 0; i < s->count; i++) free(s->step[i].from), free(s->step[i].text), pcre2_code_free(s->step[i].code);
+    for (int i = 0; i < TOK_MAX_STEPS; i++) arrfree(s->text[i]);
 }
 
-// HF tokenizer.json ------------------------------------------------------------------------------------------------
-// Vocabularies spell bytes as characters: printable ASCII and Latin-1 stand for themselves, the other 68 bytes, in
+// HF tokenizer.json: normalizer, pre-tokenizer and decoder ------------------------------------------------------------
+
+static inline const char *tok_json_type(const tok_json *j, int i) {
+    const int type = tok_json_get(j, i, "type");
+    return tok_json_is(j, type, JSMN_STRING) ? tok_json_string(j, type) : "(none)";
+}
+
+// The string of a field, or `otherwise` if there is none.
+static inline const char *tok_json_text(const tok_json *j, int i, const char *field, const char *otherwise) {
+    const int value = tok_json_get(j, i, field);
+    return tok_json_is(j, value, JSMN_STRING) ? tok_json_string(j, value) : otherwise;
+}
+
+typedef llm42_result tok_json_step(tok *t, const tok_json *j, int i, llm42_error *error);
+
+// Calls `each` for the elements of a Sequence, of Sequences in it, or for the only one. null: none.
+static inline llm42_result tok_json_sequence(tok *t, const tok_json *j, int i, const char *field, const char *list,
+                                             tok_json_step *each, llm42_error *error) {
+    if (tok_json_absent(j, i)) return LLM42_OK;
+    if (strcmp(tok_json_type(j, i), "Sequence")) return each(t, j, i, error);
+    const int items = tok_json_get(j, i, list);
+    llm42_result result = LLM42_OK;
+    if (!tok_json_is(j, items, JSMN_ARRAY))
+        return tok_fail(error, LLM42_FORMAT, j->path, "%s.%s is not an array", field, list);
+    for (int n = 0, at = items + 1; n < j->token[items].size && !result; n++, at = tok_json_next(j, at))
+        result = tok_json_sequence(t, j, at, field, list, each, error);
+    return result;
+}
+
+static inline llm42_result tok_json_replace(tok_steps *steps, const tok_json *j, int i, const char *field,
+                                            llm42_error *error) {
+    const char *from = tok_json_text(j, tok_json_get(j, i, "pattern"), "String", "");
+    const char *text = tok_json_text(j, i, "content", NULL);
+    if (!*from || !text)
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "%s: Replace of anything but a String is unsupported",
+                        field);
+    return tok_step_add(steps, j, field, (tok_step){.kind = TOK_REPLACE}, from, text, error);
+}
+
+static inline llm42_result tok_json_normalizer(tok *t, const tok_json *j, int i, llm42_error *error) {
+    const char *type = tok_json_type(j, i), *field = "normalizer", *text = tok_json_text(j, i, "prepend", NULL);
+    if (!strcmp(type, "NFC"))
+        return tok_step_add(&t->normalizer, j, field, (tok_step){.kind = TOK_NFC}, NULL, NULL, error);
+    if (!strcmp(type, "Replace")) return tok_json_replace(&t->normalizer, j, i, field, error);
+    if (!strcmp(type, "Prepend") && text)
+        return tok_step_add(&t->normalizer, j, field, (tok_step){.kind = TOK_PREPEND}, NULL, text, error);
+    return tok_fail(error, LLM42_UNSUPPORTED, j->path,
+                    "normalizer: type '%s' is unsupported: only NFC, Prepend, Replace and a Sequence of them are",
+                    type);
+}
+
+static inline llm42_result tok_json_cut(tok *t, const tok_json *j, int i, const char *pattern, llm42_error *error) {
+    static const char *const tok_behaviors[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext",
+                                                "Contiguous"};
+    const char *behavior = tok_json_text(j, i, "behavior", "Isolated");
+    tok_step step = {.kind = TOK_SPLIT, .invert = tok_json_word(j, tok_json_get(j, i, "invert"), "true")};
+    while (step.behavior < 5 && strcmp(behavior, tok_behaviors[step.behavior])) step.behavior++;
+    if (step.behavior == 5)
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: behavior '%s' is unsupported", behavior);
+    llm42_result result = tok_compile(pattern, &step.code, j->path, "pre_tokenizer", error);
+    return result ? result : tok_step_add(&t->pre, j, "pre_tokenizer", step, NULL, NULL, error);
+}
+
+// Cuts where a string stands: an expression with its special characters escaped.
+static inline llm42_result tok_json_cut_by(tok *t, const tok_json *j, int i, const char *string, llm42_error *error) {
+    char *pattern = NULL;
+    if (!*string) return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: Split by an empty String");
+    for (const char *s = string; *s; s++) {
+        if (strchr("^$\\.*+?()[]{}|/", *s)) arrput(pattern, '\\');
+        arrput(pattern, *s);
+    }
+    arrput(pattern, 0);
+    llm42_result result = tok_json_cut(t, j, i, pattern, error);
+    arrfree(pattern);
+    return result;
+}
+
+static inline llm42_result tok_json_metaspace(tok *t, const tok_json *j, int i, llm42_error *error) {
+    const char *mark = tok_json_text(j, i, "replacement", "\xE2\x96\x81"), *field = "pre_tokenizer";
+    const char *scheme = tok_json_text(j, i, "prepend_scheme", "always");
+    if (tok_json_word(j, tok_json_get(j, i, "add_prefix_space"), "false")) scheme = "never";
+    const tok_step prefix = {.kind = TOK_PREFIX, .only_first = !strcmp(scheme, "first")};
+    if (strcmp(scheme, "always") && strcmp(scheme, "first") && strcmp(scheme, "never"))
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "%s: Metaspace.prepend_scheme '%s' is unsupported", field,
+                        scheme);
+    llm42_result result = tok_step_add(&t->pre, j, field, (tok_step){.kind = TOK_REPLACE}, " ", mark, error);
+    if (!result && strcmp(scheme, "never")) result = tok_step_add(&t->pre, j, field, prefix, NULL, mark, error);
+    if (result || tok_json_word(j, tok_json_get(j, i, "split"), "false")) return result;
+    result = tok_json_cut_by(t, j, i, mark, error);
+    if (!result) t->pre.step[t->pre.count - 1].behavior = TOK_WITH_NEXT;
+    return result;
+}
+
+static inline llm42_result tok_json_pre_tokenizer(tok *t, const tok_json *j, int i, llm42_error *error) {
+    static const char *gpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    const char *type = tok_json_type(j, i);
+    if (t->byte_level) return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: something after ByteLevel");
+    if (!strcmp(type, "Digits"))
+        return tok_json_cut(
+            t, j, i, tok_json_word(j, tok_json_get(j, i, "individual_digits"), "true") ? "\\p{N}" : "\\p{N}+", error);
+    if (!strcmp(type, "Punctuation")) return tok_json_cut(t, j, i, "[\\p{P}$+<=>^`|~]", error);
+    if (!strcmp(type, "Metaspace")) return tok_json_metaspace(t, j, i, error);
+    if (!strcmp(type, "Split")) {
+        const int pattern = tok_json_get(j, i, "pattern");
+        const char *regex = tok_json_text(j, pattern, "Regex", NULL),
+                   *string = tok_json_text(j, pattern, "String", NULL);
+        if (regex) return tok_json_cut(t, j, i, regex, error);
+        if (string) return tok_json_cut_by(t, j, i, string, error);
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path,
+                        "pre_tokenizer: a Split pattern that is neither a Regex nor a String");
+    }
+    if (strcmp(type, "ByteLevel"))
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: type '%s' is unsupported", type);
+    t->byte_level = true;
+    llm42_result result = LLM42_OK;
+    if (tok_json_word(j, tok_json_get(j, i, "add_prefix_space"), "true"))
+        result = tok_step_add(&t->pre, j, "pre_tokenizer", (tok_step){.kind = TOK_PREFIX}, NULL, " ", error);
+    if (!result && !tok_json_word(j, tok_json_get(j, i, "use_regex"), "false"))
+        result = tok_json_cut(t, j, i, gpt2, error);
+    return result;
+}
+
+// A Metaspace is a REPLACE by a space, or by nothing in the token that begins a text.
+static inline llm42_result tok_json_decoder(tok *t, const tok_json *j, int i, llm42_error *error) {
+    const char *type = tok_json_type(j, i);
+    const bool early = !t->decodes_fallback && !t->fuses, none = early && !t->decoder.count;
+    if (t->decodes_bytes || (!strcmp(type, "ByteLevel") && !none))
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "decoder: something beside ByteLevel");
+    if (!strcmp(type, "ByteLevel")) return t->decodes_bytes = true, LLM42_OK;
+    if (!strcmp(type, "Replace") && early) return tok_json_replace(&t->decoder, j, i, "decoder", error);
+    if (!strcmp(type, "ByteFallback") && early) return t->decodes_fallback = true, LLM42_OK;
+    if (!strcmp(type, "Fuse") && !t->strip) return t->fuses = true, LLM42_OK;
+    if (!strcmp(type, "Metaspace") && early) {
+        const bool never = !strcmp(tok_json_text(j, i, "prepend_scheme", "always"), "never") ||
+                           tok_json_word(j, tok_json_get(j, i, "add_prefix_space"), "false");
+        return tok_step_add(&t->decoder, j, "decoder", (tok_step){.kind = TOK_REPLACE, .only_first = !never},
+                            tok_json_text(j, i, "replacement", "\xE2\x96\x81"), " ", error);
+    }
+    int32_t stop = 1;
+    const char *content = tok_json_text(j, i, "content", "");
+    const bool strip = !strcmp(type, "Strip") && t->fuses && !t->strip && *content &&
+                       tok_json_int(j, tok_json_get(j, i, "start"), &t->strips) &&
+                       tok_json_int(j, tok_json_get(j, i, "stop"), &stop) && stop == 0;
+    if (strip)
+        return (t->strip = tok_copy(content)) ? LLM42_OK : tok_fail(error, LLM42_MEMORY, j->path, "out of memory");
+    return tok_fail(error, LLM42_UNSUPPORTED, j->path, "decoder: type '%s' is unsupported%s", type,
+                    strcmp(type, "Strip") ? " in this place" : " but for the beginning of a text, behind Fuse");
+}
+
+// HF tokenizer.json: the vocabulary ----------------------------------------------------------------------------------
+// Byte-level ones spell bytes as characters: printable ASCII and Latin-1 stand for themselves, the other 68 bytes, in
 // order, for U+0100 and on.
 
 static inline void tok_byte_chars(uint16_t byte_char[256]) {
@@ -431,39 +453,29 @@ static inline void tok_byte_chars(uint16_t byte_char[256]) {
     }
 }
 
-static inline int tok_word_id(const tok *t, const char *word) {
+// The place of a word in the map, or -1. shgeti would put it into the map, where other threads put theirs.
+static inline ptrdiff_t tok_word_at(const tok *t, const char *word) {
     void *map = t->word, *key = (void *)(uintptr_t)word;
-    ptrdiff_t i = -1;  // shgeti would put it into the map, where other threads put theirs
+    ptrdiff_t i = -1;
     if (map) stbds_hmget_key_ts(map, sizeof *t->word, key, sizeof t->word->key, &i, STBDS_HM_STRING);
+    return i;
+}
+
+static inline int32_t tok_word_id(const tok *t, const char *word) {
+    const ptrdiff_t i = tok_word_at(t, word);
     return i < 0 ? -1 : t->word[i].value;
 }
 
-// Gives id the bytes that a vocabulary entry spells; an entry with other characters, as some added tokens have,
-// stands for its own UTF-8.
-static inline void tok_piece_set(tok *t, int32_t id, const char *word, bool spelled, const int16_t *byte_of) {
-    tok_piece *piece = &t->piece[id];
-    size_t size = strlen(word), at = 0, begin = arrlenu(t->bytes);
-    while (spelled && at < size) {
-        int length = tok_utf8(word + at, size - at);
-        uint32_t c = length > 0 ? tok_utf8_read(word + at, length) : 512;
-        if (c >= 512 || byte_of[c] < 0) break;
-        arrput(t->bytes, (char)byte_of[c]);
-        at += (size_t)length;
-    }
-    if (at < size) {
-        arrsetlen(t->bytes, begin);
-        memcpy(arraddnptr(t->bytes, size), word, size);
-    }
-    piece->at = begin;
-    piece->size = (int)(arrlenu(t->bytes) - begin);
-    piece->set = true;
+// The id in the model's vocabulary, in which tokens that are only added are not.
+static inline int32_t tok_model_id(const tok *t, const char *word) {
+    const ptrdiff_t i = tok_word_at(t, word);
+    return i < 0 || i >= t->words ? -1 : t->word[i].value;
 }
 
-// Enters model.vocab and added_tokens into t->word. Ids must be exactly 0 to count - 1.
-static inline llm42_result tok_json_words(tok *t, const tok_json *j, int vocab, int added, llm42_error *error) {
-    int i = vocab + 1;
+// Of model.vocab.
+static inline llm42_result tok_json_words(tok *t, const tok_json *j, int vocab, llm42_error *error) {
     sh_new_strdup(t->word);
-    for (int n = 0; n < j->token[vocab].size; n++, i = tok_json_next(j, i + 1)) {
+    for (int n = 0, i = vocab + 1; n < j->token[vocab].size; n++, i = tok_json_next(j, i + 1)) {
         const char *word = tok_json_string(j, i);
         int32_t id;
         if (!tok_json_int(j, i + 1, &id))
@@ -472,64 +484,128 @@ static inline llm42_result tok_json_words(tok *t, const tok_json *j, int vocab, 
             return tok_fail(error, LLM42_FORMAT, j->path, "model.vocab: '%s' stands there twice", word);
         shput(t->word, word, id);
     }
-    i = added + 1;
-    for (int n = 0; added >= 0 && n < j->token[added].size; n++, i = tok_json_next(j, i)) {
-        static const char *const unknown[] = {"single_word", "lstrip", "rstrip"};
-        int content = tok_json_get(j, i, "content");
-        int32_t id;
-        if (!tok_json_is(j, content, JSMN_STRING) || !tok_json_string(j, content)[0])
-            return tok_fail(error, LLM42_FORMAT, j->path, "added_tokens[%d].content is not a text", n);
-        const char *word = tok_json_string(j, content);
-        if (!tok_json_int(j, tok_json_get(j, i, "id"), &id))
-            return tok_fail(error, LLM42_FORMAT, j->path, "added_tokens[%d].id is not a whole number", n);
-        for (int f = 0; f < 3; f++)
-            if (tok_json_word(j, tok_json_get(j, i, unknown[f]), "true"))
-                return tok_fail(error, LLM42_UNSUPPORTED, j->path, "added_tokens[%d].%s is unsupported", n, unknown[f]);
-        int known = tok_word_id(t, word);
-        if (known >= 0 && known != id)
-            return tok_fail(error, LLM42_FORMAT, j->path, "added_tokens[%d].id is %d, but model.vocab has '%s' as %d",
-                            n, id, word, known);
-        shput(t->word, word, id);
-        tok_added entry = {NULL, (int)strlen(word), id};
-        if (!(entry.text = malloc((size_t)entry.size + 1)))
-            return tok_fail(error, LLM42_MEMORY, j->path, "out of memory");
-        memcpy(entry.text, word, (size_t)entry.size + 1);
-        arrput(t->added, entry);
-    }
+    t->words = shlen(t->word);
     return LLM42_OK;
 }
 
+// Number n of added_tokens, at i, is entered into t->word, too.
+static inline llm42_result tok_json_added(tok *t, const tok_json *j, int n, int i, llm42_error *error) {
+    const char *word = tok_json_text(j, i, "content", ""), *flags[] = {"normalized", "single_word", "lstrip", "rstrip"};
+    bool yes[4];
+    int32_t id;
+    if (!*word) return tok_fail(error, LLM42_FORMAT, j->path, "added_tokens[%d].content is not a text", n);
+    if (!tok_json_int(j, tok_json_get(j, i, "id"), &id))
+        return tok_fail(error, LLM42_FORMAT, j->path, "added_tokens[%d].id is not a whole number", n);
+    const int known = tok_word_id(t, word);
+    if (known >= 0 && known != id)
+        return tok_fail(error, LLM42_FORMAT, j->path, "added_tokens[%d].id is %d, but model.vocab has '%s' as %d", n,
+                        id, word, known);
+    for (int f = 0; f < 4; f++) yes[f] = tok_json_word(j, tok_json_get(j, i, flags[f]), "true");
+    if (yes[1] && !t->word_character) {  // \w as HF means it
+        llm42_result result = tok_compile(
+            "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\xE2\x80\x8C\xE2\x80\x8D\xE2\x92\xB6-\xE2\x93"
+            "\xA9\xF0\x9F\x84\xB0-\xF0\x9F\x85\x89\xF0\x9F\x85\x90-\xF0\x9F\x85\xA9\xF0\x9F"
+            "\x85\xB0-\xF0\x9F\x86\x89]",
+            &t->word_character, j->path, "added_tokens", error);
+        if (result) return result;
+    }
+    tok_part part = {.text = word, .size = strlen(word)};
+    llm42_result result = yes[0] ? tok_change_all(&t->normalizer, &part, error) : LLM42_OK;
+    if (result) return result;
+    tok_added entry = {malloc(part.size + 1), (int)part.size, id, yes[0], yes[1], yes[2], yes[3]};
+    if (!entry.text) return tok_fail(error, LLM42_MEMORY, j->path, "out of memory");
+    memcpy(entry.text, part.text, part.size);
+    entry.text[part.size] = 0;
+    arrput(t->added, entry);
+    t->begins[yes[0]][(unsigned char)entry.text[0]] = true;
+    shput(t->word, word, id);
+    return LLM42_OK;
+}
+
+// Appends what a byte-level word spells. Other characters, as some added tokens have them, stand for themselves.
+static inline void tok_spell(tok *t, const char *word, const int16_t *byte_of) {
+    const size_t size = strlen(word), begin = arrlenu(t->bytes);
+    size_t at = 0;
+    while (byte_of && at < size) {
+        const int length = tok_utf8(word + at, size - at);
+        const uint32_t c = length > 0 ? tok_utf8_read(word + at, length) : 512;
+        if (c >= 512 || byte_of[c] < 0) break;
+        arrput(t->bytes, (char)byte_of[c]);
+        at += (size_t)length;
+    }
+    if (at == size) return;
+    arrsetlen(t->bytes, begin);
+    memcpy(arraddnptr(t->bytes, size), word, size);
+}
+
+// The byte of a token that is spelled <0xNN>; -1: it is none.
+static inline int tok_fallback_byte(const char *word, size_t size) {
+    static const char digits[] = "0123456789abcdefABCDEF";
+    if (size != 6 || memcmp(word, "<0x", 3) || word[5] != '>') return -1;
+    const char *high = strchr(digits, word[3]), *low = strchr(digits, word[4]);
+    if (!high || !low) return -1;
+    const int h = (int)(high - digits), l = (int)(low - digits);
+    return (h > 15 ? h - 6 : h) * 16 + (l > 15 ? l - 6 : l);
+}
+
+// Decodes a word. first: as the beginning of a text.
+static inline llm42_result tok_piece_set(tok *t, tok_piece *piece, const char *word, bool first, const int16_t *byte_of,
+                                         llm42_error *error) {
+    tok_part part = {.text = word, .size = strlen(word)};
+    piece->at = arrlenu(t->bytes);
+    piece->set = true;
+    for (int k = 0; k < t->decoder.count; k++) {
+        tok_step rule = t->decoder.step[k];
+        if (rule.only_first && first) rule.text = (char[]){0};
+        const llm42_result result = tok_change(&rule, &part, &t->decoder.text[k], error);
+        if (result) return result;
+    }
+    const int byte = t->decodes_fallback ? tok_fallback_byte(part.text, part.size) : -1;
+    if (byte >= 0) arrput(t->bytes, (char)byte);
+    else if (t->decodes_bytes) tok_spell(t, word, byte_of);
+    else if (part.size) memcpy(arraddnptr(t->bytes, part.size), part.text, part.size);
+    piece->size = (int)(arrlenu(t->bytes) - piece->at);
+    return LLM42_OK;
+}
+
+// Checks that ids are exactly 0 to count - 1, and decodes all words.
 static inline llm42_result tok_json_pieces(tok *t, const tok_json *j, int added, llm42_error *error) {
     int16_t byte_of[512];
+    llm42_result result = LLM42_OK;
     memset(byte_of, -1, sizeof byte_of);
     for (int b = 0; b < 256; b++) byte_of[t->byte_char[b]] = (int16_t)b;
     t->count = (int)shlen(t->word);
     arrsetlen(t->piece, t->count);
+    for (int k = 0; k < t->decoder.count; k++)
+        if (t->decoder.step[k].only_first) arrsetlen(t->first, t->count);
     if (t->count) memset(t->piece, 0, (size_t)t->count * sizeof *t->piece);
-    for (int n = 0; n < t->count; n++) {
-        int32_t id = t->word[n].value;
+    for (int n = 0; n < t->count && !result; n++) {
+        const int32_t id = t->word[n].value;
+        const char *word = t->word[n].key;
         if (id >= t->count)
             return tok_fail(error, LLM42_FORMAT, j->path,
-                            "model.vocab: id %d of '%s' leaves gaps: %d tokens need "
-                            "the ids 0 to %d",
-                            id, t->word[n].key, t->count, t->count - 1);
+                            "model.vocab: id %d of '%s' leaves gaps: %d tokens need the ids 0 to %d", id, word,
+                            t->count, t->count - 1);
         if (t->piece[id].set)
             return tok_fail(error, LLM42_FORMAT, j->path, "model.vocab: id %d of '%s' is another token's too", id,
-                            t->word[n].key);
-        tok_piece_set(t, id, t->word[n].key, true, byte_of);
+                            word);
+        result = tok_piece_set(t, &t->piece[id], word, false, byte_of, error);
+        if (!result && t->first) result = tok_piece_set(t, &t->first[id], word, true, byte_of, error);
     }
-    for (int n = 0, i = added + 1; n < (int)arrlen(t->added); n++, i = tok_json_next(j, i)) {
-        tok_piece_set(t, t->added[n].id, t->added[n].text, false, byte_of);
-        t->piece[t->added[n].id].special = tok_json_word(j, tok_json_get(j, i, "special"), "true");
+    for (int n = 0, i = added + 1; n < (int)arrlen(t->added) && !result; n++, i = tok_json_next(j, i)) {
+        tok_piece *const piece = &t->piece[t->added[n].id];
+        result = tok_piece_set(t, piece, t->added[n].text, false, NULL, error);
+        if (!result && t->first)
+            result = tok_piece_set(t, &t->first[t->added[n].id], t->added[n].text, true, NULL, error);
+        piece->special = tok_json_word(j, tok_json_get(j, i, "special"), "true");
     }
     for (int b = 0; b < 256; b++) {
-        char word[5] = {0};
-        tok_utf8_write(t->byte_char[b], word);
-        t->byte_id[b] = tok_word_id(t, word);
-        if (t->byte_id[b] < 0)
-            return tok_fail(error, LLM42_FORMAT, j->path, "model.vocab lacks byte 0x%02X, spelled '%s'", b, word);
+        char word[8] = {0};
+        if (t->byte_level) tok_utf8_write(t->byte_char[b], word);
+        else snprintf(word, sizeof word, "<0x%02X>", (unsigned)b);
+        t->byte_id[b] = tok_model_id(t, word);
     }
-    return LLM42_OK;
+    return result;
 }
 
 static inline int tok_pair_order(const void *left, const void *right) {
@@ -564,7 +640,7 @@ static inline llm42_result tok_json_merges(tok *t, tok_json *j, int merges, llm4
         const char *words[] = {left, right, t->scratch};
         int32_t id[3];
         for (int k = 0; k < 3; k++)
-            if ((id[k] = tok_word_id(t, words[k])) < 0)
+            if ((id[k] = tok_model_id(t, words[k])) < 0)
                 return tok_fail(error, LLM42_FORMAT, j->path, "model.merges[%d] names '%s', which model.vocab lacks", n,
                                 words[k]);
         tok_pair pair = {(uint64_t)id[0] << 32 | (uint32_t)id[1], n, id[2]};
@@ -574,102 +650,40 @@ static inline llm42_result tok_json_merges(tok *t, tok_json *j, int merges, llm4
     return LLM42_OK;
 }
 
-static inline llm42_result tok_compile(const char *pattern, pcre2_code **code, const char *path, const char *field,
-                                       llm42_error *error) {
-    int number = 0;
-    PCRE2_SIZE at = 0;
-    *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &number, &at, NULL);
-    if (!*code) {
-        char text[128];
-        pcre2_get_error_message(number, (PCRE2_UCHAR *)text, sizeof text);
-        return tok_fail(error, LLM42_UNSUPPORTED, path, "%s: PCRE2 at byte %zu: %s", field, (size_t)at, text);
-    }
-    pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);  // without a JIT the interpreter does the same, slower
-    return LLM42_OK;
-}
-
-// One element of the pre-tokenizer. *last: it was ByteLevel, after which none may come.
-static inline llm42_result tok_json_split(tok *t, const tok_json *j, int i, bool *last, llm42_error *error) {
-    static const char *gpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-    int type = tok_json_get(j, i, "type");
-    const char *pattern = NULL;
-    if (*last) return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: something after ByteLevel");
-    if (tok_json_same(j, type, "Digits")) {
-        pattern = tok_json_word(j, tok_json_get(j, i, "individual_digits"), "true") ? "\\p{N}" : "\\p{N}+";
-    } else if (tok_json_same(j, type, "Punctuation") && tok_json_same(j, tok_json_get(j, i, "behavior"), "Isolated")) {
-        pattern = "[\\p{P}$+<=>^`|~]";
-    } else if (tok_json_same(j, type, "Split")) {
-        int regex = tok_json_get(j, tok_json_get(j, i, "pattern"), "Regex");
-        if (!tok_json_is(j, regex, JSMN_STRING))
-            return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: a Split pattern that is not a Regex");
-        if (!tok_json_same(j, tok_json_get(j, i, "behavior"), "Isolated") ||
-            tok_json_word(j, tok_json_get(j, i, "invert"), "true"))
-            return tok_fail(error, LLM42_UNSUPPORTED, j->path,
-                            "pre_tokenizer: a Split whose behavior is not Isolated, or that is inverted");
-        pattern = tok_json_string(j, regex);
-    } else if (tok_json_same(j, type, "ByteLevel")) {
-        *last = true;
-        if (tok_json_word(j, tok_json_get(j, i, "add_prefix_space"), "true"))
-            return tok_fail(error, LLM42_UNSUPPORTED, j->path,
-                            "pre_tokenizer: ByteLevel.add_prefix_space is unsupported");
-        if (!tok_json_word(j, tok_json_get(j, i, "use_regex"), "false")) pattern = gpt2;
-    } else {
-        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: type '%s' is unsupported",
-                        tok_json_is(j, type, JSMN_STRING) ? tok_json_string(j, type) : "(none)");
-    }
-    if (!pattern) return LLM42_OK;
-    if (t->splits == TOK_MAX_SPLITS)
-        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: more than %d expressions", TOK_MAX_SPLITS);
-    return tok_compile(pattern, &t->split[t->splits++], j->path, "pre_tokenizer: Split.pattern", error);
-}
-
-static inline llm42_result tok_json_pre_tokenizer(tok *t, const tok_json *j, llm42_error *error) {
-    int pre = tok_json_get(j, 0, "pre_tokenizer"), list = tok_json_get(j, pre, "pretokenizers");
-    bool last = false;
-    llm42_result result = LLM42_OK;
-    if (!tok_json_same(j, tok_json_get(j, pre, "type"), "Sequence")) {
-        result = tok_json_split(t, j, pre, &last, error);
-    } else {
-        if (!tok_json_is(j, list, JSMN_ARRAY))
-            return tok_fail(error, LLM42_FORMAT, j->path, "pre_tokenizer.pretokenizers is not an array");
-        for (int n = 0, i = list + 1; n < j->token[list].size && !result; n++, i = tok_json_next(j, i))
-            result = tok_json_split(t, j, i, &last, error);
-    }
-    if (!result && !last)
-        result = tok_fail(error, LLM42_UNSUPPORTED, j->path, "pre_tokenizer: without ByteLevel it is unsupported");
-    return result;
-}
-
-// Characters that NFC might change, alone or behind another: marks but variation selectors, and singletons.
-#define TOK_NFC_SENSITIVE                                                                                         \
-    "(?![\\x{FE00}-\\x{FE0F}])[\\p{M}\\x{374}\\x{37E}\\x{387}\\x{958}-\\x{95F}\\x{9DC}-\\x{9DF}\\x{A33}\\x{A36}"  \
-    "\\x{A59}-\\x{A5E}\\x{B5C}\\x{B5D}\\x{F43}-\\x{F69}\\x{1161}-\\x{1175}\\x{11A8}-\\x{11C2}\\x{1F71}-\\x{1FFD}" \
-    "\\x{2000}\\x{2001}\\x{2126}\\x{212A}\\x{212B}\\x{2329}\\x{232A}\\x{2ADC}\\x{F900}-\\x{FAD9}"                 \
-    "\\x{FB1D}-\\x{FB4E}\\x{1D15E}-\\x{1D164}\\x{1D1BB}-\\x{1D1C0}\\x{2F800}-\\x{2FA1D}]"
-
 // The fields around the vocabulary that change what encoding does: each is understood or refused.
 static inline llm42_result tok_json_settings(tok *t, const tok_json *j, int model, llm42_error *error) {
     static const char *const none[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
-    int normalizer = tok_json_get(j, 0, "normalizer"), decoder = tok_json_get(j, 0, "decoder");
+    const int decoder = tok_json_get(j, 0, "decoder");
+    double dropout = 1;
     for (int f = 0; f < 3; f++) {
         int i = tok_json_get(j, model, none[f]);
-        if (!tok_json_absent(j, i) && !tok_json_same(j, i, ""))
+        const bool zero = !f && tok_json_number(j, i, &dropout) && dropout == 0;
+        if (!tok_json_absent(j, i) && !tok_json_same(j, i, "") && !zero)
             return tok_fail(error, LLM42_UNSUPPORTED, j->path, "model.%s is unsupported", none[f]);
     }
-    if (tok_json_word(j, tok_json_get(j, model, "byte_fallback"), "true"))
-        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "model.byte_fallback is unsupported: not byte-level BPE");
+    t->byte_fallback = tok_json_word(j, tok_json_get(j, model, "byte_fallback"), "true");
+    t->fuse_unknown = tok_json_word(j, tok_json_get(j, model, "fuse_unk"), "true");
     t->ignore_merges = tok_json_word(j, tok_json_get(j, model, "ignore_merges"), "true");
-    if (!tok_json_absent(j, decoder) && !tok_json_same(j, tok_json_get(j, decoder, "type"), "ByteLevel"))
-        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "decoder: only ByteLevel is supported");
-    if (tok_json_same(j, tok_json_get(j, normalizer, "type"), "Sequence")) {  // of one, or of none
-        const int list = tok_json_get(j, normalizer, "normalizers");
-        if (tok_json_is(j, list, JSMN_ARRAY) && j->token[list].size == 0) return LLM42_OK;
-        if (tok_json_is(j, list, JSMN_ARRAY) && j->token[list].size == 1) normalizer = list + 1;
-    }
-    if (tok_json_absent(j, normalizer)) return LLM42_OK;
-    if (!tok_json_same(j, tok_json_get(j, normalizer, "type"), "NFC"))
-        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "normalizer: only null and NFC are supported");
-    return tok_compile(TOK_NFC_SENSITIVE, &t->nfc, j->path, "normalizer", error);
+    llm42_result result = tok_json_sequence(t, j, tok_json_get(j, 0, "normalizer"), "normalizer", "normalizers",
+                                            tok_json_normalizer, error);
+    if (!result)
+        result = tok_json_sequence(t, j, tok_json_get(j, 0, "pre_tokenizer"), "pre_tokenizer", "pretokenizers",
+                                   tok_json_pre_tokenizer, error);
+    if (!result) result = tok_json_sequence(t, j, decoder, "decoder", "decoders", tok_json_decoder, error);
+    if (tok_json_absent(j, decoder) && t->byte_level) t->decodes_bytes = true;
+    else if (!result && tok_json_absent(j, decoder))
+        return tok_fail(error, LLM42_UNSUPPORTED, j->path, "decoder: null is unsupported without ByteLevel");
+    return result;
+}
+
+// What stands for characters that the vocabulary lacks.
+static inline llm42_result tok_json_unknown(tok *t, const tok_json *j, int model, llm42_error *error) {
+    const char *word = tok_json_text(j, model, "unk_token", NULL);
+    bool all = t->byte_level || t->byte_fallback;
+    for (int b = 0; b < 256; b++) all &= t->byte_id[b] >= 0;
+    if (!word || all) return LLM42_OK;  // there is none
+    if ((t->unknown = tok_model_id(t, word)) >= 0) return LLM42_OK;
+    return tok_fail(error, LLM42_FORMAT, j->path, "model.unk_token: '%s' is not in model.vocab", word);
 }
 
 // BOS is the special token that a TemplateProcessing, alone or in a Sequence, puts before the text.
@@ -713,9 +727,11 @@ static inline llm42_result tok_load_json(tok *t, const char *path, llm42_error *
         result = tok_fail(error, LLM42_FORMAT, path, "added_tokens is not an array");
     tok_byte_chars(t->byte_char);
     if (!result) result = tok_json_settings(t, j, model, error);
-    if (!result) result = tok_json_pre_tokenizer(t, j, error);
-    if (!result) result = tok_json_words(t, j, vocab, added, error);
+    if (!result) result = tok_json_words(t, j, vocab, error);
+    for (int n = 0, i = added + 1; added >= 0 && n < j->token[added].size && !result; n++, i = tok_json_next(j, i))
+        result = tok_json_added(t, j, n, i, error);
     if (!result) result = tok_json_pieces(t, j, added, error);
+    if (!result) result = tok_json_unknown(t, j, model, error);
     if (!result) result = tok_json_merges(t, j, tok_json_get(j, model, "merges"), error);
     if (!result) result = tok_json_bos(t, j, tok_json_get(j, 0, "post_processor"), error);
     tok_json_free(j);
@@ -773,8 +789,9 @@ static inline llm42_result tok_load_bin(tok *t, const char *path, int vocab, llm
     result = tok_bin_tokens(t, path, data, size, vocab, error);
     free(data);
     if (result) return result;
-    t->llama2 = true;
+    t->llama2 = t->byte_fallback = true;
     t->bos = TOK_LLAMA2_BOS;
+    t->words = shlen(t->word);
     if (t->count <= TOK_LLAMA2_BOS) return tok_fail(error, LLM42_FORMAT, path, "has no token 1, which is BOS");
     for (int b = 0; b < 256; b++) {
         char word[8];
@@ -785,8 +802,9 @@ static inline llm42_result tok_load_bin(tok *t, const char *path, int vocab, llm
         t->bytes[piece->at] = (char)b;  // decoding gives the byte itself
         piece->size = 1;
     }
-    if ((t->space = tok_word_id(t, " ")) < 0) return tok_fail(error, LLM42_FORMAT, path, "lacks the token ' '");
-    return LLM42_OK;
+    if (tok_word_id(t, " ") < 0) return tok_fail(error, LLM42_FORMAT, path, "lacks the token ' '");
+    return tok_step_add(&t->normalizer, &(tok_json){.path = path}, path, (tok_step){.kind = TOK_PREPEND}, NULL, " ",
+                        error);
 }
 
 // Loading ----------------------------------------------------------------------------------------------------------
@@ -813,7 +831,7 @@ static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_
     size_t size = strlen(path);
     *t = calloc(1, sizeof **t);
     if (!*t) return tok_fail(error, LLM42_MEMORY, path, "out of memory");
-    (*t)->bos = -1;
+    (*t)->bos = (*t)->unknown = -1;
     bool bin = size > 4 && !strcmp(path + size - 4, ".bin");
     llm42_result result = bin ? tok_load_bin(*t, path, vocab, error) : tok_load_json(*t, path, error);
     if (!result && !bin) result = tok_config_bos(*t, path, error);
@@ -827,6 +845,9 @@ static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_
 }
 
 static inline void tok_free_scratch(tok *t) {
+    tok_steps *const steps[] = {&t->normalizer, &t->pre, &t->decoder};
+    for (int s = 0; s < 3; s++)
+        for (int i = 0; i < TOK_MAX_STEPS; i++) arrfree(steps[s]->text[i]);
     pcre2_match_data_free(t->match);
     arrfree(t->symbol);
     arrfree(t->heap);
@@ -835,17 +856,26 @@ static inline void tok_free_scratch(tok *t) {
 
 static inline void tok_free(tok *t) {
     if (!t) return;
-    for (int i = 0; i < t->splits; i++) pcre2_code_free(t->split[i]);
-    pcre2_code_free(t->nfc);
+    tok_free_scratch(t);
+    tok_steps_free(&t->normalizer), tok_steps_free(&t->pre), tok_steps_free(&t->decoder);
+    pcre2_code_free(t->word_character);
     for (int i = 0; i < (int)arrlen(t->added); i++) free(t->added[i].text);
+    free(t->strip);
     arrfree(t->piece);
+    arrfree(t->first);
     arrfree(t->bytes);
     shfree(t->word);
     arrfree(t->pair);
     arrfree(t->score);
     arrfree(t->added);
-    tok_free_scratch(t);
     free(t);
+}
+
+static inline const char *tok_versions(char text[128]) {
+    char version[64] = "?", unicode[64] = "?";
+    pcre2_config(PCRE2_CONFIG_VERSION, version);
+    pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
+    return snprintf(text, 128, "PCRE2 %.40s (Unicode %.20s)", version, unicode), text;
 }
 
 // The tokenizer's file in a model's folder.
@@ -963,115 +993,191 @@ static inline void tok_merge_all(tok *t, int32_t **ids) {
     arrsetlen(t->symbol, 0);
 }
 
-// One piece of a text for HF.
+// Tokens of the characters of a piece, or of its bytes. `pending` is an unknown token to which the next unknown
+// character may belong; HF puts bytes that stand for a character before it.
+static inline void tok_symbols(tok *t, const char *text, size_t size) {
+    int32_t pending = -1;
+    for (size_t i = 0, n; i < size; i += n) {
+        const int whole = t->byte_level ? 1 : tok_utf8(text + i, size - i);
+        bool bytes = t->byte_fallback || whole < 1;
+        int32_t id = -1;
+        n = whole < 1 ? 1 : (size_t)whole;
+        if (t->byte_level) {
+            id = t->byte_id[(unsigned char)text[i]];
+        } else if (whole > 0 && text[i]) {
+            char one[5] = {0};
+            memcpy(one, text + i, n);
+            id = tok_model_id(t, one);
+        }
+        for (size_t k = 0; k < n && id < 0; k++) bytes &= t->byte_id[(unsigned char)text[i + k]] >= 0;
+        if (id < 0 && bytes && !t->byte_level) {
+            for (size_t k = 0; k < n; k++) tok_symbol_add(t, t->byte_id[(unsigned char)text[i + k]]);
+            continue;
+        }
+        if (pending >= 0 && (id >= 0 || !t->fuse_unknown)) tok_symbol_add(t, pending);
+        pending = id < 0 ? t->unknown : -1;
+        if (id >= 0) tok_symbol_add(t, id);
+    }
+    if (pending >= 0) tok_symbol_add(t, pending);
+}
+
+// One piece of a text.
 static inline void tok_encode_piece(tok *t, const char *text, size_t size, int32_t **ids) {
     if (t->ignore_merges) {
         arrsetlen(t->scratch, 2 * size + 1);
         char *to = t->scratch;
-        for (size_t i = 0; i < size; i++) to += tok_utf8_write(t->byte_char[(unsigned char)text[i]], to);
+        for (size_t i = 0; i < size && t->byte_level; i++)
+            to += tok_utf8_write(t->byte_char[(unsigned char)text[i]], to);
+        if (!t->byte_level) memcpy(to, text, size), to += size;
         *to = 0;
-        int id = size ? tok_word_id(t, t->scratch) : -1;
+        int id = strlen(t->scratch) == (size_t)(to - t->scratch) ? tok_model_id(t, t->scratch) : -1;
         if (id >= 0) {
             arrput(*ids, id);
             return;
         }
     }
-    for (size_t i = 0; i < size; i++) tok_symbol_add(t, t->byte_id[(unsigned char)text[i]]);
+    if (t->llama2) arrsetlen(t->scratch, (size_t)t->longest + 8);
+    tok_symbols(t, text, size);
     tok_merge_all(t, ids);
 }
 
-// Cuts valid UTF-8 by expression `level` and what comes of it by the next ones: matches and what lies between them
-// both stay. A match is encoded before the next is looked for, so one match_data serves all levels.
-static inline llm42_result tok_encode_split(tok *t, const char *text, size_t size, int level, int32_t **ids,
-                                            llm42_error *error) {
-    if (level == t->splits) return tok_encode_piece(t, text, size, ids), LLM42_OK;
-    size_t done = 0, from = 0;
+static inline llm42_result tok_encode_steps(tok *t, tok_part part, int level, int32_t **ids, llm42_error *error);
+
+// The next part of a text that a SPLIT cuts: the one before it goes on to the next step, unless the two are one.
+static inline llm42_result tok_encode_part(tok *t, tok_part *held, tok_part next, int level, int32_t **ids,
+                                           llm42_error *error) {
+    const tok_step *s = &t->pre.step[level];
+    const tok_part done = *held;
+    *held = next;
+    if ((s->behavior == TOK_CONTIGUOUS && done.match == next.match) ||
+        (s->behavior == TOK_WITH_PREVIOUS && next.match && !done.match) ||
+        (s->behavior == TOK_WITH_NEXT && done.match && !next.match)) {
+        *held = done;
+        held->size += next.size, held->match = next.match;
+        return LLM42_OK;
+    }
+    return s->behavior == TOK_REMOVED && done.match ? LLM42_OK : tok_encode_steps(t, done, level + 1, ids, error);
+}
+
+// Cuts valid UTF-8 by SPLIT `level`. A part goes through all later steps before the next match is looked for, so one
+// match_data serves all levels. An empty match cuts, too, but not right behind another match.
+static inline llm42_result tok_encode_split(tok *t, tok_part whole, int level, int32_t **ids, llm42_error *error) {
+    const tok_step *s = &t->pre.step[level];
+    tok_part held = whole;
+    size_t done = 0, last = SIZE_MAX;
     llm42_result result = LLM42_OK;
-    while (from < size && !result) {
-        int found = pcre2_match(t->split[level], (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, t->match, NULL);
-        if (found == PCRE2_ERROR_NOMATCH) break;
-        if (found < 0)
+    held.size = 0;
+    for (size_t from = 0; from <= whole.size && !result;) {
+        int found = pcre2_match(s->code, (PCRE2_SPTR)whole.text, whole.size, from, PCRE2_NO_UTF_CHECK, t->match, NULL);
+        if (found < 0 && found != PCRE2_ERROR_NOMATCH)
             return tok_fail(error, LLM42_UNSUPPORTED, NULL, "pre_tokenizer: PCRE2 error %d on the text", found);
         const PCRE2_SIZE *match = pcre2_get_ovector_pointer(t->match);
-        size_t begin = match[0], end = match[1];
-        if (end <= begin) {  // empty: looks on behind the next character
-            from = begin < size ? begin + (size_t)tok_utf8(text + begin, size - begin) : size;
+        const size_t begin = found < 0 ? whole.size : match[0], end = found < 0 ? whole.size : match[1];
+        if (found > 0 && begin >= end && begin == last) {
+            from = begin < whole.size ? begin + (size_t)tok_utf8(whole.text + begin, whole.size - begin) : SIZE_MAX;
             continue;
         }
-        if (begin > done) result = tok_encode_split(t, text + done, begin - done, level + 1, ids, error);
-        if (!result) result = tok_encode_split(t, text + begin, end - begin, level + 1, ids, error);
-        done = from = end;
+        const bool first = whole.first && !done, begins = whole.begins || done;
+        const tok_part between = {whole.text + done, begin - done, s->invert, begins, first};
+        const tok_part matched = {whole.text + begin, end - begin, !s->invert, whole.begins || begin,
+                                  whole.first && !begin};
+        if (between.size) result = tok_encode_part(t, &held, between, level, ids, error);
+        if (found < 0) break;
+        if (!result) result = tok_encode_part(t, &held, matched, level, ids, error);
+        done = from = last = end;
     }
-    if (!result && done < size) result = tok_encode_split(t, text + done, size - done, level + 1, ids, error);
-    return result;
+    const bool removed = s->behavior == TOK_REMOVED && held.match;
+    return result || removed ? result : tok_encode_steps(t, held, level + 1, ids, error);
 }
 
-// Text between added tokens: runs of valid UTF-8 go through the expressions, other bytes are pieces of their own.
-static inline llm42_result tok_encode_segment(tok *t, const char *text, size_t size, int32_t **ids,
-                                              llm42_error *error) {
+// Valid UTF-8 from step `level` of the pre-tokenizer on.
+static inline llm42_result tok_encode_steps(tok *t, tok_part part, int level, int32_t **ids, llm42_error *error) {
+    if (!part.size) return LLM42_OK;
+    if (level == t->pre.count) return tok_encode_piece(t, part.text, part.size, ids), LLM42_OK;
+    if (t->pre.step[level].kind == TOK_SPLIT) return tok_encode_split(t, part, level, ids, error);
+    llm42_result result = tok_change(&t->pre.step[level], &part, &t->pre.text[level], error);
+    return result ? result : tok_encode_steps(t, part, level + 1, ids, error);
+}
+
+// A normalized text between added tokens: runs of valid UTF-8 go through the pre-tokenizer, other bytes are pieces of
+// their own.
+static inline llm42_result tok_encode_runs(tok *t, tok_part part, int32_t **ids, llm42_error *error) {
     llm42_result result = LLM42_OK;
-    for (size_t begin = 0, end = 0; begin < size && !result; begin = end) {
-        bool valid = tok_utf8(text + begin, size - begin) > 0;
-        for (int n; end < size && ((n = tok_utf8(text + end, size - end)) > 0) == valid;) end += valid ? (size_t)n : 1;
-        if (!valid) {
-            tok_encode_piece(t, text + begin, end - begin, ids);
-            continue;
-        }
-        if (t->nfc && pcre2_match(t->nfc, (PCRE2_SPTR)text + begin, end - begin, 0, PCRE2_NO_UTF_CHECK, t->match,
-                                  NULL) != PCRE2_ERROR_NOMATCH)
-            return tok_fail(error, LLM42_UNSUPPORTED, NULL,
-                            "normalizer: NFC might change the character at byte %zu of "
-                            "the text, which is unsupported",
-                            begin + pcre2_get_ovector_pointer(t->match)[0]);
-        result = tok_encode_split(t, text + begin, end - begin, 0, ids, error);
+    for (size_t begin = 0, end = 0; begin < part.size && !result; begin = end) {
+        bool valid = tok_utf8(part.text + begin, part.size - begin) > 0;
+        for (int n; end < part.size && ((n = tok_utf8(part.text + end, part.size - end)) > 0) == valid;)
+            end += valid ? (size_t)n : 1;
+        const tok_part run = {part.text + begin, end - begin, false, !begin, part.first && !begin};
+        if (valid) result = tok_encode_steps(t, run, 0, ids, error);
+        else tok_encode_piece(t, run.text, run.size, ids);
     }
     return result;
 }
 
-// The longest added token that begins at text, or NULL.
-static inline const tok_added *tok_added_at(const tok *t, const char *text, size_t size) {
+// The longest added token of a kind that begins at text, or NULL.
+static inline const tok_added *tok_added_at(const tok *t, const char *text, size_t size, bool normalized) {
     const tok_added *best = NULL;
+    if (!t->begins[normalized][(unsigned char)text[0]]) return NULL;
     for (int i = 0; i < (int)arrlen(t->added); i++) {
         const tok_added *a = &t->added[i];
-        if (a->text[0] == text[0] && (size_t)a->size <= size && !memcmp(a->text, text, (size_t)a->size) &&
-            (!best || a->size > best->size))
+        if (a->normalized == normalized && a->text[0] == text[0] && (size_t)a->size <= size &&
+            !memcmp(a->text, text, (size_t)a->size) && (!best || a->size > best->size))
             best = a;
     }
     return best;
 }
 
-// Characters, or bytes where the vocabulary lacks a character, behind a space.
-static inline void tok_encode_llama2(tok *t, const char *text, size_t size, int32_t **ids) {
-    arrsetlen(t->scratch, (size_t)t->longest + 8);
-    if (size) tok_symbol_add(t, t->space);
-    for (size_t i = 0, n; i < size; i += n) {
-        // A character: a byte and up to three continuation bytes.
-        for (n = 1; n < 4 && i + n < size && ((unsigned char)text[i + n] & 0xC0) == 0x80;) n++;
-        memcpy(t->scratch, text + i, n);
-        t->scratch[n] = 0;
-        int id = strlen(t->scratch) == n ? tok_word_id(t, t->scratch) : -1;
-        if (id >= 0) tok_symbol_add(t, id);
-        else
-            for (size_t k = 0; k < n; k++) tok_symbol_add(t, t->byte_id[(unsigned char)text[i + k]]);
-    }
-    tok_merge_all(t, ids);
+// Bytes of the character before place `at` of a text; 0: none, or no UTF-8.
+static inline size_t tok_utf8_before(const char *text, size_t at) {
+    for (size_t n = 1; n <= 4 && n <= at; n++)
+        if (tok_utf8(text + at - n, n) == (int)n) return n;
+    return 0;
 }
 
-// The ids of a text by a tokenizer that has scratch memory.
-static inline llm42_result tok_encode_all(tok *t, const char *text, size_t size, int32_t **ids, llm42_error *error) {
+static inline bool tok_is_word(const tok *t, const char *text, int size) {
+    return size > 0 && pcre2_match(t->word_character, (PCRE2_SPTR)text, (size_t)size, 0, PCRE2_NO_UTF_CHECK, t->match,
+                                   NULL) != PCRE2_ERROR_NOMATCH;
+}
+
+static inline bool tok_is_space(const char *text, int size) {
+    const uint32_t c = size > 0 ? tok_utf8_read(text, size) : 0;
+    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+// Cuts out the added tokens of a kind, with the spaces that belong to them; what is left goes on. One that must be a
+// single word and is not is text.
+static inline llm42_result tok_encode_added(tok *t, tok_part part, bool normalized, int32_t **ids, llm42_error *error) {
     llm42_result result = LLM42_OK;
-    size_t begin = 0;
-    for (size_t i = 0; i < size && !result;) {
-        const tok_added *added = tok_added_at(t, text + i, size - i);
-        if (!added) {
+    size_t done = 0;
+    for (size_t i = 0; i <= part.size && !result;) {
+        const tok_added *a = i < part.size ? tok_added_at(t, part.text + i, part.size - i, normalized) : NULL;
+        if (!a && i < part.size) {
             i++;
             continue;
         }
-        result = tok_encode_segment(t, text + begin, i - begin, ids, error);
-        arrput(*ids, added->id);
-        begin = i += (size_t)added->size;
+        size_t begin = i, end = i + (size_t)(a ? a->size : 0);
+        i = a ? end : i + 1;
+        if (a && a->single_word) {
+            const size_t before = tok_utf8_before(part.text, begin);
+            const int after = end < part.size ? tok_utf8(part.text + end, part.size - end) : 0;
+            if (tok_is_word(t, part.text + begin - before, (int)before) || tok_is_word(t, part.text + end, after))
+                continue;
+        }
+        for (size_t n; a && a->lstrip && begin > done && (n = tok_utf8_before(part.text, begin)) &&
+                       tok_is_space(part.text + begin - n, (int)n);)
+            begin -= n;
+        for (int n; a && a->rstrip && end < part.size && (n = tok_utf8(part.text + end, part.size - end)) > 0 &&
+                    tok_is_space(part.text + end, n);)
+            end += (size_t)n;
+        tok_part text = {part.text + done, begin > done ? begin - done : 0, false, true, part.first && !done};
+        if (text.size && normalized) result = tok_encode_runs(t, text, ids, error);
+        else if (text.size && !(result = tok_change_all(&t->normalizer, &text, error)))
+            result = tok_encode_added(t, text, true, ids, error);
+        if (a && !result) arrput(*ids, a->id);
+        done = end;
     }
-    return result ? result : tok_encode_segment(t, text + begin, size - begin, ids, error);
+    return result;
 }
 
 static inline llm42_result tok_encode(const tok *t, const char *text, size_t size, bool bos, int32_t **ids,
@@ -1080,9 +1186,12 @@ static inline llm42_result tok_encode(const tok *t, const char *text, size_t siz
     llm42_result result = LLM42_OK;
     tok own = *t;
     own.match = NULL, own.symbol = NULL, own.heap = NULL, own.scratch = NULL;
+    memset(own.normalizer.text, 0, sizeof own.normalizer.text);
+    memset(own.pre.text, 0, sizeof own.pre.text);
+    memset(own.decoder.text, 0, sizeof own.decoder.text);
     if (bos && t->bos >= 0) arrput(*ids, t->bos);
-    if (t->llama2) tok_encode_llama2(&own, text, size, ids);
-    else if ((own.match = pcre2_match_data_create(1, NULL))) result = tok_encode_all(&own, text, size, ids, error);
+    if ((own.match = pcre2_match_data_create(1, NULL)))
+        result = tok_encode_added(&own, (tok_part){.text = text, .size = size, .first = true}, false, ids, error);
     else result = tok_fail(error, LLM42_MEMORY, NULL, "out of memory");
     tok_free_scratch(&own);
     return result;
@@ -1090,42 +1199,80 @@ static inline llm42_result tok_encode(const tok *t, const char *text, size_t siz
 
 // Decoding ---------------------------------------------------------------------------------------------------------
 
-static inline tok_text tok_piece_after(const tok *t, int32_t last, int32_t id) {
-    if (id < 0 || id >= t->count || (t->llama2 && id == TOK_LLAMA2_BOS)) return (tok_text){"", 0};
-    tok_text piece = {t->bytes + t->piece[id].at, (size_t)t->piece[id].size};
+// What token `id` adds to a text of which s knows how it begins.
+static inline tok_text tok_piece_next(tok_stream *s, int32_t id) {
+    const tok *t = s->t;
+    const int32_t last = s->last;
+    const bool known = id >= 0 && id < t->count;
+    s->last = id;
+    if (!known || (t->llama2 && id == TOK_LLAMA2_BOS) || (s->skip_special && t->piece[id].special))
+        return (tok_text){"", 0};
+    const tok_piece *p = t->first && !s->begun ? &t->first[id] : &t->piece[id];
+    tok_text piece = {t->bytes + p->at, (size_t)p->size};
+    const size_t strip = t->strip ? strlen(t->strip) : 0;
+    s->begun = true;
     if (t->llama2 && last == TOK_LLAMA2_BOS && piece.size && piece.data[0] == ' ') piece.data++, piece.size--;
+    for (; s->stripped < t->strips && piece.size >= strip && !memcmp(piece.data, t->strip, strip); s->stripped++)
+        piece.data += strip, piece.size -= strip;
+    if (piece.size) s->stripped = t->strips;
     return piece;
 }
 
 static inline void tok_decode(const tok *t, const int32_t *ids, int count, char **text) {
+    tok_stream s = {.t = t, .last = -1};
     for (int i = 0; i < count; i++) {
-        tok_text piece = tok_piece_after(t, i ? ids[i - 1] : -1, ids[i]);
+        tok_text piece = tok_piece_next(&s, ids[i]);
         if (piece.size) memcpy(arraddnptr(*text, piece.size), piece.data, piece.size);
     }
 }
 
-// Bytes of a text before a character that is not whole. A wrong byte counts as a character.
-static inline size_t tok_whole(const char *text, size_t size) {
+// Takes whole characters of a text into s->text, and U+FFFD for each part that is none, up to the beginning of one.
+// Returns the bytes taken.
+static inline size_t tok_stream_take(tok_stream *s, const char *text, size_t size) {
     size_t at = 0;
-    for (int n; at < size && (n = tok_utf8(text + at, size - at));) at += n > 0 ? (size_t)n : 1;
+    for (int n; at < size && (n = tok_utf8(text + at, size - at)); at += (size_t)(n < 0 ? -n : n)) {
+        if (n > 0) memcpy(arraddnptr(s->text, (size_t)n), text + at, (size_t)n);
+        else memcpy(arraddnptr(s->text, 3), "\xEF\xBF\xBD", 3);
+    }
     return at;
 }
 
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id) {
-    if (s->returned) arrdeln(s->text, 0, s->returned);
-    s->returned = 0;
-    tok_text piece = tok_piece_after(s->t, s->last, id);
-    s->last = id;
-    if (s->skip_special && id >= 0 && id < s->t->count && s->t->piece[id].special) piece.size = 0;
-    if (!arrlenu(s->text) && tok_whole(piece.data, piece.size) == piece.size) return piece;  // nothing is held back
-    if (piece.size) memcpy(arraddnptr(s->text, piece.size), piece.data, piece.size);
-    return (tok_text){s->text, s->returned = tok_whole(s->text, arrlenu(s->text))};
+    tok_text piece = tok_piece_next(s, id);
+    size_t at = 0;
+    s->before = 0;
+    if (s->text) arrsetlen(s->text, 0);
+    if (!piece.size) return (tok_text){"", 0};
+    while (!s->holds && at < piece.size) {
+        const int n = tok_utf8(piece.data + at, piece.size - at);
+        if (n < 1) break;
+        at += (size_t)n;
+    }
+    if (at == piece.size) return piece;  // the usual case: nothing is copied
+    at = 0;
+    while (s->holds && at < piece.size) {  // byte by byte, until the character is whole or never will be
+        s->held[s->holds] = piece.data[at];
+        const int n = tok_utf8(s->held, (size_t)s->holds + 1);
+        if (n > 0) memcpy(arraddnptr(s->text, (size_t)n), s->held, (size_t)n);
+        if (n < 0) memcpy(arraddnptr(s->text, 3), "\xEF\xBF\xBD", 3);
+        if (n < 0) s->before = !at;
+        at += n >= 0;
+        s->holds = n ? 0 : s->holds + 1;
+    }
+    at += tok_stream_take(s, piece.data + at, piece.size - at);
+    s->holds += (int)(piece.size - at);
+    memcpy(s->held, piece.data + at, piece.size - at);
+    return (tok_text){s->text, arrlenu(s->text)};
 }
 
 static inline tok_text tok_stream_end(tok_stream *s) {
-    if (s->returned) arrdeln(s->text, 0, s->returned);
-    s->returned = arrlenu(s->text);
-    return (tok_text){s->text, s->returned};
+    const bool broken = s->holds > 0;
+    s->holds = s->before = 0;
+    return (tok_text){"\xEF\xBF\xBD", broken ? 3 : 0};
+}
+
+static inline void tok_stream_follow(tok_stream *s, const int32_t *ids, int count) {
+    for (int i = 0; i < count; i++) tok_piece_next(s, ids[i]);
 }
 
 static inline void tok_stream_free(tok_stream *s) {
