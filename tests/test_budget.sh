@@ -38,7 +38,9 @@ within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 540
 within llm42_sha256.h "$(wc -l <examples/util/llm42_sha256.h)" 340
 within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
 within llm42_metrics.h "$(wc -l <examples/util/llm42_metrics.h)" 120
-within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1140
+within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1290
+within tok_json.h "$(wc -l <examples/util/tok_json.h)" 310
+within tok_nfc.h "$(wc -l <examples/util/tok_nfc.h)" 550
 
 # A function begins in the first column, where its signature may go on in the next lines, and ends with a brace there.
 # Programs list their options in main or parse. A template struct counts too, because functions stand in it.

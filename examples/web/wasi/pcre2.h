@@ -20,6 +20,7 @@ typedef struct pcre2_match_data {
 } pcre2_match_data;
 
 enum { PCRE2_UTF = 1, PCRE2_UCP = 2, PCRE2_NO_UTF_CHECK = 4, PCRE2_JIT_COMPLETE = 8, PCRE2_ERROR_NOMATCH = -1 };
+enum { PCRE2_CONFIG_VERSION, PCRE2_CONFIG_UNICODE_VERSION };
 #define PCRE2_ZERO_TERMINATED (~(PCRE2_SIZE)0)
 
 __attribute__((import_module("host"), import_name("regex_compile"))) int host_regex_compile(const void *pattern,
@@ -46,6 +47,11 @@ static inline int pcre2_match(const pcre2_code *code, PCRE2_SPTR text, PCRE2_SIZ
     if (!host_regex_match(code->pattern, text, size, from, match)) return PCRE2_ERROR_NOMATCH;
     data->place[0] = match[0], data->place[1] = match[1];
     return 1;
+}
+
+static inline int pcre2_config(uint32_t what, void *where) {
+    strcpy(where, what == PCRE2_CONFIG_VERSION ? "by JavaScript" : "the browser's");
+    return 0;
 }
 
 static inline int pcre2_get_error_message(int number, PCRE2_UCHAR *text, PCRE2_SIZE size) {
