@@ -230,10 +230,9 @@ static void begin_sample(sample *s, int64_t number, const int32_t *ids) {
     snprintf(line, sizeof line, "--- sample %" PRId64 "\n", number);
     if (text && samples > 1 && !stream) put_string(s, line);
     if (dim) put_string(s, "\033[2m");
-    for (int i = 0; t && i < (int)arrlen(ids); i++) {
-        tok_text piece = tok_stream_next(&s->answer.stream, ids[i]);
-        if (text && !chatting) put(s, piece);
-    }
+    const bool shown = text && !chatting;
+    if (t && !shown) tok_stream_follow(&s->answer.stream, ids, (int)arrlen(ids));
+    for (int i = 0; t && shown && i < (int)arrlen(ids); i++) put(s, tok_stream_next(&s->answer.stream, ids[i]));
     if (dim) put_string(s, "\033[0m");
 }
 
@@ -369,6 +368,7 @@ static void open_texts(void) {
     if (ids_text && synthetic && !json) ids_out = true;  // it has no text
     if (ids_alone && (synthetic || ids_out)) return;
     if (!tok_open(&t, model, how.path, tokenizer, &error)) {
+        text_manifest(&how.manifest);
         if (chatting) open_chat();
         return;
     }

@@ -12,6 +12,7 @@
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/lib/drafting.h"
 #include "examples/lib/engine.h"
+#include "examples/lib/texts.h"
 #include "serve/serve.h"
 #define LLM42_TRANSCRIPT_IMPLEMENTATION
 #include "util/llm42_transcript.h"
@@ -313,6 +314,7 @@ static void open_texts(void) {
             args_fail(1, "%s", error.text);
         return;
     }
+    text_manifest(&how.manifest);
     serve.longest = 1;
     for (int i = 0; i < serve.t->count; i++)
         if ((size_t)serve.t->piece[i].size > serve.longest) serve.longest = (size_t)serve.t->piece[i].size;

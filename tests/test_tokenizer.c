@@ -615,8 +615,8 @@ TEST(damaged_json_does_no_harm) {
 // A tokenizer such as sentencepiece makes them: characters, bytes for the others, and U+2581 for a space.
 static const char *write_characters(const char *normalizer, const char *pre, const char *decoder, const char *model,
                                     const char *added) {
-    static const char *const words[] = {MARK,  "a",        "b",        "c",       MARK "a", "ab", MARK "ab",
-                                        "abc", MARK "abc", "\xC3\xA9", MARK MARK, "1",      "-",  "a" MARK};
+    static const char *const words[] = {MARK,  "a",          "b",        "c",         (MARK "a"), "ab", (MARK "ab"),
+                                        "abc", (MARK "abc"), "\xC3\xA9", (MARK MARK), "1",        "-",  ("a" MARK)};
     static char text[1 << 14];
     size_t at = (size_t)snprintf(
         text, sizeof text,

@@ -59,6 +59,7 @@ static bool is_cut(const request_file *f, const request_line *l, const llm42_ans
     answer a = l->answer;
     if (q->finish != LLM42_FINISH_CANCELLED) return false;
     a.stream = (tok_stream){.t = f->t, .skip_special = true};
+    if (f->t) tok_stream_follow(&a.stream, q->prompt, q->prompt_count);
     for (int i = 0; i < q->count && !a.stopped; i++) answer_take(&a, q->tokens[i]);
     const bool stopped = a.stopped;
     answer_free(&a);

@@ -213,6 +213,7 @@ void batch_begin(batch *b, llm42_engine *engine) {
         answer_check_room(where, count, name, l->asked->ask.max_new_tokens, context);
         l->asked->ask.prompt = l->asked->ids, l->asked->ask.prompt_count = count;
         l->asked->ask.user = l;
+        if (l->asked->answer.stream.t) tok_stream_follow(&l->asked->answer.stream, l->asked->ids, count);
         if (llm42_engine_submit(engine, &l->asked->ask, NULL, &error)) args_fail(2, "%s: %s", where, error.text);
         arrfree(l->asked->ids);  // the engine has a copy
     }

@@ -65,7 +65,7 @@ const char *answer_finish(const answer *a, llm42_finish finish) {
     return words[a->stopped ? LLM42_FINISH_STOP : finish];
 }
 
-// A string of JSON. Each byte that is no UTF-8 becomes U+FFFD.
+// A string of JSON. What is no UTF-8, as in a model's name, becomes U+FFFD.
 static void answer_string(FILE *file, const char *text, size_t size) {
     fputc('"', file);
     for (size_t i = 0; i < size;) {
@@ -76,7 +76,7 @@ static void answer_string(FILE *file, const char *text, size_t size) {
         else if (c == '\n') fputs("\\n", file);
         else if (c < ' ') fprintf(file, "\\u%04x", c);
         else fwrite(text + i, 1, (size_t)bytes, file);
-        i += bytes < 1 ? 1 : (size_t)bytes;
+        i += bytes < 0 ? (size_t)-bytes : bytes ? (size_t)bytes : size - i;
     }
     fputc('"', file);
 }

@@ -36,6 +36,14 @@ llm42_result text_ids(tok *t, const char *text, size_t size, int32_t **ids, bool
     return result;
 }
 
+void text_manifest(args_manifest *manifest) {
+    char versions[128];
+    const size_t room = sizeof manifest->text - manifest->size;
+    const int size = snprintf(manifest->text + manifest->size, room, "text into ids: %s\n", tok_versions(versions));
+    if ((size_t)size < room) manifest->size += (size_t)size;
+    else manifest->text[manifest->size] = 0;
+}
+
 void text_encode(tok *t, const char *text, size_t size, int32_t **ids) {
     llm42_error error = {0};
     bool twice = false;

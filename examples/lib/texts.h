@@ -12,7 +12,9 @@ char *text_read(const char *option, const char *path, size_t *size);
 // The ids of a text behind one begin-of-text token. A text that begins with this token itself gets no second one;
 // *twice, unless NULL, says so.
 llm42_result text_ids(tok *t, const char *text, size_t size, int32_t **ids, bool *twice, llm42_error *error);
-// The same, with a remark; exits if it fails.
+// Names PCRE2 and its version of Unicode, on which the ids of rare characters depend, for transcripts.
+void text_manifest(args_manifest *manifest);
+// The same as text_ids, with a remark; exits if it fails.
 void text_encode(tok *t, const char *text, size_t size, int32_t **ids);
 
 #endif  // TEXTS_H

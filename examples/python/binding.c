@@ -126,10 +126,12 @@ static void append(char **text, tok_text more) {
     if (more.size) memcpy(arraddnptr(*text, more.size), more.data, more.size);
 }
 
-char *llm42_py_decode(const llm42_py_tokenizer *t, const int32_t *ids, int count, bool skip_special, size_t *size) {
+char *llm42_py_decode(const llm42_py_tokenizer *t, const int32_t *ids, int from, int count, bool skip_special,
+                      size_t *size) {
     tok_stream stream = {.t = t->t, .skip_special = skip_special};
     char *text = NULL;
-    for (int i = 0; i < count; i++) append(&text, tok_stream_next(&stream, ids[i]));
+    tok_stream_follow(&stream, ids, from);
+    for (int i = from; i < count; i++) append(&text, tok_stream_next(&stream, ids[i]));
     append(&text, tok_stream_end(&stream));
     tok_stream_free(&stream);
     *size = arrlenu(text);

@@ -45,8 +45,9 @@ LLM42_API void llm42_py_tokenizer_close(llm42_py_tokenizer *tokenizer);  // NULL
 // those of a call that failed are NULL.
 LLM42_API llm42_result llm42_py_encode(const llm42_py_tokenizer *tokenizer, const char *text, size_t size, bool bos,
                                        int32_t **ids, int *count, llm42_error *error);
-LLM42_API char *llm42_py_decode(const llm42_py_tokenizer *tokenizer, const int32_t *ids, int count, bool skip_special,
-                                size_t *size);
+// The text of ids[from] and on, which follow the others.
+LLM42_API char *llm42_py_decode(const llm42_py_tokenizer *tokenizer, const int32_t *ids, int from, int count,
+                                bool skip_special, size_t *size);
 LLM42_API void llm42_py_free(void *array);  // NULL is fine
 
 LLM42_API const char *llm42_py_version(void);              // LLM42_VERSION

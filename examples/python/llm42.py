@@ -405,11 +405,12 @@ class Model(_Single):
         """Token ids of a text, with BOS before them if the tokenizer puts one there."""
         return self.tokenizer.encode(text)
 
-    def decode(self, ids, skip_special=True):
-        ids, vocab = _ids(ids, "ids"), self.config["vocab"]
+    def decode(self, ids, skip_special=True, after=()):
+        """The text of ids. after: the ids before them: some tokenizers leave out the space that a text begins with."""
+        ids, vocab = np.concatenate([_ids(after, "after"), _ids(ids, "ids")]), self.config["vocab"]
         if ids.size and ids.max() >= vocab:
             raise ValueError(f"ids: token {ids.max()}: the model's vocabulary has {vocab}")
-        return self.tokenizer.decode(ids, skip_special)
+        return self.tokenizer.decode(ids, skip_special, len(after))
 
     def chat(self, messages, tools=None, **variables):
         """Token ids of a chat, a list of {"role": ..., "content": ...}, up to where the answer begins.
@@ -440,7 +441,7 @@ class Model(_Single):
 
 
 class Tokenizer:
-    """The library's own tokenizer: byte-level BPE of HF, and llama2.c vocabularies. Threads may share it."""
+    """The library's own tokenizer: BPE of HF, also sentencepiece's, and llama2.c vocabularies. Threads may share it."""
 
     def __init__(self, model, file=None, other=None):
         """other: takes the texts that the library refuses to encode."""
@@ -464,11 +465,11 @@ class Tokenizer:
                                    ctypes.byref(error)), error)
         return _view(ids, count.value, "<i4", _Memory(ids, lib.llm42_py_free)).copy()
 
-    def decode(self, ids, skip_special=True):
+    def decode(self, ids, skip_special=True, begin=0):
         size = ctypes.c_size_t()
-        text = _Memory(lib.llm42_py_decode(self._memory.pointer, ids.ctypes.data_as(INT32), len(ids), skip_special,
-                                           ctypes.byref(size)), lib.llm42_py_free)
-        return ctypes.string_at(text.pointer, size.value).decode(errors="replace") if size.value else ""
+        text = _Memory(lib.llm42_py_decode(self._memory.pointer, ids.ctypes.data_as(INT32), begin, len(ids),
+                                           skip_special, ctypes.byref(size)), lib.llm42_py_free)
+        return ctypes.string_at(text.pointer, size.value).decode() if size.value else ""
 
 
 class _HfTokenizer:
@@ -478,8 +479,8 @@ class _HfTokenizer:
     def encode(self, text, special=True):
         return np.array(self._tokenizer.encode(text, add_special_tokens=special).ids, np.int32)
 
-    def decode(self, ids, skip_special=True):
-        return self._tokenizer.decode(ids.tolist(), skip_special_tokens=skip_special)
+    def decode(self, ids, skip_special=True, begin=0):
+        return self._tokenizer.decode(ids[begin:].tolist(), skip_special_tokens=skip_special)
 
 
 def _hf_tokenizer(file):
@@ -602,7 +603,7 @@ class Request(Info):
     @property
     def text(self):
         """Text of its tokens, without special ones."""
-        return self._model.decode(self.tokens)
+        return self._model.decode(self.tokens, after=self.prompt)
 
     def release(self):
         """Copies what there is and gives the memory back, when the request has ended. Views that were taken before keep

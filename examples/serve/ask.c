@@ -400,10 +400,10 @@ static bool ask_sample(serve_call *c, serve_sample *s, const int32_t *prompt, in
     s->token = calloc(room, sizeof *s->token);
     s->top = c->top ? calloc(room * (size_t)c->top, sizeof *s->top) : NULL;
     if (!s->token || (c->top && !s->top)) return ask_no_memory(c);
-    for (int i = 0; i < count; i++) {
+    if (!c->echo && serve.t) tok_stream_follow(&s->answer.stream, prompt, count);
+    for (int i = 0; i < s->echo; i++) {
         const tok_text piece = serve.t ? tok_stream_next(&s->answer.stream, prompt[i]) : (tok_text){NULL, 0};
-        if (!c->echo) continue;
-        s->token[i] = (serve_token){prompt[i], 0, s->chars};
+        s->token[i] = (serve_token){prompt[i], 0, s->chars + s->answer.stream.before};
         s->chars += serve_chars(piece.data, piece.size);
         serve_append(&s->prefix, piece.data, piece.size);
     }

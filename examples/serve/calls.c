@@ -45,10 +45,7 @@ void serve_append(char **text, const char *more, size_t size) {
 
 int serve_chars(const char *text, size_t size) {
     int chars = 0;
-    for (size_t i = 0; i < size; chars++) {
-        const int bytes = tok_utf8(text + i, size - i);
-        i += bytes < 1 ? 1 : (size_t)bytes;
-    }
+    for (size_t i = 0; i < size; i++) chars += ((unsigned char)text[i] & 0xC0) != 0x80;
     return chars;
 }
 
@@ -56,12 +53,12 @@ void serve_take_text(serve_sample *s, int to, bool ended) {
     const bool offsets = s->call->logprobs && !s->call->chat;
     for (int i = s->echo + s->texts; i < to; i++, s->texts++) {
         const size_t before = arrlenu(s->answer.text);
-        s->token[i].offset = s->chars;
         answer_take(&s->answer, s->token[i].id);
+        s->token[i].offset = s->chars + s->answer.stream.before;
         if (offsets && arrlenu(s->answer.text) > before)
             s->chars += serve_chars(s->answer.text + before, arrlenu(s->answer.text) - before);
     }
-    if (ended && s->limit) answer_finished(&s->answer);
+    if (ended) answer_finished(&s->answer);
 }
 
 void serve_call_free(serve_call *c) {

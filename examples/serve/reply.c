@@ -3,17 +3,12 @@
 #define _POSIX_C_SOURCE 200809L
 #include "serve.h"
 
-// A string of JSON. Each byte that is no UTF-8 becomes U+FFFD.
+// A string of JSON. What is no UTF-8, as in a client's own words, becomes U+FFFD.
 static json_t *reply_text(const char *text, size_t size) {
     char *good = NULL;
     json_t *whole = json_stringn(text ? text : "", size);  // NULL: there is such a byte
     if (whole) return whole;
-    for (size_t i = 0; i < size;) {
-        const int bytes = tok_utf8(text + i, size - i);
-        const tok_text from = bytes < 1 ? (tok_text){"\xEF\xBF\xBD", 3} : (tok_text){text + i, (size_t)bytes};
-        serve_append(&good, from.data, from.size);
-        i += bytes < 1 ? 1 : from.size;
-    }
+    tok_show(&good, text, size);
     json_t *json = json_stringn(good ? good : "", arrlenu(good));
     arrfree(good);
     return json;

@@ -169,7 +169,7 @@ void serve_observe(serve_histogram *h, double seconds);
 // What is wrong with a request: the first fault counts. `param` is the field, NULL: none. Returns false.
 bool serve_fail(serve_call *c, int status, const char *param, const char *code, const char *format, ...);
 void serve_append(char **text, const char *more, size_t size);
-// Characters of a text; a byte that is no UTF-8 becomes one.
+// Characters of a text, which is UTF-8.
 int serve_chars(const char *text, size_t size);
 // Makes text of a sample's tokens below `to`, and at the end of the bytes of a character that never became whole.
 void serve_take_text(serve_sample *s, int to, bool ended);

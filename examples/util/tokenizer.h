@@ -182,6 +182,8 @@ typedef struct tok_text {
     size_t size;
 } tok_text;
 
+// Appends bytes to an stb_ds array as UTF-8, with U+FFFD for what is none.
+static inline void tok_show(char **to, const char *text, size_t size);
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id);
 static inline tok_text tok_stream_end(tok_stream *s);  // what is still held back
 // What comes next follows these tokens, whose own text, also the beginning of a character, belongs to somebody else.
@@ -1226,15 +1228,19 @@ static inline void tok_decode(const tok *t, const int32_t *ids, int count, char 
     }
 }
 
-// Takes whole characters of a text into s->text, and U+FFFD for each part that is none, up to the beginning of one.
+// Appends whole characters of a text, and U+FFFD for each part that is none, up to the beginning of one at its end.
 // Returns the bytes taken.
-static inline size_t tok_stream_take(tok_stream *s, const char *text, size_t size) {
+static inline size_t tok_show_whole(char **to, const char *text, size_t size) {
     size_t at = 0;
     for (int n; at < size && (n = tok_utf8(text + at, size - at)); at += (size_t)(n < 0 ? -n : n)) {
-        if (n > 0) memcpy(arraddnptr(s->text, (size_t)n), text + at, (size_t)n);
-        else memcpy(arraddnptr(s->text, 3), "\xEF\xBF\xBD", 3);
+        const tok_text part = n > 0 ? (tok_text){text + at, (size_t)n} : (tok_text){"\xEF\xBF\xBD", 3};
+        memcpy(arraddnptr(*to, part.size), part.data, part.size);
     }
     return at;
+}
+
+static inline void tok_show(char **to, const char *text, size_t size) {
+    if (tok_show_whole(to, text, size) < size) memcpy(arraddnptr(*to, 3), "\xEF\xBF\xBD", 3);
 }
 
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id) {
@@ -1259,7 +1265,7 @@ static inline tok_text tok_stream_next(tok_stream *s, int32_t id) {
         at += n >= 0;
         s->holds = n ? 0 : s->holds + 1;
     }
-    at += tok_stream_take(s, piece.data + at, piece.size - at);
+    at += tok_show_whole(&s->text, piece.data + at, piece.size - at);
     s->holds += (int)(piece.size - at);
     memcpy(s->held, piece.data + at, piece.size - at);
     return (tok_text){s->text, arrlenu(s->text)};

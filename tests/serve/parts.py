@@ -283,6 +283,31 @@ def part_logprobs():
         assert server.complete(prompt, max_tokens=4, logprobs=0)['choices'][0]['logprobs']['top_logprobs'][0] is None
 
 
+def part_broken():
+    """Bytes that are no UTF-8: of tiny42's tokens 160 is the byte E2, 224 is 80 and 34 is A."""
+    with serve() as server:
+        def ask(prompt, **how):
+            return server.complete(prompt, temperature=0, deterministic=True, **how)['choices'][0]
+        token = {i: ask([0, i], max_tokens=0, echo=True, logprobs=0)['logprobs']['tokens'][1] for i in (160, 224, 34)}
+        assert token == {160: 'bytes:\\xe2', 224: 'bytes:\\x80', 34: 'A'}, token
+        # As in Python there is one U+FFFD for the longest part of a character.
+        for ids, text, offsets in (([160, 224, 34], '\ufffdA', [0, 0, 1]), ([160, 160, 34], '\ufffd\ufffdA', [0, 1, 2]),
+                                   ([224, 224, 34], '\ufffd\ufffdA', [0, 1, 2]), ([160, 224], '\ufffd', [0, 0]),
+                                   ([34, 160], 'A\ufffd', [0, 1])):
+            a = ask([0] + ids, max_tokens=0, echo=True, logprobs=0)
+            assert a['text'] == text and a['logprobs']['text_offset'] == [0] + offsets, (ids, a)
+        # A character that the prompt begins is the prompt's: the answer says nothing of it, unless it echoes.
+        own = ask([0, 160, 224], max_tokens=3)['text']
+        assert '\ufffd' not in own and ask([0, 160, 224], max_tokens=3, echo=True)['text'] == '\ufffd' + own, own
+        # A stop string is what a client sees, also where that is U+FFFD.
+        how = dict(prompt=[0, 34], max_tokens=60, temperature=5, seed=8, deterministic=True)
+        text = server.complete(**how)['choices'][0]['text']
+        at = text.index('\ufffd', 1)
+        for stop in ('\ufffd', text[at - 1:at + 2]):
+            for choice in (whole(server.complete(stop=stop, **how))[0], joined(server.stream(stop=stop, **how))[0]):
+                assert choice['text'] == text[:text.index(stop)] and choice['finish_reason'] == 'stop', (stop, choice)
+
+
 def part_errors():
     with serve('--max-body', '100000', '--max-queue', '10', '--max-running', '4') as server:
         refused(server, 400, None, 'not JSON: line 1', b'{"prompt": ')
