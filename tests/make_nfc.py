@@ -1,5 +1,6 @@
 """Prints examples/util/tok_nfc.h with the tables that Unicode 9 has: python3 tests/make_nfc.py OLD >NEW, where OLD is
-that header, whose text around the tables stays. The package tokenizers has Unicode 9 for this, and models learnt from it."""
+that header, whose text around the tables stays. The package tokenizers has Unicode 9 for this, and models have learnt
+from what it made."""
 import sys
 import unicodedata
 
