@@ -8,7 +8,7 @@
 // are no UTF-8 stay as they are, and nothing is composed or sorted across them. It takes O(n log n) time for n bytes.
 //
 // The tables are those of Unicode 9, because HF's package tokenizers has these, so models have seen texts that were
-// composed by them. Later versions add only rare marks. tests/make_nfc.py makes them.
+// composed by them. Later versions add only rare marks. tok_nfc.py makes them.
 #ifndef TOK_NFC_H
 #define TOK_NFC_H
 

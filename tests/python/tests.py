@@ -12,9 +12,9 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+import unicodedata
 
 import numpy as np
 
@@ -994,47 +994,36 @@ def test_tokenizers():
             assert hf.encode(case["text"]).tolist() == ids.tolist() and hf.decode(ids) == case["text"]
 
 
+def changed_tokenizer(**fields):
+    """tiny42's tokenizer.json with other fields, behind a byte-order mark."""
+    path = os.path.join(OUT, "_".join(fields) + ".json")
+    with open("examples/tiny42/tokenizer.json", encoding="utf-8") as old, open(path, "w", encoding="utf-8-sig") as new:
+        json.dump({**json.load(old), **fields}, new)
+    return path
+
+
 def test_nfc():
     """Ids of texts that are not NFC are those of what unicodedata makes of them, for all characters of Unicode 3.2."""
-    import random
-    import unicodedata
-    old, random = unicodedata.ucd_3_2_0, random.Random(42)
+    old, random = unicodedata.ucd_3_2_0, __import__("random").Random(42)
     known = [chr(c) for c in range(1, 0x30000) if not 0xD800 <= c < 0xE000 and old.category(chr(c)) not in ("Cn", "Co")]
-    marks = [c for c in known if old.combining(c)]
-    split = [c for c in known if unicodedata.normalize("NFD", c) != c]
-    with tempfile.TemporaryDirectory() as folder:
-        with open("examples/tiny42/tokenizer.json", encoding="utf-8") as file:
-            tokenizer = json.load(file)
-        tokenizer["normalizer"] = {"type": "NFC"}
-        path = os.path.join(folder, "tokenizer.json")
-        with open(path, "w", encoding="utf-8-sig") as file:
-            json.dump(tokenizer, file)
-        own, plain = llm42.Tokenizer(model(), path), llm42.Tokenizer(model())
-        for i in range(5000):
-            pool = "ao " if i % 2 else "\u1100\u1112\u1161\u1175\u11a8\u11c2\uac00\ud7a3"
-            text = "".join(random.choice(random.choice([marks, split, pool, known])) for _ in range(1 + i % 12))
-            want = plain.encode(unicodedata.normalize("NFC", text))
-            assert own.encode(text).tolist() == want.tolist(), ascii(text)
+    marks, split = [c for c in known if old.combining(c)], [c for c in known if unicodedata.normalize("NFD", c) != c]
+    own, plain = llm42.Tokenizer(model(), changed_tokenizer(normalizer={"type": "NFC"})), llm42.Tokenizer(model())
+    for i in range(5000):
+        pool = "ao " if i % 2 else "\u1100\u1112\u1161\u1175\u11a8\u11c2\uac00\ud7a3"
+        text = "".join(random.choice(random.choice([marks, split, pool, known])) for _ in range(1 + i % 12))
+        assert own.encode(text).tolist() == plain.encode(unicodedata.normalize("NFC", text)).tolist(), ascii(text)
 
 
 def test_answers_follow_their_prompts():
     """As sentencepiece's tokenizers have it, the space in front is left out of a text, but not of an answer."""
-    m = model()
-    with tempfile.TemporaryDirectory() as folder:
-        with open("examples/tiny42/tokenizer.json", encoding="utf-8") as file:
-            tokenizer = json.load(file)
-        tokenizer["decoder"] = {"type": "Sequence", "decoders": [
-            {"type": "Replace", "pattern": {"String": "\u0120"}, "content": " "}, {"type": "ByteFallback"},
-            {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
-        path = os.path.join(folder, "tokenizer.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(tokenizer, file)
-        spaced = llm42.Model("examples/tiny42", tokenizer=path)
-        ids = m.encode(" was")[1:]
-        assert (spaced.decode(ids), spaced.decode(ids, after=[0])) == ("was", "was")
-        assert spaced.decode(ids, after=m.encode("It")) == " was" == m.decode(ids)
-        with llm42.Engine(spaced) as engine:
-            assert engine.generate("It was", max_new_tokens=3, temperature=0).text.startswith(" a")
+    m, spaced = model(), llm42.Model("examples/tiny42", tokenizer=changed_tokenizer(decoder={
+        "type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u0120"}, "content": " "},
+                                         {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}))
+    ids = m.encode(" was")[1:]
+    assert (spaced.decode(ids), spaced.decode(ids, after=[0])) == ("was", "was")
+    assert spaced.decode(ids, after=m.encode("It")) == " was" == m.decode(ids)
+    with llm42.Engine(spaced) as engine:
+        assert engine.generate("It was", max_new_tokens=3, temperature=0).text.startswith(" a")
 
 
 def test_simulator():

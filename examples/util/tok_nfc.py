@@ -1,4 +1,4 @@
-"""Prints examples/util/tok_nfc.h with the tables that Unicode 9 has: python3 tests/make_nfc.py OLD >NEW, where OLD is
+"""Prints examples/util/tok_nfc.h with the tables that Unicode 9 has: python3 tok_nfc.py OLD >NEW, where OLD is
 that header, whose text around the tables stays. The package tokenizers has Unicode 9 for this, and models have learnt
 from what it made."""
 import sys
@@ -12,7 +12,7 @@ NEWER = """7fd 898-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1ace 1df6-1dfa a82c
 for first, last in ((r + "-" + r).split("-")[:2] for r in NEWER.split()):
     ALL = [c for c in ALL if not int(first, 16) <= c <= int(last, 16)]
 if unicodedata.unidata_version != "14.0.0":
-    sys.exit("make_nfc.py: needs the Unicode 14 of Python 3.11: what is newer is left out by a list")
+    sys.exit("tok_nfc.py: needs the Unicode 14 of Python 3.11: what is newer is left out by a list")
 HANGUL = range(0xAC00, 0xD7A4)  # composed by arithmetic
 parts = {c: [int(p, 16) for p in unicodedata.decomposition(chr(c)).split()] for c in ALL
          if c not in HANGUL and unicodedata.decomposition(chr(c)) and "<" not in unicodedata.decomposition(chr(c))}
