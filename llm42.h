@@ -1162,13 +1162,6 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #error "llm42.h: POSIX is hidden: include llm42.h before system headers, or compile with -D_POSIX_C_SOURCE=200809L"
 #endif
 
-#if defined(__clang__)
-#define LLM42__UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-#define LLM42__UNROLL _Pragma("GCC unroll 16")
-#else
-#define LLM42__UNROLL
-#endif
 #if defined(__GNUC__)
 #define LLM42__PREFETCH(p, offset) __builtin_prefetch((const void *)((uintptr_t)(p) + (offset)))
 #define LLM42__INLINE static inline __attribute__((always_inline))
@@ -2685,6 +2678,15 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 #define LLM42__ISA 0
 #endif
 
+// A loop over things that must stay in registers.
+#if defined(__clang__)
+#define LLM42__UNROLLED(...) _Pragma("clang loop unroll(full)") for (__VA_ARGS__)
+#elif defined(__GNUC__)
+#define LLM42__UNROLLED(...) _Pragma("GCC unroll 16") for (__VA_ARGS__)
+#else
+#define LLM42__UNROLLED(...) for (__VA_ARGS__)
+#endif
+
 // Adds sixteen partial sums by the tree.
 LLM42__INLINE float llm42__tree(const float partial[16]) {
     float s[16];
@@ -2709,16 +2711,13 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
     const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
-    LLM42__UNROLL
-    for (int i = 0; i < 8; i++)
+    LLM42__UNROLLED(int i = 0; i < 8; i++)
         p[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[2 * i], a[2 * i + 1]),
                              _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x4e));
-    LLM42__UNROLL
-    for (int i = 0; i < 4; i++)
+    LLM42__UNROLLED(int i = 0; i < 4; i++)
         q[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, p[2 * i], p[2 * i + 1]),
                              _mm512_permutex2var_ps(p[2 * i], quarters, p[2 * i + 1]));
-    LLM42__UNROLL
-    for (int i = 0; i < 2; i++)
+    LLM42__UNROLLED(int i = 0; i < 2; i++)
         r[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, q[2 * i], q[2 * i + 1]),
                              _mm512_shuffle_ps(q[2 * i], q[2 * i + 1], 0x4e));
     __m512 t = _mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, r[0], r[1]),
@@ -2749,8 +2748,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
 }
 LLM42__INLINE __m256 llm42__v8_sum8(const __m256 a[8]) {
     __m256 p[4];
-    LLM42__UNROLL
-    for (int i = 0; i < 4; i++)
+    LLM42__UNROLLED(int i = 0; i < 4; i++)
         p[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x20),
                              _mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x31));
     __m256 q = _mm256_add_ps(_mm256_shuffle_ps(p[0], p[1], 0x44), _mm256_shuffle_ps(p[0], p[1], 0xee));
@@ -2760,8 +2758,7 @@ LLM42__INLINE __m256 llm42__v8_sum8(const __m256 a[8]) {
 }
 LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
     __m256 lo[8], hi[8];
-    LLM42__UNROLL
-    for (int i = 0; i < 8; i++) {
+    LLM42__UNROLLED(int i = 0; i < 8; i++) {
         lo[i] = _mm256_add_ps(a[i].lo, a[i].hi);
         hi[i] = _mm256_add_ps(a[i + 8].lo, a[i + 8].hi);
     }
@@ -2827,10 +2824,8 @@ LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
 
 // Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
 LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
-    LLM42__UNROLL
-    for (int j = 0; j < 8; j++) a[j] = llm42__v16_add(a[j], a[j + 8]);
-    LLM42__UNROLL
-    for (int j = 0; j < 4; j++) a[j] = llm42__v16_add(a[j], a[j + 4]);
+    LLM42__UNROLLED(int j = 0; j < 8; j++) a[j] = llm42__v16_add(a[j], a[j + 8]);
+    LLM42__UNROLLED(int j = 0; j < 4; j++) a[j] = llm42__v16_add(a[j], a[j + 4]);
     return llm42__v16_add(llm42__v16_add(a[0], a[2]), llm42__v16_add(a[1], a[3]));
 }
 
@@ -2978,8 +2973,7 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
     const llm42__lanes_int exponent = LLM42__L(set1_epi32)(0x7f800000);
     power[0] = llm42__lanes_from_bits(LLM42__L_BITS(and)(LLM42__L_BITS(castps)(*sum), exponent));
     power[1] = LLM42__L(set1_ps)(0.0f);
-    LLM42__UNROLL
-    for (int k = 0; k < 16; k++) {
+    LLM42__UNROLLED(int k = 0; k < 16; k++) {
         product[k] = LLM42__L(mul_ps)(LLM42__L(set1_ps)(x[k]), LLM42__L(loadu_ps)(w + 16 * k));
         power[k % 2] = LLM42__L(max_ps)(
             power[k % 2], LLM42__L(mul_ps)(LLM42__L(set1_ps)(x_power[k]), LLM42__L(loadu_ps)(w_power + 16 * k)));
@@ -2991,8 +2985,7 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
                        back = llm42__lanes_from_bits(LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)(25 << 23)));
     // Eight addends of less than 2^27 each, and the old sum, fit into 32 bits. The signs show whether all sixteen do.
     llm42__lanes_int total[2] = {LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(*sum, scale)), LLM42__L(set1_epi32)(0)};
-    LLM42__UNROLL
-    for (int k = 0; k < 16; k++)
+    LLM42__UNROLLED(int k = 0; k < 16; k++)
         total[k / 8] = LLM42__L(add_epi32)(total[k / 8], LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(product[k], scale)));
     const llm42__lanes_int all = LLM42__L(add_epi32)(total[0], total[1]),
                            overflow = LLM42__L_BITS(and)(LLM42__L_BITS(xor)(total[0], all),
@@ -3049,19 +3042,15 @@ LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
 static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
 #if LLM42__ISA
     __m256i a[16], b[16];
-    LLM42__UNROLL
-    for (int i = 0; i < 16; i++) a[i] = _mm256_loadu_si256((const __m256i *)w[i]);
-    LLM42__UNROLL
-    for (int times = 0; times < 4; times++) {
-        LLM42__UNROLL
-        for (int i = 0; i < 8; i++) {
+    LLM42__UNROLLED(int i = 0; i < 16; i++) a[i] = _mm256_loadu_si256((const __m256i *)w[i]);
+    LLM42__UNROLLED(int times = 0; times < 4; times++) {
+        LLM42__UNROLLED(int i = 0; i < 8; i++) {
             b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 8]);
             b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 8]);
         }
         memcpy(a, b, sizeof a);
     }
-    LLM42__UNROLL
-    for (int i = 0; i < 16; i++) {  // the lower half has the values 0 to 7 of a row
+    LLM42__UNROLLED(int i = 0; i < 16; i++) {  // the lower half has the values 0 to 7 of a row
         const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a[i])),
                       high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a[i], 1));
         _mm256_storeu_ps(value + 8 * i, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
@@ -4057,30 +4046,22 @@ LLM42__INLINE llm42__v16 llm42__tile(int rn, int on, const float *const *x, cons
     enum { LIVE = LLM42__ISA == 2 ? 16 : 4 };
     const int group = LIVE / rn;
     llm42__v16 sum[16], a[4];
-    LLM42__UNROLL
-    for (int i = 0; i < 16; i++) sum[i] = llm42__v16_set(0.0f);
-    LLM42__UNROLL
-    for (int o0 = 0; o0 < on; o0 += group) {
+    LLM42__UNROLLED(int i = 0; i < 16; i++) sum[i] = llm42__v16_set(0.0f);
+    LLM42__UNROLLED(int o0 = 0; o0 < on; o0 += group) {
         int i = k0;
         for (; i + 16 <= k1; i += 16) {
-            LLM42__UNROLL
-            for (int r = 0; r < rn; r++) a[r] = llm42__v16_load(x[r] + i);
-            LLM42__UNROLL
-            for (int o = o0; o < o0 + group; o++) {
+            LLM42__UNROLLED(int r = 0; r < rn; r++) a[r] = llm42__v16_load(x[r] + i);
+            LLM42__UNROLLED(int o = o0; o < o0 + group; o++) {
                 llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, 16);
                 if (fetch) LLM42__PREFETCH(w[o], ahead + (bf16 ? 2 : 4) * (size_t)i);
-                LLM42__UNROLL
-                for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+                LLM42__UNROLLED(int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
             }
         }
         if (i == k1) continue;
-        LLM42__UNROLL
-        for (int r = 0; r < rn; r++) a[r] = llm42__v16_load_part(x[r] + i, k1 - i);
-        LLM42__UNROLL
-        for (int o = o0; o < o0 + group; o++) {
+        LLM42__UNROLLED(int r = 0; r < rn; r++) a[r] = llm42__v16_load_part(x[r] + i, k1 - i);
+        LLM42__UNROLLED(int o = o0; o < o0 + group; o++) {
             llm42__v16 b = llm42__weight_load(w[o], bf16, (size_t)i, k1 - i);
-            LLM42__UNROLL
-            for (int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
+            LLM42__UNROLLED(int r = 0; r < rn; r++) sum[r * on + o] = llm42__v16_fma(a[r], b, sum[r * on + o]);
         }
     }
     return llm42__v16_sum16(sum);
@@ -4206,13 +4187,11 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
     }
     for (int i = 0; i < cpu->pad; i += 16) {
         llm42__v16 sum[16];
-        LLM42__UNROLL
-        for (int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
+        LLM42__UNROLLED(int j = 0; j < 16; j++) sum[j] = llm42__v16_set(0.0f);
         for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
             const float *score = scores + (t0 - s.begin);
             llm42__cpu_addresses(&c, c.v, width, s, t0, at);
-            LLM42__UNROLL
-            for (int j = 0; j < 16; j++)
+            LLM42__UNROLLED(int j = 0; j < 16; j++)
                 sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16),
                                         sum[j]);
         }
