@@ -2926,38 +2926,32 @@ static float llm42__sm90_step(float sum, const float *a, const float *b, int str
 // llm42__sm90_step takes all other steps.
 //
 // Shapes: x, x_power [16 steps]; w, w_power [16 steps][16 outputs] -> sum [16], to which the steps are added.
+// llm42__lanes_to_float cuts toward zero. llm42__lanes_beyond is negative where that would be wrong. Operators work
+// lane by lane, and a cast between the two types of lanes keeps the bits.
 #if LLM42__ISA == 2
 typedef __m512 llm42__lanes;
-typedef __m512i llm42__lanes_int;
-enum { LLM42__LANES = 16 };
+typedef uint32_t llm42__lanes_int __attribute__((vector_size(64)));
 #define LLM42__L(name) _mm512_##name
-#define LLM42__L_BITS(name) _mm512_##name##_si512
-LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m512i x) {  // cut toward zero
-    return _mm512_cvt_roundepi32_ps(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
+    return _mm512_cvt_roundepi32_ps((__m512i)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
-LLM42__INLINE bool llm42__lanes_any_negative(__m512i x) { return _mm512_movepi32_mask(x) != 0; }
-// Negative where llm42__lanes_to_float would be wrong.
-LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(__m512i x) { return (void)x, _mm512_setzero_si512(); }
-LLM42__INLINE llm42__lanes llm42__lanes_from_bits(__m512i a) { return _mm512_castsi512_ps(a); }
+LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) { return x & 0u; }
+LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm512_movepi32_mask((__m512i)x) != 0; }
 #elif LLM42__ISA == 1
 typedef __m256 llm42__lanes;
-typedef __m256i llm42__lanes_int;
-enum { LLM42__LANES = 8 };
+typedef uint32_t llm42__lanes_int __attribute__((vector_size(32)));
 #define LLM42__L(name) _mm256_##name
-#define LLM42__L_BITS(name) _mm256_##name##_si256
-// Cut toward zero: where the conversion has rounded up, the float before that one. |x| is below 2^31 - 2^6.
-LLM42__INLINE llm42__lanes llm42__lanes_to_float(__m256i x) {
-    const __m256i size = _mm256_abs_epi32(x), sign = _mm256_and_si256(x, _mm256_set1_epi32(INT32_MIN));
+// Where the conversion has rounded up, takes the float before that one. |x| is below 2^31 - 2^6.
+LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
+    const __m256i size = _mm256_abs_epi32((__m256i)x);
     const __m256 rounded = _mm256_cvtepi32_ps(size);
     const __m256i up = _mm256_cmpgt_epi32(_mm256_cvttps_epi32(rounded), size);
-    return _mm256_castsi256_ps(_mm256_or_si256(_mm256_add_epi32(_mm256_castps_si256(rounded), up), sign));
+    return (__m256)(((llm42__lanes_int)rounded + (llm42__lanes_int)up) | (x & 0x80000000u));
 }
-LLM42__INLINE bool llm42__lanes_any_negative(__m256i x) { return _mm256_movemask_ps(_mm256_castsi256_ps(x)) != 0; }
-// Negative where llm42__lanes_to_float would be wrong.
-LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(__m256i x) {
-    return _mm256_sub_epi32(_mm256_set1_epi32(INT32_MAX - 64), _mm256_abs_epi32(x));
+LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) {
+    return INT32_MAX - 64u - (llm42__lanes_int)_mm256_abs_epi32((__m256i)x);
 }
-LLM42__INLINE llm42__lanes llm42__lanes_from_bits(__m256i a) { return _mm256_castsi256_ps(a); }
+LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm256_movemask_ps((__m256)x) != 0; }
 #endif
 
 static void llm42__sm90_plain_steps(const float *x, const float *w, int steps, float *sum, int lanes) {
@@ -2966,38 +2960,27 @@ static void llm42__sm90_plain_steps(const float *x, const float *w, int steps, f
 }
 
 #if LLM42__ISA
-// One step of LLM42__LANES outputs. False: nothing was added, and llm42__sm90_step has to take the step.
+enum { LLM42__LANES = sizeof(llm42__lanes) / sizeof(float) };
+// One step of so many outputs. False: nothing was added, and llm42__sm90_step has to take the step.
 LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, const float *w, const float *w_power,
                                           llm42__lanes *sum) {
-    llm42__lanes product[16], power[2];
-    const llm42__lanes_int exponent = LLM42__L(set1_epi32)(0x7f800000);
-    power[0] = llm42__lanes_from_bits(LLM42__L_BITS(and)(LLM42__L_BITS(castps)(*sum), exponent));
-    power[1] = LLM42__L(set1_ps)(0.0f);
+    llm42__lanes product[16], power[2] = {(llm42__lanes)((llm42__lanes_int)*sum & 0x7f800000u), {0}};
     LLM42__UNROLLED(int k = 0; k < 16; k++) {
-        product[k] = LLM42__L(mul_ps)(LLM42__L(set1_ps)(x[k]), LLM42__L(loadu_ps)(w + 16 * k));
-        power[k % 2] = LLM42__L(max_ps)(
-            power[k % 2], LLM42__L(mul_ps)(LLM42__L(set1_ps)(x_power[k]), LLM42__L(loadu_ps)(w_power + 16 * k)));
+        product[k] = x[k] * LLM42__L(loadu_ps)(w + 16 * k);
+        power[k % 2] = LLM42__L(max_ps)(power[k % 2], x_power[k] * LLM42__L(loadu_ps)(w_power + 16 * k));
     }
-    const llm42__lanes_int e = LLM42__L_BITS(castps)(LLM42__L(max_ps)(power[0], power[1])),
-                           below = LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)((127 - 100) << 23)),
-                           above = LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((127 + 100) << 23), e);
-    const llm42__lanes scale = llm42__lanes_from_bits(LLM42__L(sub_epi32)(LLM42__L(set1_epi32)((int)(279u << 23)), e)),
-                       back = llm42__lanes_from_bits(LLM42__L(sub_epi32)(e, LLM42__L(set1_epi32)(25 << 23)));
+    const llm42__lanes_int e = (llm42__lanes_int)LLM42__L(max_ps)(power[0], power[1]);
+    const llm42__lanes_int below = e - ((127u - 100) << 23), above = ((127u + 100) << 23) - e;
+    const llm42__lanes scale = (llm42__lanes)((279u << 23) - e), back = (llm42__lanes)(e - (25u << 23));
     // Eight addends of less than 2^27 each, and the old sum, fit into 32 bits. The signs show whether all sixteen do.
-    llm42__lanes_int total[2] = {LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(*sum, scale)), LLM42__L(set1_epi32)(0)};
+    llm42__lanes_int total[2] = {(llm42__lanes_int)LLM42__L(cvttps_epi32)(*sum * scale), {0}};
     LLM42__UNROLLED(int k = 0; k < 16; k++)
-        total[k / 8] = LLM42__L(add_epi32)(total[k / 8], LLM42__L(cvttps_epi32)(LLM42__L(mul_ps)(product[k], scale)));
-    const llm42__lanes_int all = LLM42__L(add_epi32)(total[0], total[1]),
-                           overflow = LLM42__L_BITS(and)(LLM42__L_BITS(xor)(total[0], all),
-                                                         LLM42__L_BITS(xor)(total[1], all));
-    if (llm42__lanes_any_negative(
-            LLM42__L_BITS(or)(LLM42__L_BITS(or)(overflow, llm42__lanes_beyond(all)), LLM42__L_BITS(or)(below, above))))
-        return false;
-    *sum = LLM42__L(mul_ps)(llm42__lanes_to_float(all), back);
+        total[k / 8] += (llm42__lanes_int)LLM42__L(cvttps_epi32)(product[k] * scale);
+    const llm42__lanes_int all = total[0] + total[1], overflow = (total[0] ^ all) & (total[1] ^ all);
+    if (llm42__lanes_any_negative(overflow | llm42__lanes_beyond(all) | below | above)) return false;
+    *sum = llm42__lanes_to_float(all) * back;
     return true;
 }
-#undef LLM42__L
-#undef LLM42__L_BITS
 
 static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
                               float *sum) {
