@@ -66,8 +66,7 @@
       serving, and the default, LLM42_PRESET_DVR, shows the protocol. LLM42_PRESETS lists what each of them sets.
    3. llm42_engine_submit queues a request, marked .deterministic or not, and gives its id.
    4. llm42_engine_step runs one pass of the model: call it until it returns LLM42_IDLE, or call llm42_engine_run. You
-      may submit and cancel requests between steps. llm42_engine_run_until runs an engine up to a given time, so that a
-      program can run several engines side by side, as sweep/lib/fleet.h does.
+      may submit and cancel requests between steps. To run engines side by side, see llm42_engine_run_until.
    5. Tokens arrive through on_event as LLM42_EVENT_COMMITTED, and llm42_engine_request shows them too. What a
       deterministic request has committed never changes. Its candidates may still change, so do not show them to users.
    6. llm42_engine_release forgets a finished request, unless .auto_release has that done for you.
@@ -76,9 +75,7 @@
 
    For a scheduling policy of your own, set .planner (see section api-planner); to guess tokens, .drafter (api-drafter).
    To run on other hardware, write a backend (api-backend). To run passes without an engine, call a backend's functions,
-   as examples/score.c does. To try a policy without weights, set .backend = llm42_backend_sim(), as in
-   examples/04_simulate.c: the engine is the same, and a calibration gives the virtual time that each pass takes. Its
-   tokens are hashes, and candidates are dropped at the calibrated rates.
+   as examples/score.c does. To try a policy without weights, simulate it, as examples/04_simulate.c does (api-sim).
 
    THE PROTOCOL, DVR (decode, verify, roll back: LLM-42, sections 3 and 4)
 
@@ -86,8 +83,7 @@
    (A row is one token of one request in a forward pass.) So the logits of a request depend on which other requests are
    being served, and now and then the two largest logits change places. LLM-42 keeps the fast passes and checks what
    they produce: a replay pass runs a request's latest tokens again, in an order of sums that never changes. Tokens that
-   agree are committed, but at the first that differs, the replay pass's own token is committed instead, and the
-   tokens after it are dropped.
+   agree are committed. The first that differs is replaced by the replay pass's own, and those after it are dropped.
 
    The order in which a pass takes its sums is its schedule. There are three:
 
@@ -121,13 +117,11 @@
      it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Verifier
      FIXED, the paper's way, pads replay passes to M = G x W rows, and its result depends on M.
    - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time: FAST passes whose
-     candidates are verified later, or INVARIANT passes for deterministic requests or for all. The backend estimates the
-     times, or else the engine goes by the passes that it has run. All ways give the same bits, so the choice may depend
-     on the clock.
+     candidates are verified later, or INVARIANT passes for deterministic requests or for all (see section hybrid). All
+     ways give the same bits, so the choice may depend on the clock.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
-     HYBRID only if all rows share one INVARIANT pass). A pass with such a prompt is INVARIANT, which costs more for
-     every row in it. Prefill PACKED runs many prompts together in replay passes, beside verification windows. Prefill
-     ISOLATED, the paper's way, runs each prompt alone.
+     HYBRID only if all rows share one INVARIANT pass). This makes the pass INVARIANT, which costs more for every row.
+     PACKED runs many prompts together in replay passes, and ISOLATED, the paper's way, each alone.
    - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
      (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
      is the canonical token, so no result changes. One pass checks both candidates and guesses.
@@ -166,17 +160,16 @@
 
    llm42_engine_open allocates the memory of an engine, llm42_engine_submit that of a request, and a step allocates
    nothing (OpenMP may start its threads in the first one). When the KV cache runs out of pages, a request is preempted:
-   it loses its pages, keeps its committed tokens and is prefilled again later. The planner chooses which; the built-in
-   one takes the youngest, and ordinary requests before deterministic ones. A request that could never fit is refused
-   when it is submitted.
+   it loses its pages, keeps its committed tokens and is prefilled again later. The planner chooses which (see its
+   .preempt). A request that could never fit is refused when it is submitted.
 
    Functions return llm42_result: a negative value is an error, and llm42_error says in one line what to mend. A failed
-   allocation is always LLM42_MEMORY. A failed pass commits nothing and loses no committed token; the next step tries
-   again. Use an engine from one thread at a time; engines are independent of each other. A child of fork() runs passes
-   on one thread. The CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
-   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. A backend is a table of functions
-   (llm42_backend), and planner, KV cache and verification never know which one runs. The CPU and the simulator are in
-   this file, CUDA in llm42.cu and kernels.cu (bf16, sm_80 and later). All may be open in one process.
+   allocation is always LLM42_MEMORY. A failed pass loses no committed token; the next step tries again. Use an engine
+   from one thread at a time; engines are independent of each other. A child of fork() runs passes on one thread. The
+   CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
+   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. Planner, KV cache and verification
+   never know which backend runs. The CPU and the simulator are in this file, CUDA in llm42.cu and kernels.cu (bf16,
+   sm_80 and later). All may be open in one process.
 
    WHAT IT RESTS ON
 
@@ -359,8 +352,7 @@ LLM42_API const char *const *llm42_synthetic_names(void);
 LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype compute);
 
 // >>api-pass -----------------------------------------------------------------------------------------------------
-// The order in which a pass takes its sums (see THE PROTOCOL). FAST and FIXED results also depend on the number of
-// ranks, INVARIANT ones on the larger of two numbers, leaves and ranks.
+// The order in which a pass takes its sums (see THE PROTOCOL, and for ranks and leaves DETERMINISM).
 typedef enum llm42_schedule {
     LLM42_SCHEDULE_FAST = 1,
     LLM42_SCHEDULE_FIXED,
@@ -443,10 +435,9 @@ typedef struct llm42_numerics {
     llm42_arithmetic arithmetic;  // how sums round; default: the backend's own; not simulated
     bool logits_fp32;             // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
-    // does. A bf16 number has 8 significant bits, so the rounding can make the logits of two experts equal. Then the
-    // expert with the lower index is chosen, even if the other one's logit was larger before. A row that goes to
-    // another expert gets quite different logits. The weights of the chosen experts are rounded in either case. Under
-    // fp32, and in models without experts, nothing changes.
+    // does. Rounding can make the logits of two experts equal. Then the expert with the lower index is chosen, even if
+    // the other one's logit was larger before, and the row gets quite different logits. The weights of the chosen
+    // experts are rounded in either case.
     bool router_fp32;
     // The equal parts, called leaves, into which an INVARIANT pass cuts the sums that ranks cut (see DETERMINISM). It
     // joins them by a fixed binary tree. 1, 2, 4 or 8; default: 1. If there are more ranks, each rank's part is a leaf.
@@ -496,8 +487,7 @@ typedef struct llm42_mix {
 //   engine opens only if rows keep their bits wherever they stand in a FIXED or INVARIANT pass.
 // - A function returns LLM42_OK or an error. Anything else is LLM42_BACKEND to the engine.
 // - now is in seconds from any fixed point and never runs backwards. wait_until returns at or after that time.
-// - estimate gives the seconds that a pass of a mix would take alone. NULL: the backend does not know, and the engine
-//   goes by the times of passes that it has run.
+// - estimate gives the seconds that a pass of a mix would take alone. NULL: the engine goes by passes that it has run.
 // - arithmetic names how INVARIANT passes round their sums. States with the same name give the same result, on any
 //   device. NULL, or a function that returns NULL: the name is not known. Transcripts need the name.
 typedef struct llm42_backend {
@@ -526,10 +516,9 @@ LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k)
 // >>api-sim ------------------------------------------------------------------------------------------------------
 // The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
 // a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass may return
-// another token, as real ones do where they sum in another order than the replay pass. The share of candidates for
-// which it does is the flip rate. It depends on the shape of the FAST pass and, with verifier FIXED, on M; with
-// verifier INVARIANT it is that of M = 0, or of the table's smallest M. Requests differ: each multiplies the rate by a
-// number that it draws from a gamma distribution with mean 1. All other passes return the true token.
+// another one, as real passes do; all others return the true token. The share of candidates for which a FAST pass does
+// is the flip rate. It depends on the pass's shape and, with verifier FIXED, on M; with verifier INVARIANT it is that
+// of the table's smallest M. Each request multiplies it by a number drawn from a gamma distribution with mean 1.
 
 // A table of a calibration: value[i * ys + k] is for x[i] and y[k]. llm42_calibration says what these are.
 typedef struct llm42_table {
@@ -597,11 +586,11 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
 // >>api-cuda -----------------------------------------------------------------------------------------------------
 // The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses
 // an algorithm for each matrix product, and logs device, driver, libraries, algorithms and what opening took. Each line
-// is `cuda KEY: VALUE`; together they are the manifest of a result file. An algorithm must first compute a product of
-// noise. If that differs from a plain kernel's product by more than rounding can explain, the algorithm is not used,
-// and a line `cuda refused: ...` names it. The algorithms of deterministic passes are then checked bit by bit.
-// A FIXED pass takes the first algorithm in cuBLASLt's list for M rows whose bits hold, as serving engines take the
-// first of that list. If none holds, or if that one sums in the INVARIANT order, it takes the fastest of that order.
+// is `cuda KEY: VALUE`; together they are the manifest of a result file. If an algorithm's product of noise differs
+// from a plain kernel's by more than rounding can explain, the algorithm is not used, and a line `cuda refused: ...`
+// names it. The algorithms of deterministic passes are then checked bit by bit. A FIXED pass takes the first algorithm
+// in cuBLASLt's list for M rows whose bits hold, as serving engines take the first of that list. If none holds, or if
+// that one sums in the INVARIANT order, it takes the fastest of that order.
 typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers first for this number of rows, (2)
@@ -702,11 +691,10 @@ LLM42_POLICIES(LLM42__POLICY)
 // What a preset sets. Every field's default is the preset's, unless its comment says otherwise.
 typedef struct llm42_policy {
     llm42_mode mode;
-    // The schedule of replay passes. INVARIANT: the result is the canonical one, whatever the prefill is. FIXED, the
-    // paper's way: the result is not the canonical one. It depends on M, on .tensor_parallel and on .prefill. With
-    // prefill ISOLATED it also depends on .token_budget, which cuts long prompts into chunks, and with prefill
-    // INVARIANT on .numerics.leaves. FIXED also limits what deterministic requests share in the prefix cache: with
-    // prefill PACKED they share prompts and outputs, with INVARIANT only prompts, with ISOLATED nothing.
+    // The schedule of replay passes. INVARIANT: the result is the canonical one, whatever the prefill is. FIXED: it
+    // depends on M, on .tensor_parallel and on .prefill; with prefill ISOLATED also on .token_budget, which cuts long
+    // prompts into chunks, and with prefill INVARIANT on .numerics.leaves. FIXED also limits what deterministic
+    // requests share in the prefix cache: with prefill PACKED all, with INVARIANT only prompts, with ISOLATED nothing.
     llm42_verifier verifier;
     llm42_verify verify;            // when replay passes run
     llm42_prefill prefill;          // of deterministic requests' prompts
@@ -836,19 +824,18 @@ typedef struct llm42_event {
 // the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
 // arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
 // request cancelled there releases no more tokens. llm42_engine_step, _run, _run_until and _close are refused there.
-// They are refused inside functions of planners too, which must call no function of the engine. The tokens of an event
-// are already in info->tokens. Behind a stop string of your own, cut the rest yourself: how many tokens follow it in
-// the same event depends on the load. If an event brings the last token of a request, the request ends with STOP or
-// LENGTH, even if it is cancelled there.
+// The tokens of an event are already in info->tokens. Behind a stop string of your own, cut the rest yourself: how many
+// tokens follow it in the same event depends on the load. If an event brings the last token of a request, the request
+// ends with STOP or LENGTH, even if it is cancelled there.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
 
 // >>api-planner --------------------------------------------------------------------------------------------------
-// A planner decides which requests share the next pass. It sees the requests and fills in a plan. A plan is a value: a
-// schedule, a shape, and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan
-// that obeys the rules below is safe: no token and no log-probability bit of a deterministic request depends on the
-// planner. examples/planners.h has two planners; examples/06_planner.c compares them.
+// A planner decides which requests share the next pass. It sees the requests and fills in a plan: a schedule, a shape,
+// and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan that obeys the rules
+// below is safe: no token and no log-probability bit of a deterministic request depends on the planner.
+// examples/planners.h has two planners; examples/06_planner.c compares them.
 typedef struct llm42_choice {
     int64_t request;  // id
     llm42_kind kind;
@@ -932,7 +919,7 @@ typedef enum llm42_rule {
 #undef LLM42__X
 } llm42_rule;
 
-// The functions run inside llm42_engine_step, on the caller's thread. They must not call the engine's functions. They
+// The functions run inside llm42_engine_step, on the caller's thread, and must call no function of the engine. They
 // return LLM42_OK or an error; llm42_fail writes its text. For runs that repeat, a planner reads nothing but the view,
 // and no time in it that was measured.
 typedef struct llm42_planner {
@@ -1039,10 +1026,9 @@ struct llm42_engine_desc {
     llm42_experiment experiment;   // default: none
     // Tensor parallelism: the model is cut into this number of equal parts, called ranks: 1, 2, 4 or 8; default: 1. A
     // rank has a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's
-    // .heads and .ffn. It must also divide .kv_heads or be a multiple of it. (If it is a multiple, several ranks have a
-    // copy of a KV head.) On the CPU, ranks share memory and threads: they change the order of sums and make nothing
-    // faster. On GPUs each rank has a device (see llm42_cuda_desc.devices). The simulator takes as many ranks as its
-    // calibration has devices, or another number if the calibration says what exchanges take.
+    // .heads and .ffn, and divide .kv_heads or be a multiple of it. (Then several ranks have a copy of a KV head.) On
+    // the CPU ranks make nothing faster. On GPUs each has a device (see llm42_cuda_desc.devices). The simulator takes
+    // as many as its calibration has devices, or another number if the calibration says what exchanges take.
     int tensor_parallel;
     int max_context;  // tokens in a sequence; default: the model's, at most 8192
     int max_running;  // sequences that run at once; default: 32
@@ -1096,19 +1082,18 @@ LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, 
 // Forgets a finished request and frees its tokens. Errors: NOT_FOUND, INVALID (it is not finished).
 LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, llm42_error *error);
 
-// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Allocates nothing itself.
-// Returns LLM42_OK when a pass has run, LLM42_IDLE when every request is finished. If nothing can run until the next
-// arrival, it sleeps until then. After an error no token was committed or lost: call it again to retry, or cancel.
-// (Requests that the step admitted or preempted stay so.) Errors: those of the backend and the planner, PLAN, and
-// INVALID (called inside an event).
+// Admits arrivals, asks the planner for a pass, runs it, commits tokens and emits events. Returns LLM42_OK when a pass
+// has run, LLM42_IDLE when every request is finished. If nothing can run until the next arrival, it sleeps until then.
+// After an error no token was committed or lost: call it again to retry, or cancel. (Requests that the step admitted or
+// preempted stay so.) Errors: those of the backend and the planner, PLAN, and INVALID (called inside an event).
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
-// Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run. No pass begins at or
-// after that time. A pass that begins before it runs to its end, so the clock may then be later. Returns LLM42_IDLE
-// when every request is finished, else LLM42_OK. (INFINITY: steps until idle.) A run that is cut into pieces by such
-// calls gives the same events at the same times as one uncut run, on a backend whose times can repeat (the simulator)
-// and with a planner that uses no times. Errors: those of llm42_engine_step, and INVALID (`seconds` is NaN).
+// Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run. So one program can run
+// several engines, as sweep/lib/fleet.h does. No pass begins at or after that time, but one may end after it. Returns
+// LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: steps until idle.) Where times can repeat (the
+// simulator) and the planner uses none, a run that is cut into pieces by such calls gives the same events at the same
+// times as one uncut run. Errors: those of llm42_engine_step, and INVALID (`seconds` is NaN).
 LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
@@ -1502,8 +1487,7 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *
 // Calls: names, memory.
 // Invariant: a file is open as long as its data is not NULL.
 //
-// Only files of weights are mapped, because they are large. If a mapped file becomes shorter, reading a page beyond its
-// end ends the process with SIGBUS. With no_mmap weights are read too.
+// Only files of weights are mapped, because they are large, and only without no_mmap.
 
 typedef struct llm42__file {
     const char *data;
@@ -2795,11 +2779,7 @@ LLM42__V16 llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) {
 }
 LLM42__V16 llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     llm42__v16 r;
-    for (int j = 0; j < 16; j++) {
-        uint16_t h;
-        memcpy(&h, p + j, sizeof h);
-        r.f[j] = llm42__from_bf16(h);
-    }
+    for (int j = 0; j < 16; j++) r.f[j] = llm42__from_bf16(p[j]);
     return r;
 }
 LLM42__V16 llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
@@ -4134,8 +4114,7 @@ static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, c
     if (rest) llm42__fp32_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
 }
 
-// Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights, which is
-// returned.
+// Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights that is returned.
 // Order: dot products over d, the sum of weights over positions, and the sum of weighted v over positions, each by the
 // one order. Positions outside the span have weight 0. (The context is a copy so that it stays in registers: a compiler
 // must assume that vector stores change what a pointer points to.)
@@ -4185,8 +4164,7 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
 
 enum { LLM42__INVARIANT_CONTEXT = 256 };  // context tokens in a part of an INVARIANT attention sum
 
-// One row and head. The context is cut into parts p. Each part has its own largest score, top_p. Parts are merged in
-// order:
+// One row and head. The context is cut into parts p, each with its own largest score, top_p. They are merged in order:
 //   out = sum of e^(top_p - top) out_p / sum of e^(top_p - top) weights_p
 static void llm42__fp32_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
     const llm42__cpu *cpu = c->cpu;
@@ -5153,9 +5131,8 @@ static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     }
 }
 
-// Takes the longest run of pages in the prefix cache that hold the request's first tokens. The last token is left out,
-// because its row must run to give the next token. A verified request takes reproducible pages only, up to its
-// llm42__reproducible_limit.
+// Takes the longest run of pages in the prefix cache that hold the request's first tokens, but not the last, whose row
+// must run to give the next one. A verified request takes reproducible pages up to its llm42__reproducible_limit only.
 static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int last = llm42__last_position(&r->info), size = e->desc.kv.page_size;
     int limit = LLM42__MIN(last, llm42__reproducible_limit(e, r)) / size;
@@ -5535,8 +5512,7 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!llm42__reserve(e, r, last + 1)) assert(false && "the pages are free");
     if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
     r->info.state = LLM42_STATE_PREFILL;
-    r->info.prefix_hits += r->info.kv;
-    e->stats.prefix_hits += r->info.kv;
+    r->info.prefix_hits += r->info.kv, e->stats.prefix_hits += r->info.kv;
     e->seq[r->slot] = (llm42_seq){
         .request = r->info.key, .sampling = r->info.sampling, .pages = llm42__page_table(e, r)};
     llm42__emit_request(e, r, LLM42_EVENT_ADMITTED, r->info.kv);
@@ -5563,8 +5539,7 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
     llm42__stop_running(e, r);
     r->info.candidates = 0;
     r->info.state = LLM42_STATE_WAITING;
-    r->info.preemptions++;
-    e->stats.preemptions++;
+    r->info.preemptions++, e->stats.preemptions++;
     e->stats.preempted_candidates += dropped;
     llm42__queue_insert(e, r);
     llm42__emit_request(e, r, LLM42_EVENT_PREEMPTED, dropped);
@@ -5875,8 +5850,8 @@ const llm42_planner *llm42_planner_default(void) {
 // Calls: planner; the backend's estimate.
 // Invariant: a time that is not known is negative.
 //
-// Mode HYBRID serves deterministic requests in one of three ways. Their times can be compared, because in each of them
-// every request that decodes gets one more token (in VERIFY a candidate), and the same prompts run.
+// Deterministic requests are served in one of three ways. Their times can be compared, because in each of them every
+// request that decodes gets one more token (in VERIFY a candidate), and the same prompts run.
 // - VERIFY, as in mode DVR: a FAST pass decodes for all, and its candidates are verified later. Deterministic prompts
 //   have an INVARIANT pass of their own.
 // - APART: a FAST pass for ordinary requests takes turns with an INVARIANT one for deterministic requests, whose tokens
@@ -5890,10 +5865,9 @@ static int llm42__size_of(double rows) {
     return size;
 }
 
-// Takes the time of a pass that has run. Passes of a size have about as many rows. Their times differ most by the KV
-// entries that they read, so each size keeps what a straight line through its times needs. Later passes count for more.
-// An entry takes about as long to read whatever the schedule and the size, so all lines have one slope. Without that a
-// schedule that has not run for a while would keep the slope of its last few passes.
+// Takes the time of a pass that has run. The times of passes of about as many rows differ most by the KV entries that
+// they read, so each size keeps what a straight line through its times needs. Later passes count for more. All lines
+// have one slope, because else a schedule that has not run for a while would keep the slope of its last few passes.
 static void llm42__times_add(llm42_engine *e, double seconds) {
     const llm42__batch *b = &e->batch;
     enum { MOST = 64 };
@@ -5962,9 +5936,8 @@ static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) 
     return seconds < 0 ? llm42__times_find(e, LLM42_SCHEDULE_INVARIANT, !several, rows, kv) : seconds;
 }
 
-// What could run now: ordinary requests, deterministic prompts, and deterministic requests past their prompts. The
-// last count as decoding even if they have candidates. Otherwise the estimate would depend on the candidates that the
-// previous way has left, and each change of way would at once verify short windows.
+// What could run now: ordinary requests, deterministic prompts, and deterministic requests past their prompts. These
+// count as decoding even if they have candidates: else each change of way would at once verify short windows.
 typedef struct llm42__work {
     llm42_mix ordinary, prompts, decode;
     int64_t windows, recomputed;  // of deterministic requests that run
@@ -6445,17 +6418,14 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     int commit = agreed + (own && !failed);
     if (r->info.verified) {
         r->info.must_verify = false;
-        r->info.verifications++;
-        e->stats.verifications++;
+        r->info.verifications++, e->stats.verifications++;
         e->stats.compared += LLM42__MIN(LLM42__MIN(agreed, candidates) + 1, LLM42__MIN(compared, candidates));
         llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, LLM42__MIN(agreed, candidates));
     }
     if (rollback) {
         int dropped = candidates - agreed;
-        r->info.rollbacks++;
-        r->info.recomputed += dropped - 1;
-        e->stats.rollbacks++;
-        e->stats.recomputed += dropped - 1;
+        r->info.rollbacks++, e->stats.rollbacks++;
+        r->info.recomputed += dropped - 1, e->stats.recomputed += dropped - 1;
         llm42__emit_tokens(e, r, LLM42_EVENT_ROLLED_BACK, first + agreed, dropped, r->logprobs + first + agreed,
                            out[agreed]);
     }
