@@ -1034,8 +1034,7 @@ struct llm42_engine_desc {
     int max_running;  // sequences that run at once; default: 32
     // The most rows of a FAST or INVARIANT pass, and of the pass of an ISOLATED prompt. (With .policy.verifier
     // INVARIANT an INVARIANT pass may have M rows if that is more.) It must be at least max_running, and with
-    // chunked_prefill OFF at least max_context too. Default: the larger of max_running and 256; with chunked_prefill
-    // OFF, of max_running and max_context.
+    // chunked_prefill OFF max_context too. Default: the least that it may be, but with chunked_prefill ON 256 or more.
     int token_budget;
     bool auto_release;         // a finished request is released after its FINISHED event; default: by the user
     llm42_event_fn *on_event;  // default: none
@@ -5983,11 +5982,10 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
     return v->seconds(v, &mix);
 }
 
-// The seconds of verifying one candidate: its share of a replay pass of as many windows as there may be, and of the
-// tokens that are expected to be decoded again, each of which takes `decode`. How many tokens a window commits is
-// learned from all windows that have run, and how many are decoded again from those of the requests that run, because
-// requests differ in that. The guess that is made before any has run weighs as much as EARLY windows: each commits W
-// tokens, and one candidate in WRONG is wrong and costs W.
+// See llm42_view. The replay pass has as many windows as there may be. How many tokens a window commits is learned from
+// all windows that have run, and how many are decoded again from those of the requests that run, because requests
+// differ in that. The guess that is made before any has run weighs as much as EARLY windows: each commits W tokens, and
+// one candidate in WRONG is wrong and costs W.
 static double llm42__verify_seconds(const llm42_view *v, double decode) {
     enum { EARLY = 16, WRONG = 256 };
     const llm42__work w = llm42__work_of(v);
