@@ -28,6 +28,8 @@ check "an empty key" says 2 '^serve: --api-key: the key is empty$' --api-key ''
 check "a wrong preset" says 2 "^serve: --preset: 'fast' is not one of: dvr" --preset fast
 check "no model" says 1 '^serve: no/model' --model no/model
 check "a name" says 2 '^serve: --name: ' --name ''
+check "a format and a command" says 2 "^serve: --chat-command: spells all of a chat: leave out --chat-format$" --chat-format llama3 --chat-command x
+check "no such format" says 2 "^serve: --chat-format: .x.: there are llama3, " --chat-format x
 check "products of cuBLASLt without it" says 2 '^serve: --offered: only with --backend cuda$' --offered
 if ! command -v "$PYTHON" >/dev/null; then
     skip "the endpoints" "python3 is not here"

@@ -4,6 +4,7 @@
 
 #include "examples/lib/chat_templates.h"
 #include "examples/util/llm42_sha256.h"
+#include <ctype.h>
 #include <time.h>
 
 enum { CHAT_FORMATS = sizeof chat_format_list / sizeof *chat_format_list };
@@ -72,17 +73,76 @@ static bool chat_has(const chat_format *f, const char *text) {
     return false;
 }
 
+// The end of the tag of Jinja at `at`, which begins with {{, {% or {#. NULL: it has none, or brackets that do not
+// match.
+static const char *chat_tag_end(const char *at) {
+    const char close[] = {at[1] == '{' ? '}' : at[1], '}', 0};
+    const bool comment = at[1] == '#';
+    char open[64];
+    int depth = 0;
+    for (at += 2; *at; at++) {
+        if (!depth && !strncmp(at, close, 2)) return at + 2;
+        if (comment) continue;
+        const char quote = *at, *bracket = strchr("()[]{}", *at);
+        if (quote == '\'' || quote == '"') {
+            for (at++; *at && *at != quote; at++) at += *at == '\\' && at[1];
+            if (!*at) return NULL;
+        } else if (bracket && strchr("([{", *at)) {
+            if (depth == sizeof open) return NULL;
+            open[depth++] = bracket[1];
+        } else if (bracket && (!depth || open[--depth] != *at)) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+// Is it {% raw %}, between which and its end nothing is a tag?
+static bool chat_is_raw(const char *tag) {
+    const char *at = tag + 2 + (tag[2] == '-' || tag[2] == '+');
+    at += strspn(at, " \n");
+    return tag[1] == '%' && !strncmp(at, "raw", 3) && at[3] != '_' && !isalnum((unsigned char)at[3]);
+}
+
+// Appends a template's text without the white space that its tags drop, {%- what stands before and -%} what stands
+// behind. False: some part is not understood.
+static bool chat_without_blanks(const char *at, char **out) {
+    static const char blanks[] = " \t\n\v\f";
+    while (*at) {
+        if (at[0] != '{' || !at[1] || !strchr("{%#", at[1])) {
+            arrput(*out, *at++);
+            continue;
+        }
+        const char *end = chat_tag_end(at);
+        if (!end || chat_is_raw(at)) return false;
+        if (at[2] == '-') {
+            while (arrlen(*out) && strchr(blanks, arrlast(*out))) arrsetlen(*out, arrlenu(*out) - 1);
+            if (arrlen(*out) && arrlast(*out) == '{') return false;  // this and the tag would become another tag
+        }
+        memcpy(arraddnptr(*out, end - at), at, (size_t)(end - at));
+        at = end + (end[-3] == '-' && end - at > 4 ? strspn(end, blanks) : 0);
+    }
+    return true;
+}
+
+// The format whose table has the SHA-256 of a template, as far as its text decides about anything (see chat.h).
 static const chat_format *chat_known(const char *template) {
-    char hex[LLM42_SHA256_TEXT];
+    char hex[LLM42_SHA256_TEXT], *lines = NULL, *plain = NULL;
     llm42_sha256 s;
-    llm42_sha256_begin(&s);
     for (const char *at = template; *at;) {
         const size_t size = strcspn(at, "\r\n"), line = at[size] == '\r' && at[size + 1] == '\n' ? 2 : at[size] ? 1 : 0;
-        llm42_sha256_add(&s, at, size);
+        memcpy(arraddnptr(lines, size), at, size);
         at += size + line;
-        if (line && *at) llm42_sha256_add(&s, "\n", 1);
+        if (line && *at) arrput(lines, '\n');
     }
+    const size_t size = arrlenu(lines);
+    arrput(lines, 0);
+    const bool understood = chat_without_blanks(lines, &plain);
+    llm42_sha256_begin(&s);
+    llm42_sha256_add(&s, understood ? plain : lines, understood ? arrlenu(plain) : size);
     llm42_sha256_end(s, hex);
+    arrfree(lines);
+    arrfree(plain);
     for (size_t i = 0; i < sizeof chat_template_list / sizeof *chat_template_list; i++)
         if (!strcmp(chat_template_list[i].sha256, hex)) return &chat_format_list[chat_template_list[i].format];
     return NULL;
@@ -330,6 +390,7 @@ llm42_result chat_spell(const chat *c, const chat_turn *turn, int turns, char **
     if (file) chat_write(c, file, system, turn, turns);
     if (file && !fclose(file)) return LLM42_OK;
     free(*text);
+    *text = NULL;
     return llm42_fail(error, LLM42_MEMORY, "out of memory for the chat's turns");
 }
 
@@ -337,16 +398,8 @@ llm42_result chat_turns(const chat *c, tok *t, const chat_turn *turn, int turns,
     char *text = NULL;
     size_t size = 0;
     llm42_result result = chat_spell(c, turn, turns, &text, &size, error);
-    if (result) return result;
-    result = tok_encode(t, text, size, c->adds_bos, ids, error);
+    if (!result) result = tok_encode(t, text, size, c->adds_bos, ids, error);
     free(text);
-    for (int i = 0; result == LLM42_UNSUPPORTED && i < turns; i++) {  // so that a position counts from what was said
-        llm42_error own = {0};
-        int32_t *unused = NULL;
-        const bool wrong = tok_encode(t, turn[i].text.data, turn[i].text.size, false, &unused, &own) != LLM42_OK;
-        arrfree(unused);
-        if (wrong) return llm42_fail(error, own.result, "turn %d, of the %s: %s", i, turn[i].role, own.text);
-    }
     return result;
 }
 

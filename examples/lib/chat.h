@@ -4,8 +4,10 @@
 // SHA-256 of every template that chat_templates.py has compared with one of them, conversation by conversation. A
 // template is known only if its whole text is in that table. For any other one somebody has to name the format.
 //
-// The text is taken as jinja2 itself reads it, so with \n in place of \r\n and \r, and without the newline at its end.
-// No other white space is touched, because it may stand in what the template spells.
+// Some white space of a template decides about nothing, and is left out before the text is hashed: jinja2 itself reads
+// \r\n and \r as \n, and drops the newline at the end and what stands before {%-, {{- or {#-, or behind -%}, -}} or
+// -#}. No other white space is touched, because it may stand in what the template spells. If a part of a template is
+// not understood, or it has {% raw %}, only the ends of lines are touched.
 //
 // A template is read from chat_template.jinja in the model's folder, or from chat_template in tokenizer_config.json.
 #ifndef CHAT_H

@@ -38,7 +38,7 @@ NAMES = {"llama3": "Meta-Llama-3-8B-Instruct", "llama3.1": "Llama-3.1-8B-Instruc
          "mistral-0.2": "Mixtral-8x7B-Instruct-v0.1", "mistral-0.3": "Mistral-7B-Instruct-v0.3",
          "mistral-nemo": "Mistral-Nemo-Instruct-2407", "zephyr": "TinyLlama-1.1B-Chat-v1.0", "phi3": "Phi-3-mini-4k-instruct",
          "phi3.5": "Phi-3.5-mini-instruct", "phi4": "phi-4", "granite3": "granite-3.3-2b-instruct",
-         "smollm2": "SmolLM2-135M-Instruct", "smollm3": "SmolLM3-3B", "seed-oss": "Seed-OSS-36B-Instruct",
+         "smollm2": "SmolLM2-135M-Instruct", "smollm3": "SmolLM3 (mistral.rs)", "seed-oss": "Seed-OSS-36B-Instruct",
          "deepseek-r1": "DeepSeek-R1-Distill-Qwen-32B", "text": "tiny42"}
 ODD = ["  two blanks  ", "\n\nnewlines\n\n", "\t\v\f tabs \f\v\t", "\u3000wide\u3000", "\u00a0hard\u00a0", "\u0085next\u0085",
        "\x1cfile\x1f", "\u2003em\u200a", "\u2028line\u2029", "\u1680ogham\u205f", "\u202fnarrow\u202f", "\u200bzero\u200b", "\ufeffmark\ufeff",
@@ -84,13 +84,61 @@ def spell(f, turns):
     return out
 
 
+BLANKS = " \t\n\v\f"  # those of white space that are plain enough to look at
+CLOSES = {"(": ")", "[": "]", "{": "}"}
+
+
+def tag_end(text, at):
+    """The end of the tag that begins at `at`; None: it has none that chat.c would find, too."""
+    end, open_ones = {"{": "}}", "%": "%}", "#": "#}"}[text[at + 1]], []
+    at += 2
+    while at < len(text):
+        if not open_ones and text.startswith(end, at):
+            return at + 2
+        if end != "#}" and text[at] in "'\"":
+            quote = text[at]
+            at += 1
+            while at < len(text) and text[at] != quote:
+                at += 2 if text[at] == "\\" else 1
+        elif end != "#}" and text[at] in CLOSES:
+            open_ones.append(CLOSES[text[at]])
+        elif end != "#}" and text[at] in ")]}":
+            if not open_ones or open_ones.pop() != text[at]:
+                return None
+        at += 1
+    return None
+
+
+def normal(text):
+    """A template without what jinja2 drops whatever is said; chat.h says what that is."""
+    text = re.sub(r"\r\n|\r", "\n", text)
+    text = text[:-1] if text.endswith("\n") else text
+    out, at = "", 0
+    while at < len(text):
+        if text[at] != "{" or text[at + 1:at + 2] not in ("{", "%", "#") or at + 1 == len(text):
+            out += text[at]
+            at += 1
+            continue
+        end = tag_end(text, at)
+        if end is None or re.match(r"\{%[-+]?[ \n]*raw\b", text[at:]):
+            return text  # what is not understood stays as it is
+        if text[at + 2] == "-":
+            out = out.rstrip(BLANKS)
+            if out.endswith("{"):  # "{" and "{%-" would become another tag
+                return text
+        out += text[at:end]
+        if text[end - 3] == "-" and end - at > 4:
+            while end < len(text) and text[end] in BLANKS:
+                end += 1
+        at = end
+    return out
+
+
 class Template:
     def __init__(self, path):
         with open(path, encoding="utf-8", newline="") as file:
-            text = file.read()
-        self.text = re.sub(r"\r\n|\r", "\n", text)  # as jinja2 reads it: with plain newlines, and without the last one
-        self.text = self.text[:-1] if self.text.endswith("\n") else self.text
-        self.digest = hashlib.sha256(self.text.encode()).hexdigest()
+            self.text = file.read()
+        self.digest = hashlib.sha256(normal(self.text).encode()).hexdigest()
         self.forms = set()
         self.variables = {"bos_token": BOS, "eos_token": EOS, "strftime_now": self._now}
 
@@ -293,7 +341,7 @@ def write(formats, rows):
         if f and f not in named:
             named[f] = name
     order = list(named)
-    lines = [f"    {{\"{digest}\", {order.index(f)}}},  // {named[f]}: {', '.join(sorted(set(map(short, models))))}\n"
+    lines = [f"    {{\"{digest}\", {order.index(f)}}},  // {', '.join(sorted(set(map(short, models))))}\n"
              for digest, (f, models, _) in sorted(rows.items(), key=lambda row: (order.index(row[1][0]), row[0]))]
     with open(TABLE, "w", encoding="utf-8") as file:
         file.write("// chat_templates.h: the formats of chats and the templates that have them, made by "
@@ -304,7 +352,7 @@ def write(formats, rows):
         file.write("};\nenum { CHAT_NAMED = %d };  // the first ones are many models', and have names of their own\n\n"
                    "// clang-format off\nstatic const struct {\n    char sha256[65];\n    int format;\n"
                    "} chat_template_list[] = {\n" % sum(named[f] in NAMES for f in order))
-        file.writelines(line if len(line) < 120 else line[:115] + "...\n" for line in lines)
+        file.writelines(line if len(line) < 120 else line[:116] + "...\n" for line in lines)
         file.write("};\n// clang-format on\n\n#endif  // CHAT_TEMPLATES_H\n")
     subprocess.run(["clang-format", "-i", TABLE], check=True)
     golden = {}

@@ -790,7 +790,7 @@ if said == 'bytes':
 elif said == 'more':
     print('x' * 3000)
 elif said != 'nothing':
-    print('It was' + ''.join(' ' + m['role'] for m in asked['messages']) + str(asked.get('tools') or ''), end='')
+    print('<|begin_of_text|>It was' + ''.join(' ' + m['role'] for m in asked['messages']) + str(asked.get('tools') or ''), end='')
 """
 
 
@@ -807,8 +807,7 @@ def part_command():
             turns = [{'role': 'user', 'content': 'x'}, {'role': 'tool', 'content': 'y', 'tool_call_id': '1'}]
             for fields, text in (({}, 'It was user tool'), ({'tools': [{'a': 1}]}, "It was user tool[{'a': 1}]")):
                 a = server.get(path, messages=turns, **fields, **how)['choices'][0]
-                # Special tokens are the command's to write, so no begin-of-text token is added.
-                assert a['token_ids'] == server.complete(text_ids(text)[1:], **how)['choices'][0]['token_ids'], (text, a)
+                assert a['token_ids'] == server.complete(text, **how)['choices'][0]['token_ids'], (text, a)
             for said, status, param, pattern in (
                     ('refuse', 400, 'messages', 'messages: not these'), ('fail', 500, None, 'status 1: no such template'),
                     ('bytes', 500, None, 'no UTF-8'), ('nothing', 500, None, 'printed nothing'),
@@ -829,14 +828,6 @@ def part_command():
         render = '%s examples/python/llm42_chat.py examples/tiny42' % sys.executable
         with serve('--chat-command', render) as server, serve() as known:
             assert whole(server.get(path, messages=turns[:1], **how), True) == whole(known.get(path, messages=turns[:1], **how), True)
-
-
-def text_ids(text):
-    """The ids of a text, from a transcript."""
-    with tempfile.TemporaryDirectory() as folder:
-        generate(text, n=1, record=folder + '/run.txt')
-        with open(folder + '/run.txt', encoding='utf-8') as file:
-            return next([int(i) for i in line[8:].split(',')] for line in file if line.startswith('prompt: '))
 
 
 def part_fuzz():
