@@ -5254,15 +5254,11 @@ llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
         return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 (greedy), or from 0.0001 to %g", name,
                           (double)s->temperature, 1e6);
     if (s->top_k < 0) return llm42_fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
-    const struct {
-        const char *field;
-        float value;
-    } share[] = {{"top_p", s->top_p}, {"min_p", s->min_p}};
     for (int i = 0; i < 2; i++) {  // a subnormal number is 0 to hardware that flushes it, and 0 means all
-        float value = share[i].value;
-        if (!(value >= 0 && value <= 1) || (value > 0 && value < FLT_MIN))
-            return llm42_fail(error, LLM42_INVALID, "%s.%s: %g: must be 0 (all), or from %g to 1", name, share[i].field,
-                              (double)value, (double)FLT_MIN);
+        const float share = i ? s->min_p : s->top_p;
+        if (!(share >= 0 && share <= 1) || (share > 0 && share < FLT_MIN))
+            return llm42_fail(error, LLM42_INVALID, "%s.%s: %g: must be 0 (all), or from %g to 1", name,
+                              i ? "min_p" : "top_p", (double)share, (double)FLT_MIN);
     }
     return LLM42_OK;
 }
@@ -6019,21 +6015,15 @@ static llm42__way llm42__cheapest_way(const llm42_view *v, llm42_plan *plan) {
                          (decode ? decode * llm42__verify_seconds(v, fast / (decode + ordinary)) : 0);
     const double alone = llm42__seconds_of(v, LLM42_SCHEDULE_INVARIANT, own),
                  others = llm42__seconds_of(v, LLM42_SCHEDULE_FAST, w.ordinary);
-    const struct {
-        llm42__way way;
-        double seconds;
-    } ways[] = {{LLM42__TOGETHER, together},
-                {LLM42__APART, alone < 0 || others < 0 ? -1 : alone + others},
-                {LLM42__VERIFY, w.drafts ? (double)INFINITY : fast + later}};
-    int best = 0;
-    for (int i = 1; i < 3; i++)
-        if (ways[i].seconds < ways[best].seconds) best = i;
-    if (w.drafts) return ways[best].way;
-    plan->fast_seconds = ways[2].seconds, plan->invariant_seconds = LLM42__MIN(ways[0].seconds, ways[1].seconds);
+    const double apart = alone < 0 || others < 0 ? -1 : alone + others, invariant = LLM42__MIN(apart, together),
+                 verify = w.drafts ? (double)INFINITY : fast + later;
+    const llm42__way best = verify < invariant ? LLM42__VERIFY : apart < together ? LLM42__APART : LLM42__TOGETHER;
+    if (w.drafts) return best;
+    plan->fast_seconds = verify, plan->invariant_seconds = invariant;
     bool close = fabs(fast + later - together) < 0.15 * together;
-    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && ways[best].way != LLM42__APART &&
+    bool try = v->measured && v->passes % TRY_EVERY == TRY_EVERY - 1 && best != LLM42__APART &&
                (close || v->passes / TRY_EVERY % SELDOM == SELDOM - 1);
-    return !try ? ways[best].way : ways[best].way == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
+    return !try ? best : best == LLM42__VERIFY ? LLM42__TOGETHER : LLM42__VERIFY;
 }
 
 // Whether a request belongs into a pass of this schedule. In the way APART it belongs into one of them only.
