@@ -564,8 +564,7 @@ typedef struct llm42_sim_desc {
     double invariant_slowdown;  // time of an INVARIANT pass, as a multiple of a FAST one; default: as calibrated
 } llm42_sim_desc;
 
-// .backend_desc is an llm42_sim_desc and required. The clock is virtual and starts at 0. The model needs no weights:
-// llm42_model_load("shape:NAME").
+// .backend_desc is an llm42_sim_desc and required. The clock starts at 0. The model needs no weights ("shape:NAME").
 LLM42_API const llm42_backend *llm42_backend_sim(void);
 // The true token that follows position `position` of a request with this key, by llm42_sim_desc.seed.
 LLM42_API int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position);
@@ -1073,8 +1072,7 @@ LLM42_API const char *llm42_engine_arithmetic(const llm42_engine *engine);
 // Queues a request. *id counts up from 1. Errors: INVALID (names the field), NEVER_FITS, MEMORY.
 LLM42_API llm42_result llm42_engine_submit(llm42_engine *engine, const llm42_request_desc *desc, int64_t *id,
                                            llm42_error *error);
-// Ends a request. Tokens that it has committed can still be read. Cancelling a finished request does nothing.
-// Errors: NOT_FOUND.
+// Ends a request, unless it is finished. Tokens that it has committed can still be read. Errors: NOT_FOUND.
 LLM42_API llm42_result llm42_engine_cancel(llm42_engine *engine, int64_t id, llm42_error *error);
 // The request, or NULL when no live request has this id.
 LLM42_API const llm42_request *llm42_engine_request(const llm42_engine *engine, int64_t id);
@@ -5088,8 +5086,7 @@ static int llm42__prefix_find(const llm42__kv *kv, int64_t before, bool reproduc
     return -1;
 }
 
-// Inserts page p, unless there is one of its kind with these tokens. Returns their number, which is that of a page of
-// the other kind, if there is one.
+// Inserts page p, unless there is one of its kind with these tokens. Returns their number, which both kinds share.
 static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool reproducible, const int32_t *tokens) {
     const int same = llm42__prefix_find(kv, before, reproducible, tokens),
               other = llm42__prefix_find(kv, before, !reproducible, tokens);
@@ -5752,8 +5749,7 @@ int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *or
 
 // Deterministic prompts go first, unless they ride in ordinary passes. (Beside drafts they ride here: there may be no
 // ordinary pass for a while.) With prefill ISOLATED the oldest runs alone, at its own shape. Ordinary ones fill only
-// what would be padding. Only the budget allows more rows than 32 windows have. Mode HYBRID takes all of it, because
-// larger passes cost less a row.
+// what would be padding. Only the budget, all of which HYBRID takes, allows more rows than 32 windows have.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
     const int M = p->window * p->group, held = plan->count;
