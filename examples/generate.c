@@ -101,14 +101,14 @@ static bool prints_text(void) { return !ids_out && !logprobs && !json; }
 
 // A line of --logprobs. The text of a token may be a part of a character.
 static void put_logprob(sample *s, int position, int32_t token, float logprob) {
-    char line[96], *text = NULL;
+    char line[96];
+    const char *text = "";
+    size_t size = 0;
     snprintf(line, sizeof line, "%d\t%d\t%d\t%.9g", (int)(s - sample_list), position, (int)token, (double)logprob);
     put_string(s, line);
-    if (!ids_out) {
-        put_string(s, "\t");
-        tok_decode(t, &token, 1, &text);
-    }
-    for (size_t i = 0, size = arrlenu(text); i < size;) {
+    if (!ids_out) put_string(s, "\t");
+    if (!ids_out && token < t->count) text = t->bytes + t->piece[token].at, size = (size_t)t->piece[token].size;
+    for (size_t i = 0; i < size;) {
         static const char special[] = "\n\t\r\\", letter[] = "ntr\\";
         const char *at = text[i] ? strchr(special, text[i]) : NULL;
         int bytes = tok_utf8(text + i, size - i);
@@ -120,7 +120,6 @@ static void put_logprob(sample *s, int position, int32_t token, float logprob) {
         i += plain ? (size_t)bytes : 1;
     }
     put_string(s, "\n");
-    arrfree(text);
 }
 
 // How much of a text --stream prints as a line: up to a newline, or, if it is long, up to a space. 0: it waits for

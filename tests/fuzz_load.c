@@ -19,62 +19,19 @@ enum {
     KINDS,
 };
 
-static const char *const fuzz_words[] = {"{",
-                                         "}",
-                                         "[",
-                                         "]",
-                                         ":",
-                                         ",",
-                                         "\"",
-                                         "\\",
-                                         "\\u0000",
-                                         "null",
-                                         "true",
-                                         "false",
-                                         "[[[[[[[[",
-                                         "{\"a\":{\"a\":",
-                                         "\"dtype\"",
-                                         "\"shape\"",
-                                         "\"data_offsets\"",
-                                         "\"BF16\"",
-                                         "\"F16\"",
-                                         "\"F32\"",
-                                         "\"I64\"",
-                                         "__metadata__",
-                                         "[0,0]",
-                                         "\"model_type\"",
-                                         "\"llama\"",
-                                         "\"mistral\"",
-                                         "\"qwen2\"",
-                                         "\"qwen3\"",
-                                         "\"qwen3_moe\"",
-                                         "\"rope_scaling\"",
-                                         "\"rope_parameters\"",
-                                         "\"head_dim\"",
-                                         "\"num_key_value_heads\"",
-                                         "\"sliding_window\"",
-                                         "\"use_sliding_window\"",
-                                         "\"max_window_layers\"",
-                                         "\"layer_types\"",
-                                         "\"full_attention\"",
-                                         "\"sliding_attention\"",
-                                         "\"eos_token_id\"",
-                                         "model.norm.weight",
-                                         "lm_head.weight",
-                                         "model-00001-of-00002.safetensors",
-                                         "weight_map",
-                                         "../",
-                                         "\"merges\"",
-                                         "\"vocab\"",
-                                         "\"added_tokens\"",
-                                         "\"Regex\"",
-                                         "(?:",
-                                         ")*",
-                                         "\\\\p{L}",
-                                         "\"NFC\"",
-                                         "\xc4\xa0",
-                                         "\xff",
-                                         NULL};
+// clang-format off
+static const char *const fuzz_words[] = {
+    "{", "}", "[", "]", ":", ",", "\"", "\\", "\\u0000", "null", "true", "false", "[[[[[[[[", "{\"a\":{\"a\":",
+    "\"dtype\"", "\"shape\"", "\"data_offsets\"", "\"BF16\"", "\"F16\"", "\"F32\"", "\"I64\"", "__metadata__",
+    "[0,0]", "\"model_type\"", "\"llama\"", "\"mistral\"", "\"qwen2\"", "\"qwen3\"", "\"qwen3_moe\"",
+    "\"rope_scaling\"", "\"rope_parameters\"", "\"head_dim\"", "\"num_key_value_heads\"", "\"sliding_window\"",
+    "\"use_sliding_window\"", "\"max_window_layers\"", "\"layer_types\"", "\"full_attention\"",
+    "\"sliding_attention\"", "\"eos_token_id\"", "model.norm.weight", "lm_head.weight",
+    "model-00001-of-00002.safetensors", "weight_map", "../", "\"merges\"", "\"vocab\"", "\"added_tokens\"",
+    "\"Regex\"", "(?:", ")*", "\\\\p{L}", "\"NFC\"", "\"Prepend\"", "\"Replace\"", "\"Metaspace\"",
+    "\"MergedWithNext\"", "\"ByteFallback\"", "\"unk_token\": \"the\"", "\"normalized\": true",
+    "\"single_word\": true", "\xc4\xa0", "\xff", NULL};
+// clang-format on
 
 static char folder[64];
 static int64_t models, tokenizers;  // that loaded
@@ -157,7 +114,8 @@ static void load_model(const char *path, bool deterministic, unsigned starve) {
 }
 
 static void load_tokenizer(const char *path) {
-    static const char sample[] = "The then, in 1234 \t\n\nhouses; <|end_of_text|> don't";
+    static const char sample[] =
+        "The then, in 1234 \t\n\nhouses; <|end_of_text|> don't e\xCC\x81 \xE2\x82 \xE2\x96\x81the";
     tok *t = NULL;
     llm42_error error = {0};
     llm42_result result = tok_load(&t, path, 0, &error);
@@ -173,6 +131,16 @@ static void load_tokenizer(const char *path) {
     if (result == LLM42_OK) tok_decode(t, ids, (int)arrlen(ids), &text);
     else one_line(result, &error);
     for (int i = 0; i < (int)arrlen(ids); i++) FUZZ_CHECK(ids[i] >= 0 && ids[i] < t->count, "id %d", (int)ids[i]);
+    tok_stream stream = {.t = t, .skip_special = true};  // any tokens: what is shown is UTF-8
+    for (int i = 0; i <= t->count && i < 600; i++) {
+        const tok_text part = i < t->count ? tok_stream_next(&stream, (i * 7919) % t->count) : tok_stream_end(&stream);
+        for (size_t at = 0; at < part.size;) {
+            const int bytes = tok_utf8(part.data + at, part.size - at);
+            FUZZ_CHECK(bytes > 0, "byte %zu of token %d's text", at, i);
+            at += (size_t)bytes;
+        }
+    }
+    tok_stream_free(&stream);
     arrfree(ids);
     arrfree(text);
     tok_free(t);
@@ -231,6 +199,33 @@ static test_text llama2c_tokenizer(void) {
     return text;
 }
 
+// tokenizer.json as sentencepiece makes it.
+static test_text characters(void) {
+    static const char begin[] =
+        "{'added_tokens': [{'id': 1, 'content': '<|end_of_text|>', 'special': true, 'lstrip': true}, {'id': 2, "
+        "'content': 'in', 'normalized': true, 'single_word': true}], 'normalizer': {'type': 'Sequence', 'normalizers': "
+        "[{'type': 'NFC'}, {'type': 'Prepend', 'prepend': '_'}, {'type': 'Replace', 'pattern': {'String': ' '}, "
+        "'content': '_'}]}, 'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Metaspace', "
+        "'replacement': "
+        "'_', 'prepend_scheme': 'first'}, {'type': 'Split', 'pattern': {'String': 'ou'}, 'behavior': "
+        "'MergedWithPrevious'}]}, 'decoder': {'type': 'Sequence', 'decoders': [{'type': 'Replace', 'pattern': "
+        "{'String': "
+        "'_'}, 'content': ' '}, {'type': 'ByteFallback'}, {'type': 'Fuse'}, {'type': 'Strip', 'content': ' ', 'start': "
+        "1, "
+        "'stop': 0}]}, 'model': {'type': 'BPE', 'byte_fallback': true, 'fuse_unk': true, 'unk_token': '<unk>', "
+        "'merges': "
+        "[['t', 'h'], ['th', 'e'], '_ the'], 'vocab': {'<unk>': 0, '<|end_of_text|>': 1, 'in': 2, 't': 3, 'h': 4, "
+        "'th': 5, "
+        "'e': 6, 'the': 7, '_': 8, '_the': 9, 'i': 10, 'n': 11";
+    test_text text = {0};
+    test_append(&text, begin, sizeof begin - 1);
+    for (int b = 0; b < 200; b++) test_print(&text, ", '<0x%02X>': %d", (unsigned)b, 12 + b);
+    test_append(&text, "}}}", 3);
+    for (size_t i = 0; i < text.size; i++)
+        if (text.data[i] == '\'') text.data[i] = '"';
+    return text;
+}
+
 // Valid inputs: each kind for each shape that matters to it, then models of the first shape while memory is short.
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     static const int rounds[] = {1, 2, 4, 8, 16, 32};
@@ -255,7 +250,7 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         test_append(&text, index_file, bytes);
         free(index_file);
     }
-    if (kind == TOKENIZER) text = test_tokenizer();
+    if (kind == TOKENIZER) text = shape % 2 ? characters() : test_tokenizer();
     if (kind == LLAMA2C_TOKENIZER) text = llama2c_tokenizer();
     out[0] = (uint8_t)(kind + round * KINDS);
     out[1] = (uint8_t)shape;

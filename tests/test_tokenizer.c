@@ -368,6 +368,11 @@ TEST(bos_comes_from_the_post_processor) {
     CHECK_STR(encoded(t, "a", 1, false), "97");
     CHECK_STR(encoded(t, "", 0, true), "256");
     tok_free(t);
+    // As Qwen3's models of embeddings have it.
+    p.post = "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":\"<"
+             "s>\"}}]}";
+    if ((t = load(write_parts(&p), 0))) CHECK_STR(encoded(t, "a", 1, true), "97,256");
+    tok_free(t);
 }
 
 // The bos_token_id of config.json counts for nothing: transformers writes one where no text has ever had one.

@@ -136,9 +136,11 @@ void add_cells(cell **cells, const cell *more, int begin, int end) {
 void add_tokens(cell **cells, const demo *d, look look, const int32_t *ids, int count) {
     char *text = NULL;
     for (int i = 0; i < count; i++) {
-        bool special = ids[i] < d->tok->count && d->tok->piece[ids[i]].special;
-        if (!special) tok_decode(d->tok, &ids[i], 1, &text);
-        else if (ids[i] != d->tok->bos) memcpy(arraddnptr(text, 3), "\u25a0", 3);  // the text ends
+        if (ids[i] >= d->tok->count) continue;
+        const tok_piece piece = d->tok->piece[ids[i]];  // with the space that the beginning of a text would not have
+        if (!piece.special && piece.size)
+            memcpy(arraddnptr(text, piece.size), d->tok->bytes + piece.at, (size_t)piece.size);
+        if (piece.special && ids[i] != d->tok->bos) memcpy(arraddnptr(text, 3), "\u25a0", 3);  // the text ends
     }
     add_text(cells, look, text, arrlenu(text));
     arrfree(text);

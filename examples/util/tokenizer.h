@@ -110,7 +110,7 @@ typedef struct tok_part {
 
 typedef struct tok {
     int count;         // tokens; ids are 0 to count - 1
-    int bos;           // id that tok_encode puts first when asked to; -1: none
+    int bos, tail;     // ids that tok_encode puts first and last when asked to; -1: none
     bool llama2;       // a llama2.c file
     tok_piece *piece;  // [count]
     tok_piece *first;  // NULL, or [count]: what a token gives at the beginning of a text (Metaspace)
@@ -154,7 +154,8 @@ static inline void tok_free(tok *t);  // NULL is fine
 // What the ids of rare characters depend on: "PCRE2 10.42 2022-12-11 (Unicode 14.0.0)".
 static inline const char *tok_versions(char text[128]);
 
-// Appends the ids of `size` bytes of text to the stb_ds array *ids, after BOS if asked for and there is one.
+// Appends the ids of `size` bytes of text to the stb_ds array *ids. bos: with the tokens that the tokenizer puts around
+// a text, if there are any: BOS before it, and with models of embeddings one behind it.
 static inline llm42_result tok_encode(const tok *t, const char *text, size_t size, bool bos, int32_t **ids,
                                       llm42_error *error);
 
@@ -688,7 +689,8 @@ static inline llm42_result tok_json_unknown(tok *t, const tok_json *j, int model
     return tok_fail(error, LLM42_FORMAT, j->path, "model.unk_token: '%s' is not in model.vocab", word);
 }
 
-// BOS is the special token that a TemplateProcessing, alone or in a Sequence, puts before the text.
+// BOS is the special token that a TemplateProcessing, alone or in a Sequence, puts before the text; one may be behind
+// it.
 static inline llm42_result tok_json_bos(tok *t, const tok_json *j, int post, llm42_error *error) {
     int type = tok_json_get(j, post, "type"), list = tok_json_get(j, post, "processors");
     if (tok_json_absent(j, post) || tok_json_same(j, type, "ByteLevel")) return LLM42_OK;
@@ -705,10 +707,16 @@ static inline llm42_result tok_json_bos(tok *t, const tok_json *j, int post, llm
     if (!tok_json_same(j, type, "TemplateProcessing") || !tok_json_is(j, single, JSMN_ARRAY))
         return tok_fail(error, LLM42_UNSUPPORTED, j->path,
                         "post_processor: only ByteLevel and TemplateProcessing are supported");
-    int id = j->token[single].size ? tok_json_get(j, tok_json_get(j, single + 1, "SpecialToken"), "id") : -1;
-    if (id < 0) return LLM42_OK;
-    if (!tok_json_is(j, id, JSMN_STRING) || (t->bos = tok_word_id(t, tok_json_string(j, id))) < 0)
-        return tok_fail(error, LLM42_FORMAT, j->path, "post_processor.single[0].SpecialToken.id is not a token");
+    int32_t *place = &t->bos;
+    for (int n = 0, i = single + 1; n < j->token[single].size; n++, i = tok_json_next(j, i)) {
+        const char *word = tok_json_text(j, tok_json_get(j, i, "SpecialToken"), "id", NULL);
+        if (word && *place >= 0)
+            return tok_fail(error, LLM42_UNSUPPORTED, j->path, "post_processor.single: more than one token in a place");
+        if (word && (*place = tok_word_id(t, word)) < 0)
+            return tok_fail(error, LLM42_FORMAT, j->path, "post_processor.single[%d].SpecialToken.id is not a token",
+                            n);
+        if (!word) place = &t->tail;
+    }
     return LLM42_OK;
 }
 
@@ -833,7 +841,7 @@ static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_
     size_t size = strlen(path);
     *t = calloc(1, sizeof **t);
     if (!*t) return tok_fail(error, LLM42_MEMORY, path, "out of memory");
-    (*t)->bos = (*t)->unknown = -1;
+    (*t)->bos = (*t)->tail = (*t)->unknown = -1;
     bool bin = size > 4 && !strcmp(path + size - 4, ".bin");
     llm42_result result = bin ? tok_load_bin(*t, path, vocab, error) : tok_load_json(*t, path, error);
     if (!result && !bin) result = tok_config_bos(*t, path, error);
@@ -1195,6 +1203,7 @@ static inline llm42_result tok_encode(const tok *t, const char *text, size_t siz
     if ((own.match = pcre2_match_data_create(1, NULL)))
         result = tok_encode_added(&own, (tok_part){.text = text, .size = size, .first = true}, false, ids, error);
     else result = tok_fail(error, LLM42_MEMORY, NULL, "out of memory");
+    if (bos && t->tail >= 0 && !result) arrput(*ids, t->tail);
     tok_free_scratch(&own);
     return result;
 }
