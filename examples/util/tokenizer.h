@@ -555,11 +555,12 @@ static inline int tok_fallback_byte(const char *word, size_t size) {
 static inline llm42_result tok_piece_set(tok *t, tok_piece *piece, const char *word, bool first, const int16_t *byte_of,
                                          llm42_error *error) {
     tok_part part = {.text = word, .size = strlen(word)};
+    char nothing[] = "";
     piece->at = arrlenu(t->bytes);
     piece->set = true;
     for (int k = 0; k < t->decoder.count; k++) {
         tok_step rule = t->decoder.step[k];
-        if (rule.only_first && first) rule.text = (char[]){0};
+        if (rule.only_first && first) rule.text = nothing;
         const llm42_result result = tok_change(&rule, &part, &t->decoder.text[k], error);
         if (result) return result;
     }
