@@ -112,10 +112,13 @@ static const chat_format chat_format_list[] = {
      .answer = " [/INST]"},
     {.name = "mistral-0.3",
      .alone = CHAT_BOS "[INST] ",
-     .reply = "[/INST]",
+     .system = CHAT_BOS "[INST] ",
+     .then = "\n\n",
+     .reply = "[/INST] ",
      .next = CHAT_EOS "[INST] ",
      .answer = "[/INST]",
-     .empty = 2},
+     .trim = {0, 0, 3},
+     .late = 1},
     {.name = "mistral-nemo",
      .alone = CHAT_BOS "[INST]",
      .system = CHAT_BOS "[INST]",
@@ -305,15 +308,12 @@ static const chat_format chat_format_list[] = {
      .next = " " CHAT_EOS " [INST] ",
      .answer = " [/INST]",
      .empty = 2},
-    {.name = "mistral-large-instruct-2407",
+    {.name = "mistral-7b-instruct-v0.3-v2",
      .alone = CHAT_BOS "[INST] ",
-     .system = CHAT_BOS "[INST] ",
-     .then = "\n\n",
-     .reply = "[/INST] ",
+     .reply = "[/INST]",
      .next = CHAT_EOS "[INST] ",
      .answer = "[/INST]",
-     .trim = {0, 0, 3},
-     .late = 1},
+     .empty = 2},
     {.name = "mistral-large-instruct-2411",
      .alone = CHAT_BOS "[INST] ",
      .system = CHAT_BOS "[SYSTEM_PROMPT] ",
@@ -658,7 +658,8 @@ static const struct {
     {"1802f9730cf71434fa7c136293a9f533cbb41ab662cb2cb70ca3a81a06991019", 9},  // Qwen3-Thinking-2507
     {"7e995b379ec01747807246483647cd99030abf331653f1119e16d7ac041a3495", 10},  // Mistral-7B-Instruct-v0.1, Mistral-...
     {"26a59556925c987317ce5291811ba3b7f32ec4c647c400c6cc7e3a9993007ba7", 11},  // Mixtral, Mixtral-8x7B-Instruct-v0.1
-    {"736dba5c1d552a0ddde5164a64792bd2a3639af3b78dff7917c2dd5d4d48e43a", 12},  // Mistral-7B-Instruct-v0.3
+    {"465ce835966547178a53358e703d8de2bb7f92221987c7d3e83edda8274ce66f", 12},  // axolotl-mistral-v2v3
+    {"ef81414769b665dc754ee971173c3c09cb0d4dd210fbd03d00566af48e359cc5", 12},  // Mistral-Large-Instruct-2407
     {"10d029642390cb14833a3ff9f658ffef0bbb4a2f837c9e7ac4a54d8bf8b00e3f", 13},  // Mistral-Nemo-Instruct-2407
     {"5dc388929b9f61aa7a797710ff551724a69b2d2d390c190f4c4ef8fa5c840c75", 13},  // Mistral-Nemo
     {"671a876bf4195dfff563b367c8d506f8fcfc78a3698aa02dbe7f8b691ccc6863", 13},  // axolotl-mistral-v3-tekken
@@ -700,8 +701,7 @@ static const struct {
     {"267ce3da43ff4f38335380c921dc3edad34a7f3f3548ea515dd33f4e60b2d036", 32},  // axolotl-mistral-v1
     {"67220b1906aeabd9c820d7884fc2882bf93e4c6577bef1fe3c9530b4d2589349", 32},  // Mistral-7B-Instruct-v0.2
     {"897d3332870af0c883a8173f5c52446dd289fd10ee6d1e9b270a783afbc8cbda", 33},  // Mistral-7B-Instruct-v0.3
-    {"465ce835966547178a53358e703d8de2bb7f92221987c7d3e83edda8274ce66f", 34},  // axolotl-mistral-v2v3
-    {"ef81414769b665dc754ee971173c3c09cb0d4dd210fbd03d00566af48e359cc5", 34},  // Mistral-Large-Instruct-2407
+    {"736dba5c1d552a0ddde5164a64792bd2a3639af3b78dff7917c2dd5d4d48e43a", 34},  // Mistral-7B-Instruct-v0.3
     {"3c4ad5fa60dd8c7ccdf82fa4225864c903e107728fcaf859fa6052cb80c92ee9", 35},  // Mistral-Large-Instruct-2411
     {"9796b07281b7413c2b5a78125346de5f25d576ddeca63ecad6d3f6ca2f6db259", 36},  // Mistral-Small-3.2-24B-Instruct-2506
     {"2cf494886f582fc88eb0c1f587c1a43baff83103e9d77f37542d3b8c7586f803", 37},  // Orca-Vicuna

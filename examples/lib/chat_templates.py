@@ -35,17 +35,22 @@ NAMES = {"llama3": "Meta-Llama-3-8B-Instruct", "llama3.1": "Llama-3.1-8B-Instruc
          "llama2": "Llama-2-13b-chat", "chatml": "Yi-34B-Chat", "chatml-bos": "Hermes-3-Llama-3.1-8B",
          "qwen2": "Qwen2-7B-Instruct", "qwen2.5": "Qwen2.5-7B-Instruct", "qwen3": "Qwen3-0.6B",
          "qwen3-thinking": "Qwen3-Thinking-2507", "mistral-0.1": "Mistral-7B-Instruct-v0.1",
-         "mistral-0.2": "Mixtral-8x7B-Instruct-v0.1", "mistral-0.3": "Mistral-7B-Instruct-v0.3",
-         "mistral-nemo": "Mistral-Nemo-Instruct-2407", "zephyr": "TinyLlama-1.1B-Chat-v1.0", "phi3": "Phi-3-mini-4k-instruct",
+         "mistral-0.2": "Mixtral-8x7B-Instruct-v0.1", "mistral-0.3": "Mistral-Large-Instruct-2407",
+         "mistral-nemo": "Mistral-Nemo-Instruct-2407", "zephyr": "TinyLlama-1.1B-Chat-v1.0",
+         "phi3": "Phi-3-mini-4k-instruct",
          "phi3.5": "Phi-3.5-mini-instruct", "phi4": "phi-4", "granite3": "granite-3.3-2b-instruct",
          "smollm2": "SmolLM2-135M-Instruct", "smollm3": "SmolLM3 (mistral.rs)", "seed-oss": "Seed-OSS-36B-Instruct",
          "deepseek-r1": "DeepSeek-R1-Distill-Qwen-32B", "text": "tiny42"}
-ODD = ["  two blanks  ", "\n\nnewlines\n\n", "\t\v\f tabs \f\v\t", "\u3000wide\u3000", "\u00a0hard\u00a0", "\u0085next\u0085",
-       "\x1cfile\x1f", "\u2003em\u200a", "\u2028line\u2029", "\u1680ogham\u205f", "\u202fnarrow\u202f", "\u200bzero\u200b", "\ufeffmark\ufeff",
+ODD = ["  two blanks  ", "\n\nnewlines\n\n", "\t\v\f tabs \f\v\t", "\u3000wide\u3000", "\u00a0hard\u00a0",
+       "\u0085next\u0085",
+       "\x1cfile\x1f", "\u2003em\u200a", "\u2028line\u2029", "\u1680ogham\u205f", "\u202fnarrow\u202f",
+       "\u200bzero\u200b", "\ufeffmark\ufeff",
        "", " ", "\n", "\u3000", "line\r\nend\r\n", "{{ bos_token }}{% if %}{# #}", "'\"\\n\\", "日本語 é 🛶",
-       "<think>\nthought\n</think>\n\nanswer\n", "a</think>b</think> c ", "</think>", "<think>no end", "</think>\n\n \nx",
+       "<think>\nthought\n</think>\n\nanswer\n", "a</think>b</think> c ", "</think>", "<think>no end",
+       "</think>\n\n \nx",
        "<tool_response>x</tool_response>", "<|im_end|>\n", "[/INST]", "</s>", "<|eot_id|>"]
-Format = collections.namedtuple("Format", "alone system then reply next answer trim together blank empty late cut words where date form")
+Format = collections.namedtuple("Format", "alone system then reply next answer trim together blank empty late cut "
+                                "words where date form")
 ROLES = ["system", "user", "assistant"]
 BEGIN, END = 1, 2  # of a text, where white space goes
 
@@ -75,7 +80,8 @@ def spell(f, turns):
         if role == "user":
             if system is not None and f.late and i == len(turns) - 1:
                 out += said + f.then
-            out += strip(text, f.trim[1] & ~BEGIN if together and i == 0 else f.trim[1]) + (f.reply if i < len(turns) - 1 else f.answer)
+            out += strip(text, f.trim[1] & ~BEGIN if together and i == 0 else f.trim[1])
+            out += f.reply if i < len(turns) - 1 else f.answer
         else:
             thought = "</think>" in text
             text = text.split("</think>")[-1] if f.cut & 1 else text
@@ -183,7 +189,8 @@ def read_off(t):
     one = split(t.render([("user", "U1")]), "U1")
     two = split(t.render([("user", "U1"), ("assistant", "A1"), ("user", "U2")]), "U1", "A1", "U2")
     system = split(t.render([("system", "S1"), ("user", "U1")]), "S1", "U1")
-    late = split(t.render([("system", "S1"), ("user", "U1"), ("assistant", "A1"), ("user", "U2")]), "U1", "A1", "S1", "U2")
+    late = split(t.render([("system", "S1"), ("user", "U1"), ("assistant", "A1"), ("user", "U2")]),
+                 "U1", "A1", "S1", "U2")
     if not one:
         return None, "a single turn of the user is not spelled"
     if two and (two[0], two[3]) != (one[0], one[1]):
@@ -202,7 +209,8 @@ def read_off(t):
         date = found[1] if found else None
     reply, after = (two[1], two[2]) if two else (None, None)
     if late and two and system and system[0] == one[0]:
-        return Format(one[0], one[0], system[1], reply, after, one[1], (0, 0, 0), 0, 0, 0, 1, 0, (), 7, date, form), None
+        return Format(one[0], one[0], system[1], reply, after, one[1], (0, 0, 0), 0, 0, 0, 1, 0, (), 7, date,
+                      form), None
     before, then = (system[0], system[1]) if system else (None, None)
     return Format(one[0], before, then, reply, after, one[1], (0, 0, 0), 0, 0, 0, 0, 0, (), 7, date, form), None
 
@@ -237,7 +245,8 @@ def choose(f, want, said):
     plain = [(turns, text) for turns, text in want if not any(x in y for x in said for _, y in turns)]
     for role in (0, 1, 2):
         trims = [f.trim[:role] + (how,) + f.trim[role + 1:] for how in range(4)]
-        f = best_of([f._replace(trim=trim, together=t, empty=e) for trim in trims for t in (0, 1) for e in (0, 1, 2)], plain)
+        f = best_of([f._replace(trim=trim, together=t, empty=e) for trim in trims for t in (0, 1)
+                     for e in (0, 1, 2)], plain)
     return best_of([f._replace(cut=cut) for cut in (0, 1, 3, 4, 5)], want)
 
 
@@ -288,14 +297,15 @@ def c_string(text):
     if text is None:
         return None
     names = {BOS: "CHAT_BOS", EOS: "CHAT_EOS", DATE: "CHAT_DATE"}
-    parts = [names.get(p) or '"%s"' % p.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-             for p in re.split(f"([{BOS}{EOS}{DATE}])", text) if p]
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"})
+    parts = [names.get(p) or '"%s"' % p.translate(escapes) for p in re.split(f"([{BOS}{EOS}{DATE}])", text) if p]
     return " ".join(parts) or '""'
 
 
 def c_format(name, f):
     fields = [("name", c_string(name))] + [(k, c_string(getattr(f, k)))
-                                           for k in ("alone", "system", "then", "reply", "next", "answer", "date", "form")]
+                                           for k in ("alone", "system", "then", "reply", "next", "answer", "date",
+                                                     "form")]
     fields += [("trim", "{%d, %d, %d}" % f.trim if any(f.trim) else None)]
     fields += [(k, getattr(f, k) or None) for k in ("together", "blank", "empty", "late", "cut")]
     fields += [("where", f.where if f.words else None)]
@@ -320,9 +330,11 @@ def check(build, t, f, folder):
         file.write(t.text)
     with open(os.path.join(path, "tokenizer_config.json"), "w", encoding="utf-8") as file:
         json.dump(SHOWN, file)
-    chats = list(conversations(ODD + t.literals(), ["<think>\nr\n</think>\n\nx", "<tool_response>y</tool_response>", " "]))
+    chats = list(conversations(ODD + t.literals(), ["<think>\nr\n</think>\n\nx", "<tool_response>y</tool_response>",
+                                                    " "]))
     lines = "".join(json.dumps(turns) + "\n" for turns in chats)
-    said = subprocess.run([f"{build}/tests/test_chat", "--spell", path], input=lines, capture_output=True, text=True, check=False)
+    said = subprocess.run([f"{build}/tests/test_chat", "--spell", path], input=lines, capture_output=True, text=True,
+                          check=False)
     counts = [0, 0, 0]
     for turns, line in itertools.zip_longest(chats, said.stdout.splitlines()):
         text = json.loads(line)
@@ -359,10 +371,12 @@ def write(formats, rows):
     for f, (t, _) in {f: (rows[digest][2], digest) for digest, (f, _, _) in sorted(rows.items(), reverse=True)}.items():
         chats = [[("user", " hi\u3000")], [("system", "\u00a0Be nice. "), ("user", "\n1 \n")],
                  [("user", "a"), ("assistant", "<think>\nr\n</think>\n\n b "), ("user", "\x85c\x1c")],
-                 [("system", ""), ("user", ""), ("assistant", " d\u2003"), ("user", "e"), ("assistant", "\nf\n"), ("user", "g")]]
+                 [("system", ""), ("user", ""), ("assistant", " d\u2003"), ("user", "e"), ("assistant", "\nf\n"),
+                  ("user", "g")]]
         golden[named[f]] = [[turns, shown(t, turns) if spell(f, turns) is not None else None] for turns in chats]
     with open("tests/chat/golden.json", "w", encoding="utf-8") as file:
-        file.write("{\n" + ",\n".join(json.dumps(name) + ": " + json.dumps(golden[name]) for name in sorted(golden)) + "\n}\n")
+        lines = [json.dumps(name) + ": " + json.dumps(golden[name]) for name in sorted(golden)]
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def main():

@@ -3,8 +3,9 @@
     python3 examples/python/llm42_chat.py FOLDER <request.json     # build/serve --chat-command runs this
 
 The input is an object of JSON with `messages`, and, if wanted, `tools` and `chat_template_kwargs`. The text on standard
-output is the prompt, with its special tokens written out, up to where the model's answer begins. If the template refuses
-the messages, its reason is on standard error and the exit status is 3; any other fault ends with another status.
+output is the prompt, with its special tokens written out, up to where the model's answer begins. If the template
+refuses the messages, its reason is on standard error and the exit status is 3; any other fault ends with another
+status.
 llm42.py uses this file for Model.chat.
 """
 import datetime
@@ -95,12 +96,13 @@ def compiled(text):
 def _message(message):
     """A message without what is null; a model's reasoning has the names that templates know it by."""
     message = {name: value for name, value in message.items() if value is not None}
-    reasoning = next((message[name] for name in ("reasoning_content", "thinking", "reasoning") if name in message), None)
+    names = ("reasoning_content", "thinking", "reasoning")
+    reasoning = next((message[name] for name in names if name in message), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
 
 def render(text, messages, tools=None, variables=()):
-    """The prompt that a template's text makes of messages. `variables` are those of the template, bos_token included."""
+    """The prompt that a template's text makes of messages. `variables` are the template's, bos_token included."""
     program = compiled(text)
     import jinja2
     variables = {"add_generation_prompt": True, **dict(variables), "tools": tools or None, "documents": None,
