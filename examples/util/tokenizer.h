@@ -26,9 +26,10 @@
 // of a space, characters with byte_fallback, and of the merges the one with the best score first.
 //
 // Any text, valid UTF-8 or not, is encoded, and decodes to the same bytes if the vocabulary has all bytes. What is
-// shown of broken UTF-8 (tok_stream) has one U+FFFD for each longest part of a character, as Python and Rust have it.
-// Ids depend on the installed PCRE2 for characters that are newer than its version of Unicode (tok_versions):
-// PCRE2 10.42 knows those of Unicode 14. NFC has tables of its own (tok_nfc.h).
+// shown of broken UTF-8 (tok_stream) has one U+FFFD for each longest part of a character, as Python and HF have it, or
+// with ByteFallback, as HF has it there, for each byte. (HF then also shows whole characters of the same run of bytes
+// as U+FFFD, which a stream cannot know in time.) Ids depend on the installed PCRE2 for characters that are newer than
+// its version of Unicode (tok_versions): PCRE2 10.42 knows those of Unicode 14. NFC has tables of its own (tok_nfc.h).
 //
 // tok_encode takes O(n log n) time for n bytes, without spaces too: a piece starts as a list of single bytes or
 // characters, and the best mergeable pair is merged until none is left. A heap holds the mergeable pairs; pairs that an
@@ -175,7 +176,7 @@ typedef struct tok_stream {
     char *text;
     char held[4];  // the beginning of a character
     int holds;     // bytes of it
-    int before;    // characters of the text returned that end before its token: 0, or 1 that never became whole
+    int before;    // characters of the text returned that end before its token, U+FFFD all
 } tok_stream;
 
 typedef struct tok_text {
@@ -1238,22 +1239,27 @@ static inline void tok_decode(const tok *t, const int32_t *ids, int count, char 
     }
 }
 
-// Appends whole characters of a text, and U+FFFD for each part that is none, up to the beginning of one at its end.
-// Returns the bytes taken.
-static inline size_t tok_show_whole(char **to, const char *text, size_t size) {
+static inline void tok_show_broken(char **to, int times) {
+    for (; times > 0; times--) memcpy(arraddnptr(*to, 3), "\xEF\xBF\xBD", 3);
+}
+
+// Appends whole characters of a text, and U+FFFD for each part that is none, or for each byte of it if `each`, up to
+// the beginning of one at its end. Returns the bytes taken.
+static inline size_t tok_show_whole(char **to, const char *text, size_t size, bool each) {
     size_t at = 0;
     for (int n; at < size && (n = tok_utf8(text + at, size - at)); at += (size_t)(n < 0 ? -n : n)) {
-        const tok_text part = n > 0 ? (tok_text){text + at, (size_t)n} : (tok_text){"\xEF\xBF\xBD", 3};
-        memcpy(arraddnptr(*to, part.size), part.data, part.size);
+        if (n > 0) memcpy(arraddnptr(*to, (size_t)n), text + at, (size_t)n);
+        else tok_show_broken(to, each ? -n : 1);
     }
     return at;
 }
 
 static inline void tok_show(char **to, const char *text, size_t size) {
-    if (tok_show_whole(to, text, size) < size) memcpy(arraddnptr(*to, 3), "\xEF\xBF\xBD", 3);
+    tok_show_broken(to, tok_show_whole(to, text, size, false) < size);
 }
 
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id) {
+    const bool each = s->t->decodes_fallback;
     tok_text piece = tok_piece_next(s, id);
     size_t at = 0;
     s->before = 0;
@@ -1270,21 +1276,22 @@ static inline tok_text tok_stream_next(tok_stream *s, int32_t id) {
         s->held[s->holds] = piece.data[at];
         const int n = tok_utf8(s->held, (size_t)s->holds + 1);
         if (n > 0) memcpy(arraddnptr(s->text, (size_t)n), s->held, (size_t)n);
-        if (n < 0) memcpy(arraddnptr(s->text, 3), "\xEF\xBF\xBD", 3);
-        if (n < 0) s->before = !at;
+        if (n < 0) tok_show_broken(&s->text, each ? -n : 1);
+        if (n < 0 && !at) s->before = each ? -n : 1;
         at += n >= 0;
         s->holds = n ? 0 : s->holds + 1;
     }
-    at += tok_show_whole(&s->text, piece.data + at, piece.size - at);
+    at += tok_show_whole(&s->text, piece.data + at, piece.size - at, each);
     s->holds += (int)(piece.size - at);
     memcpy(s->held, piece.data + at, piece.size - at);
     return (tok_text){s->text, arrlenu(s->text)};
 }
 
 static inline tok_text tok_stream_end(tok_stream *s) {
-    const bool broken = s->holds > 0;
+    if (s->text) arrsetlen(s->text, 0);
+    tok_show_broken(&s->text, s->t->decodes_fallback ? s->holds : s->holds > 0);
     s->holds = s->before = 0;
-    return (tok_text){"\xEF\xBF\xBD", broken ? 3 : 0};
+    return (tok_text){s->text, arrlenu(s->text)};
 }
 
 static inline void tok_stream_follow(tok_stream *s, const int32_t *ids, int count) {
