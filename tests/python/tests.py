@@ -141,12 +141,14 @@ def test_chat():
     assert jinja2
     assert model().chat(turns).tolist() == model().encode("It was late, and he").tolist()
     engine = llm42.Engine(model())
-    assert engine.generate(model().chat(turns[:1]), max_new_tokens=5).text == engine.generate("It was", max_new_tokens=5).text
+    answer = engine.generate(model().chat(turns[:1]), max_new_tokens=5).text
+    assert answer == engine.generate("It was", max_new_tokens=5).text
     raises(llm42.Error, "no chat_template", llm42.Model("synthetic:tiny").chat, turns)
     import llm42_chat
     raises(ValueError, "refuses these messages: no", llm42_chat.render, "{{ raise_exception('no') }}", turns)
     text = "{% generation %}{{ messages[0].content | trim }}{% endgeneration %}{{ tools | tojson }}{% break %}"
-    assert llm42_chat.render("{% for m in messages %}" + text + "{% endfor %}", turns, [{"a": "é<"}]) == 'It was[{"a": "é<"}]'
+    said = llm42_chat.render("{% for m in messages %}" + text + "{% endfor %}", turns, [{"a": "é<"}])
+    assert said == 'It was[{"a": "é<"}]'
     for name in ("template_guard_like", "template_always_system", "template_ends_in_a_mark"):
         folder = "../shared/cases/" + name
         if os.path.exists(folder):
