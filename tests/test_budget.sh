@@ -38,7 +38,7 @@ within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 540
 within llm42_sha256.h "$(wc -l <examples/util/llm42_sha256.h)" 340
 within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
 within llm42_metrics.h "$(wc -l <examples/util/llm42_metrics.h)" 120
-within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1310
+within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1330
 within tok_json.h "$(wc -l <examples/util/tok_json.h)" 310
 within tok_nfc.h "$(wc -l <examples/util/tok_nfc.h)" 550
 

@@ -437,6 +437,7 @@ TEST(bad_json_is_refused) {
         {{.post = "{\"type\":\"BertProcessing\"}"}, LLM42_UNSUPPORTED, "post_processor"},
         {{.pre = "{\"type\":\"Sequence\"}"}, LLM42_FORMAT, "pretokenizers"},
         {{.pre = LIST(SPLIT_BY("(") "," LEVEL)}, LLM42_UNSUPPORTED, "PCRE2"},
+        {{.pre = LIST(SPLIT_BY("[a&&[b]]") "," LEVEL)}, LLM42_UNSUPPORTED, "a class in a class"},
         {{.pre = LIST(LEVEL "," SPLIT)}, LLM42_UNSUPPORTED, "after ByteLevel"},
         {{.lacks = 256, .model = "\"unk_token\":\"<unk>\",", .vocab = ",\"x1\":255"}, LLM42_FORMAT, "unk_token"},
         {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Strip\"}]}"},
@@ -628,6 +629,10 @@ TEST(pipelines_are_those_of_hf) {
          "abcbab"},
         {NULL, CUT("Regex", "[ab]", "Contiguous", "false"), NULL, NULL, NULL, "abcbab", "264,262,261,264", "abcbab"},
         {NULL, CUT("Regex", "[ab]+", "Removed", "true"), NULL, NULL, NULL, "abcbabc", "264,261,264", "abbab"},
+        {NULL, CUT("Regex", "\\\\w+", "Isolated", "false"), NULL, NULL, NULL,
+         "a\xCC\x81"
+         "b",
+         "264", "ab"},
         {NULL, CUT("Regex", "(?<=a)(?=b)", "Isolated", "false"), NULL, NULL, NULL, "abcab", "260,261,262,260,261",
          "abcab"},
         {NULL, "{\"type\":\"Punctuation\",\"behavior\":\"Removed\"}", NULL, NULL, NULL, "a-b", "260,261", "ab"},

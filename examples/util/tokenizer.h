@@ -215,29 +215,39 @@ static inline llm42_result tok_step_add(tok_steps *steps, const tok_json *j, con
     return LLM42_OK;
 }
 
-// The characters that count as white space in HF's expressions. PCRE2's \s is U+180E too, and JavaScript's U+FEFF.
-#define TOK_SPACES                                                                                                  \
-    "\\t-\\r \xC2\x85\xC2\xA0\xE1\x9A\x80\xE2\x80\x80-\xE2\x80\x8A\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAF\xE2\x81\x9F" \
-    "\xE3\x80\x80"
+// What \s, \w and \d are in HF's expressions. PCRE2's \s is U+180E too and its \w has no marks, and JavaScript's are
+// others again.
+static const char *const tok_classes[][2] = {
+    {"s",
+     "\\t-\\r \xC2\x85\xC2\xA0\xE1\x9A\x80\xE2\x80\x80-\xE2\x80\x8A\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAF\xE2\x81\x9F"
+     "\xE3\x80\x80"},
+    {"w", "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\xE2\x92\xB6-\xE2\x93\xA9\xF0\x9F\x84\xB0-\xF0\x9F\x85\x89\xF0\x9F\x85\x90-"
+          "\xF0\x9F\x85\xA9\xF0\x9F\x85\xB0-\xF0\x9F\x86\x89"},
+    {"d", "\\p{Nd}"}};
 
-// Appends an expression with every \s spelt out.
-static inline void tok_expression(char **to, const char *pattern) {
+// Appends an expression with these classes spelt out. False: it has a class in a class, which PCRE2 would take
+// otherwise.
+static inline bool tok_expression(char **to, const char *pattern) {
     bool class = false;  // inside brackets
     for (const char *p = pattern; *p; p++) {
-        const bool space = p[0] == '\\' && (p[1] == 's' || (p[1] == 'S' && !class));
-        if (space) {
-            const char *open = class ? "" : p[1] == 's' ? "[" : "[^", *close = class ? "" : "]";
-            const char *spelled[] = {open, TOK_SPACES, close};
-            for (int i = 0; i < 3; i++) memcpy(arraddnptr(*to, strlen(spelled[i])), spelled[i], strlen(spelled[i]));
+        size_t i = 0;
+        while (i < 3 && !(p[0] == '\\' && (p[1] | 32) == tok_classes[i][0][0] && (p[1] >= 'a' || !class))) i++;
+        if (i < 3) {
+            const char *open = class ? "" : p[1] >= 'a' ? "[" : "[^", *close = class ? "" : "]";
+            const char *more = i == 1 && !class ? "\xC2\xB2\xC2\xB3\xC2\xB9\xC2\xBC-\xC2\xBE" : "";  // only there
+            const char *spelled[] = {open, tok_classes[i][1], more, close};
+            for (int k = 0; k < 4; k++) memcpy(arraddnptr(*to, strlen(spelled[k])), spelled[k], strlen(spelled[k]));
             p++;
             continue;
         }
+        if (class && ((p[0] == '[' && p[1] != ':') || (p[0] == '&' && p[1] == '&'))) return false;
         if (*p == '[') class = true;
         if (*p == ']') class = false;
         arrput(*to, *p);
         if (*p == '\\' && p[1]) arrput(*to, *++p);
     }
     arrput(*to, 0);
+    return true;
 }
 
 static inline llm42_result tok_compile(const char *pattern, pcre2_code **code, const char *path, const char *field,
@@ -245,7 +255,9 @@ static inline llm42_result tok_compile(const char *pattern, pcre2_code **code, c
     int number = 0;
     PCRE2_SIZE at = 0;
     char *spelled = NULL;
-    tok_expression(&spelled, pattern);
+    if (!tok_expression(&spelled, pattern))
+        return arrfree(spelled),
+               tok_fail(error, LLM42_UNSUPPORTED, path, "%s: '%s': a class in a class", field, pattern);
     *code = pcre2_compile((PCRE2_SPTR)spelled, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &number, &at, NULL);
     arrfree(spelled);
     if (!*code) {
