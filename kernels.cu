@@ -1510,6 +1510,8 @@ typedef struct llm42__rank_parts {
     int ranks;
     int self;               // this rank
     int own_rows;           // rank r norms the rows from r x own_rows on; 0: each rank norms all rows
+    const float *bias;      // [stride], which is added to the sum; NULL: none
+    float embed_scale;      // by which embeddings are multiplied; 0: 1
     llm42__bf16 *h[8];      // of each rank
     unsigned exchange;      // number of this exchange in the pass, for mail
     const unsigned *ended;  // see llm42__meeting
@@ -1754,11 +1756,11 @@ LLM42__DEVICE void llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const
     }
 }
 
-// piece += other, but for EMBED, rounded; x = the pieces, but for ADD_DRAWS. Returns the sum of the thread's squares,
-// with elements ascending; that of an idle thread is zero.
+// piece += other (first + its bias, rounded), but for EMBED, rounded; x = the pieces, but for ADD_DRAWS. Returns the
+// sum of the thread's squares, with elements ascending; that of an idle thread is zero.
 template <int KIND>
 LLM42__DEVICE float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], llm42__bf16 *x,
-                                   const llm42__held_pieces &held) {
+                                   const llm42__rank_parts &delta, const llm42__held_pieces &held) {
     float sum = 0;
     LLM42__UNROLLED(int i = 0; i < 4; i++) {
         if (held.ended(i)) break;
@@ -1768,9 +1770,15 @@ LLM42__DEVICE float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], l
             float2 a = __bfloat1622float2(p[j]);
             if (KIND != LLM42__EMBED) {
                 float2 b = __bfloat1622float2(o[j]);
+                if (delta.bias) {
+                    const float2 bias = ((const float2 *)(delta.bias + held.at(i)))[j];
+                    b = {llm42__rounded(b.x + bias.x), llm42__rounded(b.y + bias.y)};
+                }
                 p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
-                a = __bfloat1622float2(p[j]);
+            } else if (delta.embed_scale != 0) {
+                p[j] = __floats2bfloat162_rn(a.x * delta.embed_scale, a.y * delta.embed_scale);
             }
+            a = __bfloat1622float2(p[j]);
             sum = fmaf(a.x, a.x, sum);
             sum = fmaf(a.y, a.y, sum);
         }
@@ -1827,7 +1835,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         if (draws && some_rows && (int)row / delta.own_rows != delta.self) continue;
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         llm42__gather_row<KIND, PARTS>(piece, other, x, delta, row, held, meta, sums);
-        const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, held);
+        const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, delta, held);
         llm42__norm_row(piece, llm42__block_sum(squares, shared[turn]), w, width, eps, held, [&](int at, uint4 v) {
             if (!some_rows) *(uint4 *)(h + (size_t)place * stride + at) = v;
             else
@@ -1838,8 +1846,9 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
 }
 
 typedef struct llm42__heads {
-    int heads, kv_heads, head_dim, qkv_stride;   // qkv [R, stride]: q, k, v side by side
-    const float *bias, *q_norm, *k_norm, *rope;  // [(H + 2K) d] [d] [d], NULL where there is none; rope [T][d / 2][2]
+    int heads, kv_heads, head_dim, qkv_stride;  // qkv [R, stride]: q, k, v side by side
+    const float *bias, *q_norm, *k_norm;        // [(H + 2K) d] [d] [d], NULL where there is none
+    const float *q_rope, *k_rope;               // [T][d / 2][2]; NULL in a layer that is not rotated
     float eps;
 } llm42__heads;
 
@@ -1900,11 +1909,11 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     llm42__bf16 *to = is_q ? q + ((size_t)row * a.heads + head) * DP
                            : (is_k ? k_cache : v_cache) + ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP;
     const bool needed = head < a.heads + 2 * a.kv_heads && (is_q || slot >= 0);
-    const float *angle = a.rope + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
+    const float *angle = (is_q ? a.q_rope : a.k_rope) + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
     llm42__pairs<DP> p(a, lane);
     float2 turn[8];  // cosine and sine
     LLM42__UNROLLED(int i = 0; i < 8; i++)
-        turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
+        turn[i] = a.k_rope && p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
     p.load(qkv + (size_t)row * a.qkv_stride + (size_t)head * d, needed);
     if (a.bias && needed)
@@ -1929,7 +1938,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
             p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.low + i]);
             p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.high + i]);
         }
-        if (is_q || is_k) {
+        if (a.k_rope && (is_q || is_k)) {
             const float2 before = {p.x[i][0], p.x[i][1]};
             p.x[i][0] = fmaf(before.x, turn[i].x, -(before.y * turn[i].y));
             p.x[i][1] = fmaf(before.y, turn[i].x, before.x * turn[i].y);
@@ -1938,8 +1947,10 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     p.store(to);
 }
 
-// Shapes: y [R, 2F], gate and up in groups of eight -> out [R, F]. Work: a thread computes eight outputs. No sums.
-__global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42__bf16 *out, size_t count) {
+// Shapes: y [R, 2F], gate and up in groups of eight -> out [R, F]; bias [2][F], or NULL. Work: a thread computes eight
+// outputs. No sums.
+__global__ void __launch_bounds__(256)
+    llm42__k_gate(const llm42__bf16 *y, llm42__bf16 *out, size_t count, const float *bias, int width) {
     llm42__launch_next();
     llm42__wait_for_previous();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
@@ -1949,6 +1960,7 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, llm42
     LLM42__UNROLLED(int j = 0; j < 16; j++) {
         const uint32_t two = ((const uint32_t *)from)[j / 2];
         gate_up[j / 8][j % 8] = llm42__float(j % 2 ? two & 0xffff0000 : two << 16);
+        if (bias) gate_up[j / 8][j % 8] += bias[j / 8 * width + i * 8 % width + j % 8];  // llm42__gate rounds
     }
     llm42__gate(gate_up[0], gate_up[1], to);
     ((uint4 *)out)[i] = make_uint4(llm42__pack(to[0], to[1]), llm42__pack(to[2], to[3]), llm42__pack(to[4], to[5]),
@@ -2247,10 +2259,13 @@ template <int DP>
 LLM42__DEVICE void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4], uint32_t v_at) {
     if constexpr (LLM42__WARPGROUPS && DP >= 64) {
         enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN_KEYS = 16 * 128 };  // bytes: of a panel; of 16 keys in a panel
+        enum { EIGHTS = DP == 256 ? 16 : DP / 8 };                         // 128 columns at once, at most
         const uint64_t values = llm42__smem_descriptor(v_at, PANEL);
         llm42__wgmma_fence();
-        LLM42__UNROLLED(int kk = 0; kk < 8; kk++)
-            llm42__wgmma(out, weight[kk], values + (kk * SIXTEEN_KEYS >> 4), kk > 0);
+        LLM42__UNROLLED(int half = 0; half < DP / 8; half += EIGHTS)
+            LLM42__UNROLLED(int kk = 0; kk < 8; kk++)
+                llm42__wgmma(*(float(*)[EIGHTS][4])out[half], weight[kk],
+                             values + ((half / 8 * PANEL + kk * SIXTEEN_KEYS) >> 4), kk > 0);
         llm42__wgmma_commit();
     } else {
         LLM42__UNROLLED(int i = 0; i < DP / 8; i++) out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
@@ -2477,7 +2492,7 @@ __global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42_
 // one, and two blocks on each. most: bytes of shared memory that a block may have.
 template <int DP>
 static inline int llm42__prefill_teams(unsigned blocks, unsigned processors, bool warpgroups, int most) {
-    return blocks <= processors && llm42__prefill_shape<DP, 2>::bytes(warpgroups) <= most ? 2 : 1;
+    return DP <= 128 && blocks <= processors && llm42__prefill_shape<DP, 2>::bytes(warpgroups) <= most ? 2 : 1;
 }
 
 // A warp's sums for the queries of one row, in octets. Rows of the tensor cores' result are keys (or columns of out)
@@ -2945,13 +2960,16 @@ static inline int llm42__decode_cluster(const llm42__decode_shape &shape, int gr
 }
 
 template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42__decode_shape &shape) {
-    if constexpr (DP == 128) {
-        if (shape.warps == 8 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 8>;
+    if constexpr (DP >= 128) {
         if (shape.warps == 4 && shape.ring == 3) return llm42__k_attend_decode<DP, 3, OCTETS, 4>;
         if (shape.warps == 4 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 4>;
     }
+    if constexpr (DP == 128)
+        if (shape.warps == 8 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 8>;
     constexpr int RING = DP < 128 ? 4 : 3;
-    return shape.warps == 8 ? llm42__k_attend_decode<DP, RING, OCTETS, 8> : llm42__k_attend_decode<DP, 4, OCTETS, 4>;
+    if constexpr (DP <= 128)
+        if (shape.warps == 8) return llm42__k_attend_decode<DP, RING, OCTETS, 8>;
+    return llm42__k_attend_decode < DP, DP <= 128 ? 4 : 2, OCTETS, 4 > ;
 }
 
 // >>kernel-sample ------------------------------------------------------------------------------------------------

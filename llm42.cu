@@ -17,7 +17,7 @@
 // the four before it.
 #define LLM42_BASE
 #include "llm42.h"
-#include "examples/util/llm42_cuda_measure.h"
+#include "examples/util/llm42_cuda.h"
 
 #include "kernels.cu"
 
@@ -58,13 +58,13 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
     const int length = (int)strcspn(call, "(");
     cudaGetLastError();
     if (status == cudaErrorMemoryAllocation)
-        return llm42_fail(error, LLM42_MEMORY,
-                          "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length, call);
+        LLM42__FAIL(MEMORY, "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length,
+                    call);
     if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
         status == cudaErrorUnsupportedPtxVersion)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its "
-                          "compute capability");
+        LLM42__FAIL(
+            UNSUPPORTED,
+            "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its compute capability");
     const cudaError_t lost[] = {cudaErrorIllegalAddress,
                                 cudaErrorLaunchFailure,
                                 cudaErrorLaunchTimeout,
@@ -80,8 +80,8 @@ static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cud
                                 cudaErrorContained,
                                 cudaErrorUnknown};
     const bool is_lost = std::find(std::begin(lost), std::end(lost), status) != std::end(lost);
-    return llm42_fail(error, LLM42_BACKEND, "cuda backend: %.*s: %s%s", length, call, cudaGetErrorString(status),
-                      is_lost ? ": the device is lost to this process: start a new one and open the engine again" : "");
+    LLM42__FAIL(BACKEND, "cuda backend: %.*s: %s%s", length, call, cudaGetErrorString(status),
+                is_lost ? ": the device is lost to this process: start a new one and open the engine again" : "");
 }
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cublasStatus_t status) {
@@ -95,9 +95,9 @@ template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f
     try {
         return f();
     } catch (const std::bad_alloc &) {
-        return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+        LLM42__FAIL(MEMORY, "cuda backend: out of host memory");
     } catch (...) {
-        return llm42_fail(error, LLM42_BACKEND, "cuda backend: an unexpected C++ exception");
+        LLM42__FAIL(BACKEND, "cuda backend: an unexpected C++ exception");
     }
 }
 
@@ -128,8 +128,9 @@ static const char *llm42__kind_name(const llm42__algorithm *p) {
 }
 
 struct llm42__cuda_layer {
-    float *attention_norm, *ffn_norm, *q_norm, *k_norm, *bias;
-    llm42__bf16 *w[LLM42__PRODUCTS];  // gate_up and down of a mixture: all experts, one behind the other
+    float *attention_norm, *ffn_norm, *q_norm, *k_norm;
+    float *bias, *o_bias, *gate_bias, *down_bias;  // of qkv; gate_bias: of gate and then of up, padded as they are
+    llm42__bf16 *w[LLM42__PRODUCTS];               // gate_up and down of a mixture: all experts, one behind the other
 };
 
 struct llm42__shape_key {  // what the launches of a pass depend on
@@ -224,7 +225,7 @@ struct llm42__cuda {
     std::vector<void *> blocks, pinned;
     std::vector<cublasLtMatrixLayout_t> layouts;
     llm42__bf16 *embed, *head, *k, *v;
-    float *final_norm, *rope;
+    float *final_norm, *rope, *q_rope;  // q_rope: NULL if queries have that of keys
     std::vector<llm42__cuda_layer> layer;
     std::vector<int> buckets;
     std::vector<llm42__algorithm> algorithms[LLM42__PRODUCTS][LLM42_SCHEDULE_COUNT];  // by bucket
@@ -415,12 +416,12 @@ static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, in
                          0, stream, parts, values, count, values, n, owners, y);
 }
 
-// y[rows, n] = x w^T by an algorithm. GATE_UP gives silu(gate) x up [rows, F]; cuBLASLt's product is put into `between`
-// first. With owners fp32 sums go to them and not to y.
+// y[rows, n] = x w^T by an algorithm. GATE_UP gives silu(gate) x up [rows, F]; cuBLASLt's product, and one that gets a
+// bias, is put into `between` first. With owners fp32 sums go to them and not to y.
 static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex, int product,
                                           const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
-                                          void *y, const llm42__owners &owners, llm42__bf16 *between, int rows,
-                                          llm42_error *error) {
+                                          void *y, const llm42__owners &owners, llm42__bf16 *between,
+                                          const float *gate_bias, int rows, llm42_error *error) {
     const auto [n, k] = llm42__product_shape(cu, product);
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     llm42__leaves leaves = llm42__leaves_of(cu, product);
@@ -435,31 +436,31 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
     }
     if (algorithm->tile >= 0) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
-        llm42__product_fn *fn = gated     ? tile->gated
-                                : several ? fp32 ? tile->parts : tile->joined
-                                : fp32    ? tile->fp32
-                                          : tile->plain;
-        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
-        return LLM42_OK;
-    }
-    if (several || owners.rows) {  // a product for each leaf, all at once
+        llm42__product_fn *fn = gated && !gate_bias ? tile->gated
+                                : several           ? fp32 ? tile->parts : tile->joined
+                                : fp32              ? tile->fp32
+                                                    : tile->plain;
+        LLM42__CU(fn(x, w, gate_bias ? between : y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount,
+                     ex->stream));
+        if (!gate_bias) return LLM42_OK;
+    } else if (several || owners.rows) {  // a product for each leaf, all at once
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
         LLM42__CU(fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (float *)y)
                        : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
         return LLM42_OK;
     }
-    LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
+    if (algorithm->tile < 0) LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
     if (gated) {
         size_t count = (size_t)rows * (size_t)cu->Fp / 8;
         LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, ex->stream, between,
-                                (llm42__bf16 *)y, count));
+                                (llm42__bf16 *)y, count, gate_bias, cu->Fp));
     }
     return LLM42_OK;
 }
 static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
                                        const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
                                        void *y, llm42__bf16 *between, int rows, llm42_error *error) {
-    return llm42__run_product_to(cu, ex, product, algorithm, w, x, y, llm42__owners{}, between, rows, error);
+    return llm42__run_product_to(cu, ex, product, algorithm, w, x, y, llm42__owners{}, between, nullptr, rows, error);
 }
 
 static std::string llm42__algorithm_name(const llm42__algorithm *algorithm) {
@@ -691,13 +692,14 @@ static llm42__owners llm42__owners_of(const llm42__cuda *cu, llm42_schedule sche
 }
 
 static llm42_result llm42__enqueue_product(llm42__cuda *cu, int product, llm42_schedule schedule, const llm42__bf16 *w,
-                                           const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
+                                           const llm42__bf16 *x, void *y, int rows, llm42_error *error,
+                                           const float *gate_bias = nullptr) {
     const llm42__algorithm *algorithm = llm42__algorithm_of(cu, product, schedule, rows);
     const bool cut = llm42__cut(cu, product);
     const llm42__owners owners = cut ? llm42__owners_of(cu, schedule, rows, product == LLM42__DOWN) : llm42__owners{};
     LLM42__STAGE(llm42__product_names[product],
                  LLM42__TRY(llm42__run_product_to(cu, &cu->execution, product, algorithm, w, x, y, owners,
-                                                  cu->execution.gate_up, rows, error)));
+                                                  cu->execution.gate_up, gate_bias, rows, error)));
     return LLM42_OK;
 }
 
@@ -722,6 +724,7 @@ static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, in
 static llm42__sum llm42__sum_of(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage) {
     const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
     llm42__sum sum = llm42__whole(cu->execution.delta);
+    sum.parts.bias = stage ? cu->layer[(size_t)l].down_bias : cu->layer[(size_t)l].o_bias;
     if (cu->ranks == 1) return sum;
     sum.kind = leaves ? LLM42__LEAVES : LLM42__ROUNDED;
     if (llm42__by_mail(cu, key->rows)) sum.kind |= LLM42__MAIL;
@@ -800,27 +803,35 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
     return LLM42_OK;
 }
 
+// Calls what is compiled for each padded head_dim.
+template <typename CALL> static auto llm42__by_head_dim(int dp, CALL call) {
+    return dp == 16    ? call(std::integral_constant<int, 16>())
+           : dp == 32  ? call(std::integral_constant<int, 32>())
+           : dp == 64  ? call(std::integral_constant<int, 64>())
+           : dp == 128 ? call(std::integral_constant<int, 128>())
+                       : call(std::integral_constant<int, 256>());
+}
+
 static llm42_result llm42__enqueue_rope(llm42__cuda *cu, int rows, int l, llm42__meta meta, llm42_error *error) {
     llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv,    layer->bias,
-                      layer->q_norm, layer->k_norm, cu->rope,    c->norm_eps};
-    auto kernel = cu->dp == 16   ? llm42__k_rope<16>
-                  : cu->dp == 32 ? llm42__k_rope<32>
-                  : cu->dp == 64 ? llm42__k_rope<64>
-                                 : llm42__k_rope<128>;
+    const float *rope = cu->model->layer[l].unrotated ? nullptr : cu->rope, *q_rope = cu->q_rope ? cu->q_rope : rope;
+    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv, layer->bias,
+                      layer->q_norm, layer->k_norm, q_rope,      rope,    c->norm_eps};
     const int heads = 128 / (cu->dp / 16);  // of a block
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
-    LLM42__CU(llm42__launch(kernel, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q, cu->k + (size_t)l * cu->kv_layer,
-                            cu->v + (size_t)l * cu->kv_layer, a, meta));
+    LLM42__CU(llm42__by_head_dim(cu->dp, [&](auto dp) {
+        return llm42__launch(llm42__k_rope<dp.value>, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q,
+                             cu->k + (size_t)l * cu->kv_layer, cu->v + (size_t)l * cu->kv_layer, a, meta);
+    }));
     return LLM42_OK;
 }
 
 // Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
 
-static int llm42__padded_head_dim(int d) { return d <= 16 ? 16 : d <= 32 ? 32 : d <= 64 ? 64 : 128; }
+static int llm42__padded_head_dim(int d) { return d <= 16 ? 16 : d <= 32 ? 32 : d <= 64 ? 64 : d <= 128 ? 128 : 256; }
 
 static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int rows) {
     return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
@@ -845,7 +856,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__sh
         const int teams = llm42__prefill_teams<DP>(tasks * heads, processors, warpgroups, most),
                   bytes = teams == 2 ? llm42__prefill_shape<DP, 2>::bytes(warpgroups)
                                      : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
-        auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, 2> : llm42__k_attend_prefill<DP, 1>;
+        auto kernel = teams == 2 ? llm42__k_attend_prefill < DP, DP <= 128 ? 2 : 1 > : llm42__k_attend_prefill<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
@@ -884,13 +895,10 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, const llm42__shape
     a.arrived = ex->arrived;
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
     a.group = cu->group, a.group_inverse = 65536 / (uint32_t)cu->group + 1, a.window = sliding ? c->sliding_window : 0;
-    a.scale = (float)(1.4426950408889634 / sqrt((double)c->head_dim));
-    switch (cu->dp) {
-    case 16: return llm42__enqueue_attention_as<16>(cu, key, a, meta, at->decode_tasks, error);
-    case 32: return llm42__enqueue_attention_as<32>(cu, key, a, meta, at->decode_tasks, error);
-    case 64: return llm42__enqueue_attention_as<64>(cu, key, a, meta, at->decode_tasks, error);
-    default: return llm42__enqueue_attention_as<128>(cu, key, a, meta, at->decode_tasks, error);
-    }
+    a.scale = llm42__scale_log2(c);
+    return llm42__by_head_dim(cu->dp, [&](auto dp) {
+        return llm42__enqueue_attention_as<dp.value>(cu, key, a, meta, at->decode_tasks, error);
+    });
 }
 
 // With few rows a draw has a cluster, where there are clusters, so that more multiprocessors work.
@@ -1020,7 +1028,8 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
     const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     if (!l && !stage) {
-        const llm42__sum embedding = llm42__whole(cu->embed);
+        llm42__sum embedding = llm42__whole(cu->embed);
+        embedding.parts.embed_scale = cu->config.embed_scale;
         LLM42__TRY(
             llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, &embedding, layer->attention_norm, meta, error));
         return llm42__show(cu, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, false,
@@ -1063,7 +1072,7 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, const llm42__sh
     LLM42__TRY(llm42__show(cu, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
     if (c->experts) return llm42__enqueue_experts(cu, key, l, error);
     LLM42__TRY(llm42__enqueue_product(cu, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h, ex->gated, R,
-                                      error));
+                                      error, layer->gate_bias));
     LLM42__TRY(llm42__show(cu, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, llm42__leaf_width(cu),
                            cu->Fp, true, error));
     return llm42__enqueue_product(cu, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
@@ -1426,19 +1435,17 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
 static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows;
     if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "cuda backend: schedule %s is not available",
-                          llm42_schedule_name(pass->schedule));
+        LLM42__FAIL(UNSUPPORTED, "cuda backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cu->max_rows || R > pass->shape ||
         (pass->schedule == LLM42_SCHEDULE_FIXED && pass->shape > cu->max_rows))
-        return llm42_fail(error, LLM42_INVALID,
-                          "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape", R,
-                          pass->shape, cu->max_rows);
+        LLM42__FAIL(INVALID, "cuda backend: a pass of %d rows, shape %d: expected 1 to %d, and at most the shape", R,
+                    pass->shape, cu->max_rows);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
         if (row->seq < 0 || row->token < 0 || row->token >= cu->config.vocab || row->position < 0 ||
             row->position >= cu->desc.max_context)
-            return llm42_fail(error, LLM42_INVALID, "cuda backend: row %d: token %d, position %d: out of range", r,
-                              row->token, row->position);
+            LLM42__FAIL(INVALID, "cuda backend: row %d: token %d, position %d: out of range", r, row->token,
+                        row->position);
     }
     return LLM42_OK;
 }
@@ -1485,10 +1492,10 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
     llm42__choose_key(cu, p, pass);
     const llm42__meta_layout at = llm42__layout(cu, &p->key);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
-        return llm42_fail(error, LLM42_INVALID,
-                          "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and "
-                          "max_context were opened for",
-                          p->run_begin.size(), p->page_stride);
+        LLM42__FAIL(INVALID,
+                    "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and max_context "
+                    "were opened for",
+                    p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
     ex->number = ex->number % LLM42__MOST_NUMBER + 1;
     llm42__write_rows(cu, p, pass, &at, base);
@@ -1546,8 +1553,8 @@ static llm42_result llm42__empty_mail(llm42__cuda *cu, llm42_error *error) {
 // An error if a pass cannot run, or cannot have run, because no device waits for others any more (llm42__end_pass).
 static llm42_result llm42__check_lost(const llm42__cuda *cu, llm42_error *error) {
     if (!cu->ended || !*(volatile unsigned *)cu->ended) return LLM42_OK;
-    return llm42_fail(error, LLM42_BACKEND,
-                      "cuda backend: a device was lost in another pass: start a new process and open the engine again");
+    LLM42__FAIL(BACKEND,
+                "cuda backend: a device was lost in another pass: start a new process and open the engine again");
 }
 
 // While an engine has a turn, engines of other threads do not get one on any of its devices. Devices are taken in
@@ -1792,18 +1799,19 @@ static llm42__slice llm42__head_rows_of(const llm42__cuda *cu, const llm42_matri
 static bool llm42__own_head(const llm42_model *m) {
     return m->head.data != m->embed.data || m->head.recipe.key != m->embed.recipe.key;
 }
-static bool llm42__has_bias(const llm42_layer *layer) { return layer->q_bias || layer->k_bias || layer->v_bias; }
-
 static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
     llm42__cuda_layer *to = &cu->layer[(size_t)l];
     const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, experts = (size_t)std::max(1, c->experts);
-    for (float **norm : {&to->attention_norm, &to->ffn_norm}) llm42__want(list, LLM42__WEIGHTS, norm, Dp);
-    if (from->q_norm) llm42__want(list, LLM42__WEIGHTS, &to->q_norm, (size_t)c->head_dim);
-    if (from->k_norm) llm42__want(list, LLM42__WEIGHTS, &to->k_norm, (size_t)c->head_dim);
-    if (llm42__has_bias(from))
-        llm42__want(list, LLM42__WEIGHTS, &to->bias, (size_t)((c->heads + 2 * c->kv_heads) * c->head_dim));
+    auto want = [&](float **vector, const float *is_there, size_t count) {
+        if (is_there) llm42__want(list, LLM42__WEIGHTS, vector, count);
+    };
+    want(&to->attention_norm, from->attention_norm, Dp), want(&to->ffn_norm, from->ffn_norm, Dp);
+    want(&to->o_bias, from->o_bias, Dp), want(&to->down_bias, from->down_bias, Dp);
+    want(&to->q_norm, from->q_norm, (size_t)c->head_dim), want(&to->k_norm, from->k_norm, (size_t)c->head_dim);
+    want(&to->bias, from->q_bias, (size_t)((c->heads + 2 * c->kv_heads) * c->head_dim));
+    want(&to->gate_bias, from->gate_bias, 2 * Fp);
     llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp);
     llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__O], Dp * (size_t)cu->attended);
     llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp);
@@ -1858,7 +1866,9 @@ static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
     llm42__want(&list, LLM42__WEIGHTS, &cu->final_norm, (size_t)cu->Dp);
     cu->layer.resize((size_t)c->layers);
     for (int l = 0; l < c->layers; l++) llm42__list_layer(cu, l, &list);
-    llm42__want(&list, LLM42__WEIGHTS, &cu->rope, (size_t)cu->desc.max_context * (size_t)c->head_dim);
+    for (float **to : {&cu->rope, &cu->q_rope})
+        if (to == &cu->rope || c->query_beta > 0)
+            llm42__want(&list, LLM42__WEIGHTS, to, (size_t)cu->desc.max_context * (size_t)c->head_dim);
     for (llm42__bf16 **to : {&cu->k, &cu->v}) llm42__want(&list, LLM42__CACHE, to, cache);
     llm42__list_execution(cu, &list);
     return list;
@@ -1881,17 +1891,27 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
     const llm42__cuda_layer *to = &cu->layer[(size_t)l];
-    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, D = (size_t)c->dim, kv = (size_t)(c->kv_heads * c->head_dim),
-                 q = (size_t)(c->heads * c->head_dim), q0 = (size_t)llm42__rows_of(cu, &from->q).row0,
-                 kv0 = (size_t)llm42__kv_rows_of(cu, &from->k).row0;
-    LLM42__TRY(llm42__upload_vector(to->attention_norm, from->attention_norm, D, error));
-    LLM42__TRY(llm42__upload_vector(to->ffn_norm, from->ffn_norm, D, error));
-    LLM42__TRY(llm42__upload_vector(to->q_norm, from->q_norm, (size_t)c->head_dim, error));
-    LLM42__TRY(llm42__upload_vector(to->k_norm, from->k_norm, (size_t)c->head_dim, error));
-    if (llm42__has_bias(from)) {
-        LLM42__TRY(llm42__upload_vector(to->bias, from->q_bias ? from->q_bias + q0 : nullptr, q, error));
-        LLM42__TRY(llm42__upload_vector(to->bias + q, from->k_bias ? from->k_bias + kv0 : nullptr, kv, error));
-        LLM42__TRY(llm42__upload_vector(to->bias + q + kv, from->v_bias ? from->v_bias + kv0 : nullptr, kv, error));
+    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim),
+                 q = (size_t)(c->heads * c->head_dim);
+    auto vector = [&](float *where, const float *all, size_t first, size_t count) {
+        return all ? llm42__upload_vector(where, all + first, count, error) : LLM42_OK;
+    };
+    for (auto [where, all] : {std::pair(to->attention_norm, from->attention_norm),
+                              {to->ffn_norm, from->ffn_norm},
+                              {to->o_bias, from->o_bias},
+                              {to->down_bias, from->down_bias}})
+        LLM42__TRY(vector(where, all, 0, (size_t)c->dim));
+    LLM42__TRY(vector(to->q_norm, from->q_norm, 0, (size_t)c->head_dim));
+    LLM42__TRY(vector(to->k_norm, from->k_norm, 0, (size_t)c->head_dim));
+    const size_t kv0 = (size_t)llm42__kv_rows_of(cu, &from->k).row0;
+    LLM42__TRY(vector(to->bias, from->q_bias, (size_t)cu->rank * q, q));
+    LLM42__TRY(vector(to->bias + q, from->k_bias, kv0, kv));
+    LLM42__TRY(vector(to->bias + q + kv, from->v_bias, kv0, kv));
+    for (int leaf = 0; leaf < cu->leaves; leaf++) {
+        const size_t F = (size_t)(c->ffn / cu->leaves), first = (size_t)(cu->rank * cu->leaves + leaf) * F;
+        float *at = to->gate_bias + leaf * llm42__leaf_width(cu);
+        LLM42__TRY(vector(at, from->gate_bias, first, F));
+        LLM42__TRY(vector(at + Fp, from->up_bias, first, F));
     }
     const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, llm42__leaf_width(cu)};
     auto place = [&](const llm42_matrix *m, llm42__slice slice, llm42__place_at at) {
@@ -1938,8 +1958,11 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     LLM42__TRY(llm42__upload_vector(cu->final_norm, m->final_norm, (size_t)m->config.dim, error));
     for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(&in, l, error));
     std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->config.head_dim);
-    llm42__rope_table(&m->config, rope.data(), cu->desc.max_context);
-    LLM42__TRY(llm42__upload_vector(cu->rope, rope.data(), rope.size(), error));
+    for (float *to : {cu->rope, cu->q_rope}) {
+        if (!to) continue;
+        llm42__rope_table(&m->config, to == cu->q_rope, rope.data(), cu->desc.max_context);
+        LLM42__TRY(llm42__upload_vector(to, rope.data(), rope.size(), error));
+    }
     LLM42__CU(cudaDeviceSynchronize());
     return LLM42_OK;
 }
@@ -2475,10 +2498,10 @@ static llm42_result llm42__choose_from(llm42__trial *t, const llm42__candidate_l
         return c != list.end();
     };
     auto none = [&]() {
-        return llm42_fail(error, LLM42_NOT_INVARIANT,
-                          "cuda backend: no algorithm for the %s is right and keeps its bits on this device: use the "
-                          "CPU backend",
-                          llm42__shape_name(t).c_str());
+        LLM42__FAIL(
+            NOT_INVARIANT,
+            "cuda backend: no algorithm for the %s is right and keeps its bits on this device: use the CPU backend",
+            llm42__shape_name(t).c_str());
     };
     if (!first([&](const llm42__candidate &c) { return llm42__serves_fast(cu, c); }, fast)) return none();
     *fixed = *invariant = *fast;
@@ -2525,10 +2548,10 @@ static llm42_result llm42__prove(llm42__trial *t, bool *known, llm42_error *erro
         const bool sequential = c.algorithm.sequential;
         LLM42__TRY(llm42__check(t, &c, error));
         if (!c.good || (sequential && !c.algorithm.sequential))
-            return llm42_fail(error, LLM42_NOT_INVARIANT,
-                              "algorithm file %s: the algorithm of the %s is wrong here or does not keep its bits: "
-                              "remove the file",
-                              cu->options.algorithm_file, llm42__shape_name(t).c_str());
+            LLM42__FAIL(
+                NOT_INVARIANT,
+                "algorithm file %s: the algorithm of the %s is wrong here or does not keep its bits: remove the file",
+                cu->options.algorithm_file, llm42__shape_name(t).c_str());
     }
     return LLM42_OK;
 }
@@ -2724,36 +2747,31 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
         int driver = 0;
         if (cudaDriverGetVersion(&driver) != cudaSuccess || !driver) status = cudaErrorNoDevice;  // no driver at all
         cudaGetLastError();
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
-                          status != cudaSuccess ? cudaGetErrorString(status) : "none found");
+        LLM42__FAIL(UNSUPPORTED,
+                    "cuda backend: no CUDA device: %s; use the CPU backend, or a machine with an NVIDIA GPU",
+                    status != cudaSuccess ? cudaGetErrorString(status) : "none found");
     }
     if (ordinal < 0 || ordinal >= count)
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d", ordinal,
-                          count - 1);
+        LLM42__FAIL(INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d", ordinal, count - 1);
     LLM42__CU(cudaSetDevice(ordinal));
     LLM42__CU(cudaGetDeviceProperties(device, ordinal));
     if (device->major < 8)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
-                          device->major, device->minor);
+        LLM42__FAIL(UNSUPPORTED, "cuda backend: %s is sm_%d%d: bf16 tensor cores need sm_80 or later", device->name,
+                    device->major, device->minor);
     return LLM42_OK;
 }
 
 static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     if (!d->model->layer)
-        return llm42_fail(error, LLM42_INVALID,
-                          "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
-                          d->model->name);
+        LLM42__FAIL(INVALID, "model %s has no weights: it is for the simulator; load a folder or synthetic:NAME",
+                    d->model->name);
     if (d->numerics.compute != LLM42_DTYPE_BF16)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_backend_desc.numerics.compute: the CUDA backend computes in bf16 with fp32 sums; "
-                          "fp32 is the CPU backend's");
+        LLM42__FAIL(UNSUPPORTED, "llm42_backend_desc.numerics.compute: the CUDA backend computes in bf16 with fp32 "
+                                 "sums; fp32 is the CPU backend's");
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_FP32)
-        return llm42_fail(
-            error, LLM42_UNSUPPORTED,
-            "llm42_engine_desc.numerics.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
+        LLM42__FAIL(UNSUPPORTED,
+                    "llm42_engine_desc.numerics.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
     const llm42__field fields[] = {
         {"max_rows", d->max_rows, 1, 1 << 20, false},
         {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
@@ -2765,29 +2783,27 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     LLM42__TRY(llm42_ranks_check("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error));
     const int attended = c->heads * c->head_dim, leaves = std::max(d->numerics.leaves, d->tensor_parallel);
     if (leaves > 1 && attended / leaves % 16)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.%s: %d: %d heads of %d: the CUDA backend needs leaves of a multiple of 16 "
-                          "terms",
-                          d->numerics.leaves == leaves ? "numerics.leaves" : "tensor_parallel", leaves, c->heads,
-                          c->head_dim);
+        LLM42__FAIL(UNSUPPORTED,
+                    "llm42_engine_desc.%s: %d: %d heads of %d: the CUDA backend needs leaves of a multiple of 16 terms",
+                    d->numerics.leaves == leaves ? "numerics.leaves" : "tensor_parallel", leaves, c->heads,
+                    c->head_dim);
     const int64_t tokens = (int64_t)d->pages * d->page_size;
     if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
-        return llm42_fail(error, LLM42_MEMORY,
-                          "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many", d->pages,
-                          d->page_size);
+        LLM42__FAIL(MEMORY, "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many",
+                    d->pages, d->page_size);
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
-        return llm42_fail(error, LLM42_INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
+        LLM42__FAIL(INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
     if (own && own->devices && (own->devices < 0 || std::max(1, d->tensor_parallel) % own->devices))
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
-                          own->devices, std::max(1, d->tensor_parallel));
-    if (c->head_dim > 128 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
+        LLM42__FAIL(INVALID,
+                    "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
+                    own->devices, std::max(1, d->tensor_parallel));
+    if (c->head_dim > 256 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > LLM42__MOST_WIDTH || c->experts > 1024)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend "
-                          "takes an even head_dim up to 128, up to 16 heads a kv head, width 16384 and 1024 experts",
-                          d->model->name, c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
+        LLM42__FAIL(UNSUPPORTED,
+                    "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend takes an "
+                    "even head_dim up to 256, up to 16 heads a kv head, width 16384 and 1024 experts",
+                    d->model->name, c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
     return LLM42_OK;
 }
 
@@ -2869,8 +2885,8 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     const size_t need = llm42__needed_bytes(cu, sums), weights = sums[LLM42__WEIGHTS], cache = sums[LLM42__CACHE];
     LLM42__CU(cudaMemGetInfo(&left, &all));
     if (need > left)
-        return llm42_fail(
-            error, LLM42_MEMORY,
+        LLM42__FAIL(
+            MEMORY,
             "cuda backend: %s needs %.1f GB of device memory (weights %.1f, KV cache of %lld tokens %.1f, passes of %d "
             "rows %.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
             cu->model->name, (double)need * 1e-9, (double)weights * 1e-9,
@@ -2906,10 +2922,10 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
             llm42_output last = cu->execution.out_host[pass.rows - 1];  // may be NaN: run reports that
             if (!trial) first = last;
             else if (memcmp(&last, &first, sizeof last) != 0)
-                return llm42_fail(error, LLM42_NOT_INVARIANT,
-                                  "cuda backend: schedule %s: position %d of a text gives other bits with %d rows "
-                                  "in its pass: nothing can be promised; use mode NONDETERMINISTIC",
-                                  llm42_schedule_name(schedule), T - 1, pass.rows);
+                LLM42__FAIL(NOT_INVARIANT,
+                            "cuda backend: schedule %s: position %d of a text gives other bits with %d rows in its "
+                            "pass: nothing can be promised; use mode NONDETERMINISTIC",
+                            llm42_schedule_name(schedule), T - 1, pass.rows);
         }
     }
     return LLM42_OK;
@@ -3005,10 +3021,10 @@ static llm42_result llm42__open_peers(llm42__cuda *cu, llm42_error *error) {
             if (other == rank->options.device) continue;
             LLM42__CU(cudaDeviceCanAccessPeer(&can, rank->options.device, other));
             if (!can)
-                return llm42_fail(error, LLM42_UNSUPPORTED,
-                                  "cuda backend: device %d cannot read the memory of device %d: take devices that are "
-                                  "linked, or all ranks on one (llm42_cuda_desc.devices = 1)",
-                                  rank->options.device, other);
+                LLM42__FAIL(UNSUPPORTED,
+                            "cuda backend: device %d cannot read the memory of device %d: take devices that are "
+                            "linked, or all ranks on one (llm42_cuda_desc.devices = 1)",
+                            rank->options.device, other);
             const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
             if (status == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
             else LLM42__TRY(llm42__cuda_status(error, "cudaDeviceEnablePeerAccess(", status));
@@ -3061,27 +3077,24 @@ static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cu
     int count = 0;
     LLM42__TRY(llm42__find_device(options->device, device, error));
     if (desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 && device->major != 9)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.numerics.arithmetic: SM90 is that of sm_90 GPUs: %s is sm_%d%d",
-                          device->name, device->major, device->minor);
+        LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: SM90 is that of sm_90 GPUs: %s is sm_%d%d",
+                    device->name, device->major, device->minor);
     LLM42__CU(cudaGetDeviceCount(&count));
     if (!options->devices) options->devices = ranks;
     if (options->device + options->devices > count)
-        return llm42_fail(
-            error, LLM42_INVALID,
-            "llm42_engine_desc.tensor_parallel: %d ranks, from device %d on: this machine has devices 0 to "
-            "%d; ranks may share devices: set llm42_cuda_desc.devices",
-            ranks, options->device, count - 1);
+        LLM42__FAIL(INVALID,
+                    "llm42_engine_desc.tensor_parallel: %d ranks, from device %d on: this machine has devices 0 to %d; "
+                    "ranks may share devices: set llm42_cuda_desc.devices",
+                    ranks, options->device, count - 1);
     for (int d = 1; d < options->devices; d++) {
         cudaDeviceProp other;
         LLM42__TRY(llm42__find_device(options->device + d, &other, error));
         if (!llm42__same_kind(device, &other))
-            return llm42_fail(
-                error, LLM42_UNSUPPORTED,
-                "cuda backend: device %d is %s with %d multiprocessors and device %d is %s with %d: ranks "
-                "need devices of one kind",
-                options->device, device->name, device->multiProcessorCount, options->device + d, other.name,
-                other.multiProcessorCount);
+            LLM42__FAIL(UNSUPPORTED,
+                        "cuda backend: device %d is %s with %d multiprocessors and device %d is %s with %d: ranks need "
+                        "devices of one kind",
+                        options->device, device->name, device->multiProcessorCount, options->device + d, other.name,
+                        other.multiProcessorCount);
     }
     LLM42__CU(cudaSetDevice(options->device));
     return LLM42_OK;
@@ -3112,13 +3125,14 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     const llm42_config *c = &desc->model->config;
     const int room = llm42__shared_room(&device);
     const int ranks = std::max(1, desc->tensor_parallel), group = c->heads / ranks / std::max(1, c->kv_heads / ranks);
-    if (llm42__decode_shape_of(llm42__padded_head_dim(c->head_dim), group, 1, 0, room).bytes > room)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU "
-                          "with 132 KB a block or more",
-                          desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name);
+    if (llm42__decode_shape_of(llm42__padded_head_dim(c->head_dim), group, 1, 0, room).bytes > room ||
+        (c->head_dim > 128 && llm42__prefill_shape<256, 1>::bytes(device.major == 9) > room))
+        LLM42__FAIL(UNSUPPORTED,
+                    "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU with %d KB a "
+                    "block or more",
+                    desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name, c->head_dim > 128 ? 225 : 132);
     llm42__cuda *cu = llm42__new_rank(desc, &options, 0, &device);
-    if (!cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    if (!cu) LLM42__FAIL(MEMORY, "cuda backend: out of host memory");
     const llm42__turn turn = llm42__turn::to_change(cu);
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
         cu->ranks = std::max(1, desc->tensor_parallel);
@@ -3288,7 +3302,7 @@ llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int devi
     LLM42__TRY(llm42__find_device(device, &properties, error));
     llm42__gauge g = {};
     g.cu = new (std::nothrow) llm42__cuda();
-    if (!g.cu) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of host memory");
+    if (!g.cu) LLM42__FAIL(MEMORY, "cuda backend: out of host memory");
     g.cu->options.device = device, g.cu->device = properties;
     const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
         LLM42__TRY(llm42__open_gauge(&g, error));

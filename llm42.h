@@ -36,7 +36,8 @@
 
    It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev); OpenMP is optional. Without -march=native or
    -march=x86-64-v3 the scalar code is built, which gives the same bits and is about a hundred times slower. For a GPU,
-   `make cuda` compiles llm42.cu and shows how to link it; then set .backend = llm42_backend_cuda().
+   `make cuda` compiles llm42.cu and shows how to link it; then set .backend = llm42_backend_cuda(), which
+   examples/util/llm42_cuda.h declares.
 
    COMPILE-TIME OPTIONS
 
@@ -59,8 +60,8 @@
 
    STEP BY STEP
 
-   1. llm42_model_load loads a model: an HF folder (llama, mistral, ministral, qwen2, qwen3, qwen3_moe), or random
-      weights of a named shape. A model is read-only, so any number of engines may share it.
+   1. llm42_model_load loads a model: an HF folder (examples/README.md has a table of families), or random weights of
+      a named shape. A model is read-only, so any number of engines may share it.
    2. llm42_engine_open opens an engine. Zero every field of its desc that you do not care about, because zero always
       means the default that the field's comment states. .preset names a set of policies: LLM42_PRESET_BEST is for
       serving, and the default, LLM42_PRESET_DVR, shows the protocol. LLM42_PRESETS lists what each of them sets.
@@ -178,7 +179,7 @@
    Attention (2023). Split-KV attention: Dao and others, Flash-Decoding (2023). The hash: Steele and others (2014).
 
    SECTIONS: search for two angle brackets and the name. Declarations are in api-results, -model, -pass, -backend, -sim,
-   -cuda, -policies, -request, -planner, -drafter, -engine and -math. The implementation:
+   -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
       model       json, owner, config, safetensors, synthetic, load
@@ -256,13 +257,14 @@ typedef enum llm42_dtype {
     LLM42_DTYPE_FP16,  // only as a stored type: converted to fp32 when a model is loaded
 } llm42_dtype;
 
-typedef enum llm42_arch {
-    LLM42_ARCH_LLAMA = 1,
-    LLM42_ARCH_MISTRAL,
-    LLM42_ARCH_QWEN2,
-    LLM42_ARCH_QWEN3,
-    LLM42_ARCH_QWEN3_MOE,
+// clang-format off
+typedef enum llm42_arch {  // a row of the table of families, see section config
+    LLM42_ARCH_LLAMA = 1, LLM42_ARCH_MISTRAL, LLM42_ARCH_QWEN2, LLM42_ARCH_QWEN3, LLM42_ARCH_QWEN3_MOE,
+    LLM42_ARCH_MIXTRAL, LLM42_ARCH_MINISTRAL3, LLM42_ARCH_PHI3, LLM42_ARCH_SEED_OSS, LLM42_ARCH_SMOLLM3,
+    LLM42_ARCH_GRANITE,
 } llm42_arch;
+// clang-format on
+typedef enum llm42_rope { LLM42_ROPE_PLAIN, LLM42_ROPE_LINEAR, LLM42_ROPE_LLAMA3, LLM42_ROPE_YARN } llm42_rope;
 
 #define LLM42_MAX_STOP 8
 
@@ -281,11 +283,17 @@ typedef struct llm42_config {
     int context;          // longest sequence that the model was made for, tokens
     int sliding_window;   // positions that a token sees in layers with a window, itself included; 0: no layer has one
     float norm_eps;
+    float embed_scale;      // of the embeddings' values; 0: 1
+    float attention_scale;  // of the scores of attention; 0: 1 / sqrt(d)
     double rope_theta;
-    double rope_factor;  // llama3 frequency scaling; 0: none
-    double rope_low_freq_factor, rope_high_freq_factor, rope_original_context;
-    bool tied;                 // the LM head is the embedding
-    int bos;                   // -1: none
+    llm42_rope rope;                                     // how frequencies are scaled; PLAIN: not
+    double rope_factor;                                  // 0: not scaled
+    double rope_low_freq_factor, rope_high_freq_factor;  // llama3; yarn: beta_slow, beta_fast
+    double rope_original_context;                        // llama3, yarn
+    double rope_scale;                                   // of cosine and sine, in yarn; 0: 1
+    double query_beta;  // queries at position t also times 1 + beta ln(1 + floor(t / rope_original_context)); 0: not
+    bool tied;          // the LM head is the embedding
+    int bos;            // -1: none
     int stop[LLM42_MAX_STOP];  // end-of-sequence tokens, of generation_config.json or else of config.json
     int stop_count;
 } llm42_config;
@@ -310,9 +318,12 @@ typedef struct llm42_matrix {
 // Weights of one layer; NULL where the architecture has none. Vectors are fp32.
 typedef struct llm42_layer {
     bool sliding;                            // it has the window llm42_config.sliding_window
+    bool unrotated;                          // its queries and keys are not rotated
     const float *attention_norm, *ffn_norm;  // [D]
-    const float *q_norm, *k_norm;            // [d], qwen3
-    const float *q_bias, *k_bias, *v_bias;   // [H*d] [K*d] [K*d], qwen2
+    const float *q_norm, *k_norm;            // [d]
+    const float *q_bias, *k_bias, *v_bias;   // [H*d] [K*d] [K*d]
+    const float *o_bias, *down_bias;         // [D]
+    const float *gate_bias, *up_bias;        // [F]
     llm42_matrix q, k, v, o;                 // [H*d, D] [K*d, D] [K*d, D] [D, H*d]
     llm42_matrix gate, up, down;             // [F, D] [F, D] [D, F]; dense
     llm42_matrix router;                     // [E, D]; mixture
@@ -581,51 +592,6 @@ LLM42_API double llm42_calibration_ms(const llm42_calibration *calibration, llm4
 // The share of the candidates of FAST passes of `fast_rows` rows that replay passes of `replay_rows` rows change.
 LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibration, double fast_rows,
                                              double replay_rows);
-
-// >>api-cuda -----------------------------------------------------------------------------------------------------
-// The CUDA backend is in llm42.cu and kernels.cu: link them to use it. It computes in bf16. When it opens, it chooses
-// an algorithm for each matrix product, and logs device, driver, libraries, algorithms and what opening took. Each line
-// is `cuda KEY: VALUE`; together they are the manifest of a result file. If an algorithm's product of noise differs
-// from a plain kernel's by more than rounding can explain, the algorithm is not used, and a line `cuda refused: ...`
-// names it. The algorithms of deterministic passes are then checked bit by bit. A FIXED pass takes the first algorithm
-// in cuBLASLt's list for M rows whose bits hold, as serving engines take the first of that list. If none holds, or if
-// that one sums in the INVARIANT order, it takes the fastest of that order.
-typedef enum llm42_cuda_fast {  // how a FAST pass sums
-    LLM42_CUDA_FAST_DEFAULT = 0,
-    // Default: each matrix product takes the fastest of (1) what cuBLASLt offers first for this number of rows, (2)
-    // variants of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On
-    // an H200 nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in
-    // everything but attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the
-    // INVARIANT order, so that few candidates are rolled back: in the attention of decoding rows, in products of up to
-    // 16 rows, and in products of more rows where it costs at most 2%.
-    LLM42_CUDA_FAST_FASTEST,
-    // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to another.
-    // FAST passes never prefer the INVARIANT order, neither in products nor in attention, whatever verifies them. So
-    // verifier INVARIANT and mode HYBRID then meet the drift that other engines' passes have.
-    LLM42_CUDA_FAST_OFFERED,
-} llm42_cuda_fast;
-
-typedef struct llm42_cuda_desc {
-    int device;            // ordinal, of rank 0; default: 0
-    llm42_cuda_fast fast;  // default: FASTEST
-    // Tensor parallelism: the ranks are on this number of devices, `device` and those after it. If there are fewer
-    // devices than ranks, ranks share them: results are the same, and nothing is faster. Default: a device for each
-    // rank. If engines of a process share one of several devices, their passes run one after the other, and wait while
-    // another thread opens or closes an engine on one of these devices. Engines on one device are free of this.
-    int devices;
-    // A file that keeps the chosen algorithms from run to run. An engine takes those that the file holds for this
-    // device, driver and libraries, these matrix shapes, options and numbers of rows. It chooses what is missing and
-    // adds it to the file. Default: none; every open chooses again.
-    const char *algorithm_file;
-    bool no_graphs;  // launch kernels one by one; default: CUDA graphs
-    bool no_check;   // leave out open's tests of algorithms, to measure time: nothing is promised then; default: check
-    // All matrix products run by kernels.cu, in the INVARIANT order. Then bits do not depend on cuBLASLt's version, but
-    // passes of many rows are slow. Default: cuBLASLt where it is faster.
-    bool no_cublas;
-} llm42_cuda_desc;
-
-// .backend_desc is an llm42_cuda_desc; default: its defaults. examples/util/llm42_cuda_measure.h measures GPUs.
-LLM42_API const llm42_backend *llm42_backend_cuda(void);
 
 // >>api-policies -------------------------------------------------------------------------------------------------
 // The values of .preset, of the policies (fields of llm42_policy) and of llm42_experiment.bonus, each with its word,
@@ -1164,6 +1130,8 @@ LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
 #define LLM42__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define LLM42__MAX(a, b) ((a) > (b) ? (a) : (b))
 
+// The calling function fails with the result LLM42_<result>.
+#define LLM42__FAIL(result, ...) return llm42_fail(error, LLM42_##result, __VA_ARGS__)
 // Makes the calling function return the call's result if that is not LLM42_OK.
 #define LLM42__TRY(call)                               \
     do {                                               \
@@ -1209,11 +1177,10 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
                                                             llm42_error *error) {
     for (size_t i = 0; i < count; i++) {
         if (field[i].value < field[i].low || field[i].value > field[i].high)
-            return llm42_fail(error, LLM42_INVALID, "%s.%s: %lld: must be from %lld to %lld", desc, field[i].name,
-                              (long long)field[i].value, (long long)field[i].low, (long long)field[i].high);
+            LLM42__FAIL(INVALID, "%s.%s: %lld: must be from %lld to %lld", desc, field[i].name,
+                        (long long)field[i].value, (long long)field[i].low, (long long)field[i].high);
         if (field[i].power && (field[i].value & (field[i].value - 1)))
-            return llm42_fail(error, LLM42_INVALID, "%s.%s: %lld: must be a power of two", desc, field[i].name,
-                              (long long)field[i].value);
+            LLM42__FAIL(INVALID, "%s.%s: %lld: must be a power of two", desc, field[i].name, (long long)field[i].value);
     }
     return LLM42_OK;
 }
@@ -1259,7 +1226,7 @@ LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
 
 // Blocks that are freed together. `missing`: memory was short for one of them, which is NULL.
 typedef struct llm42__memory {
-    void *block[20];
+    void *block[24];
     int count;
     bool missing;
 } llm42__memory;
@@ -1455,26 +1422,45 @@ LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, 
     }
 }
 
-// Fills rope [max_context][d/2][2] with the cosine and sine of position x inv_freq_i, inv_freq_i = theta^(-2i/d).
-// llama3 models scale the frequency by its band. Frequencies and angles are rounded to fp32, as HF does.
-LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, float *rope, int max_context) {
-    int half = c->head_dim / 2;
-    double log_theta = llm42_log64(c->rope_theta);
+// The frequency of pair i: theta^(-2i/d), scaled as the family says. Rounded to fp32, as HF does.
+LLM42__MAYBE_UNUSED static float llm42__rope_frequency(const llm42_config *c, int i) {
+    const double log_theta = llm42_log64(c->rope_theta), turn = 6.283185307179586, context = c->rope_original_context;
+    const double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
+    const float frequency = (float)llm42_exp64(-(double)(2 * i) / c->head_dim * log_theta);
+    double keep = 0;  // the share that is not divided by the factor
+    if (c->rope == LLM42_ROPE_PLAIN) return frequency;
+    if (c->rope == LLM42_ROPE_LLAMA3) {
+        const double wave = turn / frequency;
+        if (wave < context / high) return frequency;
+        if (wave <= context / low) keep = (context / wave - low) / (high - low);
+    } else if (c->rope == LLM42_ROPE_YARN) {  // pairs that turn `high` times in the context, and `low` times
+        const double unit = c->head_dim / (2 * log_theta);
+        const double first = fmax(floor(unit * llm42_log64(context / (high * turn))), 0);
+        const double last = fmin(ceil(unit * llm42_log64(context / (low * turn))), c->head_dim - 1);
+        keep = 1 - fmin(fmax((i - first) / fmax(last - first, 0.001), 0), 1);
+    }
+    return (float)((1 - keep) * frequency / c->rope_factor + keep * frequency);
+}
+
+// What scores of attention are multiplied by before 2^x.
+LLM42__MAYBE_UNUSED static float llm42__scale_log2(const llm42_config *c) {
+    const double log2_e = 1.4426950408889634;
+    return (float)(c->attention_scale > 0 ? log2_e * (double)c->attention_scale : log2_e / sqrt((double)c->head_dim));
+}
+
+// Fills rope [max_context][d/2][2] with the cosine and sine of position x frequency, for keys or for queries. Angles
+// are rounded to fp32, as HF does.
+LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, bool queries, float *rope, int max_context) {
+    const int half = c->head_dim / 2;
     for (int i = 0; i < half; i++) {
-        float frequency = (float)llm42_exp64(-(double)(2 * i) / c->head_dim * log_theta);
-        if (c->rope_factor > 0) {
-            double wave = 6.283185307179586 / frequency, context = c->rope_original_context;
-            double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
-            double smooth = (context / wave - low) / (high - low);
-            if (wave > context / low) frequency = (float)(frequency / c->rope_factor);
-            else if (wave >= context / high)
-                frequency = (float)((1 - smooth) * frequency / c->rope_factor + smooth * frequency);
-        }
+        const float frequency = llm42__rope_frequency(c, i);
         for (int t = 0; t < max_context; t++) {
-            double sine, cosine;
+            double sine, cosine, scale = c->rope_scale > 0 ? c->rope_scale : 1;
+            if (queries && c->query_beta > 0)
+                scale *= 1 + c->query_beta * llm42_log64(1 + floor(t / c->rope_original_context));
             llm42_sincos((double)((float)t * frequency), &sine, &cosine);
-            rope[((size_t)t * (size_t)half + (size_t)i) * 2] = (float)cosine;
-            rope[((size_t)t * (size_t)half + (size_t)i) * 2 + 1] = (float)sine;
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2] = (float)(cosine * scale);
+            rope[((size_t)t * (size_t)half + (size_t)i) * 2 + 1] = (float)(sine * scale);
         }
     }
 }
@@ -1495,21 +1481,19 @@ typedef struct llm42__file {
 
 static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd, bool map, llm42_error *error) {
     struct stat st;
-    if (fstat(fd, &st) != 0) return llm42_fail(error, LLM42_IO, "%s: cannot stat: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return llm42_fail(error, LLM42_IO, "%s: not a regular file", path);
-    if (st.st_size == 0) return llm42_fail(error, LLM42_FORMAT, "%s: the file is empty", path);
+    if (fstat(fd, &st) != 0) LLM42__FAIL(IO, "%s: cannot stat: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) LLM42__FAIL(IO, "%s: not a regular file", path);
+    if (st.st_size == 0) LLM42__FAIL(FORMAT, "%s: the file is empty", path);
     const size_t size = (size_t)st.st_size;
     char *data = map ? (char *)mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : (char *)llm42__alloc(size, 1);
-    if (map && data == (char *)MAP_FAILED)
-        return llm42_fail(error, LLM42_IO, "%s: cannot map: %s", path, strerror(errno));
-    if (!data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu bytes", path, size);
+    if (map && data == (char *)MAP_FAILED) LLM42__FAIL(IO, "%s: cannot map: %s", path, strerror(errno));
+    if (!data) LLM42__FAIL(MEMORY, "%s: out of memory for %zu bytes", path, size);
     for (size_t at = 0; !map && at < size;) {
         ssize_t n = read(fd, data + at, size - at);
         if (n > 0) at += (size_t)n;
         if (n > 0 || (n < 0 && errno == EINTR)) continue;
         llm42__free(data);
-        return llm42_fail(error, LLM42_IO, "%s: cannot read: %s", path,
-                          n ? strerror(errno) : "it has become shorter meanwhile");
+        LLM42__FAIL(IO, "%s: cannot read: %s", path, n ? strerror(errno) : "it has become shorter meanwhile");
     }
     file->data = data, file->size = size, file->mapped = map, file->path = path;
     return LLM42_OK;
@@ -1519,7 +1503,7 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, cons
                                                          llm42_error *error) {
     memset(file, 0, sizeof *file);
     int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is then refused
-    if (fd < 0) return llm42_fail(error, LLM42_IO, "%s: cannot open: %s", path, strerror(errno));
+    if (fd < 0) LLM42__FAIL(IO, "%s: cannot open: %s", path, strerror(errno));
     llm42_result result = llm42__file_take(file, path, fd, map, error);
     close(fd);
     return result;
@@ -1673,16 +1657,14 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
         const int n = i ? leaves : ranks;
         if (!n) continue;
         if (n != 1 && n != 2 && n != 4 && n != 8)
-            return llm42_fail(error, LLM42_INVALID, "%s.%s: %d: must be 1, 2, 4 or 8", desc, name, n);
+            LLM42__FAIL(INVALID, "%s.%s: %d: must be 1, 2, 4 or 8", desc, name, n);
         if (c->heads % n || c->ffn % n)
-            return llm42_fail(error, LLM42_INVALID,
-                              "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
-                              c->heads, c->ffn);
+            LLM42__FAIL(INVALID, "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
+                        c->heads, c->ffn);
     }
     if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
-        return llm42_fail(error, LLM42_INVALID,
-                          "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them", desc,
-                          ranks, c->kv_heads);
+        LLM42__FAIL(INVALID, "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them",
+                    desc, ranks, c->kv_heads);
     return LLM42_OK;
 }
 
@@ -1791,8 +1773,9 @@ static llm42_result llm42__json_fail(const llm42__json *json, llm42_result resul
     return llm42_fail(json->error, result, "%s: %s", json->path, text);
 }
 
-#define LLM42__MALFORMED(json, ...) llm42__json_fail(json, LLM42_FORMAT, __VA_ARGS__)
-#define LLM42__NOT_SUPPORTED(json, ...) llm42__json_fail(json, LLM42_UNSUPPORTED, __VA_ARGS__)
+// The calling function refuses what it reads.
+#define LLM42__MALFORMED(...) return llm42__json_fail(json, LLM42_FORMAT, __VA_ARGS__)
+#define LLM42__NOT_SUPPORTED(...) return llm42__json_fail(json, LLM42_UNSUPPORTED, __VA_ARGS__)
 
 // How deep objects and arrays are nested. jsmn takes quadratic time for deep nesting, and no model file has any.
 static int llm42__json_depth(const char *text, size_t size) {
@@ -1810,9 +1793,9 @@ static int llm42__json_depth(const char *text, size_t size) {
 static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
                                       llm42_error *error) {
     enum { DEEPEST = 100 };
+    if (size > 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, size -= 3;  // a byte-order mark
     *json = (llm42__json){.text = text, .path = path, .error = error};
-    if (llm42__json_depth(text, size) > DEEPEST)
-        return LLM42__MALFORMED(json, "malformed JSON: nested more than %d deep", DEEPEST);
+    if (llm42__json_depth(text, size) > DEEPEST) LLM42__MALFORMED("malformed JSON: nested more than %d deep", DEEPEST);
     jsmn_parser parser;
     jsmn_init(&parser);
     json->count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
@@ -1823,7 +1806,7 @@ static llm42_result llm42__json_parse(llm42__json *json, const char *path, const
         json->count = jsmn_parse(&parser, text, size, json->token, (unsigned)json->count);
     }
     if (json->count > 0) return LLM42_OK;
-    return LLM42__MALFORMED(json, "malformed JSON near byte %u", parser.pos);
+    LLM42__MALFORMED("malformed JSON near byte %u", parser.pos);
 }
 
 // The token after everything inside token i.
@@ -1850,25 +1833,29 @@ static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
     return llm42__json_equal(json, i, text, strlen(text));
 }
 
-// The value of a key in an object; -1 where there is none.
+static bool llm42__json_ends(const llm42__json *json, int i, const char *text) {
+    const jsmntok_t *t = &json->token[i];
+    const int length = (int)strlen(text);
+    return t->end - t->start >= length && memcmp(json->text + t->end - length, text, (size_t)length) == 0;
+}
+
+// The value of a key in an object; -1 where there is none. The key is marked: its size, else 1, becomes 2.
 static int llm42__json_get(const llm42__json *json, int object, const char *key) {
     if (object < 0 || json->token[object].type != JSMN_OBJECT) return -1;
     for (int i = object; (i = llm42__json_next(json, object, i)) > 0;)
-        if (json->token[i].type == JSMN_STRING && llm42__json_is(json, i, key)) return i + 1;
+        if (json->token[i].type == JSMN_STRING && llm42__json_is(json, i, key)) return json->token[i].size = 2, i + 1;
     return -1;
 }
 
-// A key that stands twice in an object could mean either value.
+static bool llm42__json_was_read(const llm42__json *json, int key) { return json->token[key].size == 2; }
+
+// Of the keys that were read, none may be there again, because it could mean either value.
 static llm42_result llm42__json_unique(const llm42__json *json, int object) {
-    enum { MOST = 1000 };
-    int key[MOST], count = 0;
-    for (int i = object; (i = llm42__json_next(json, object, i)) > 0; key[count++] = i) {
-        const jsmntok_t *t = &json->token[i];
-        if (count == MOST) return LLM42__MALFORMED(json, "more than %d keys", MOST);
-        for (int k = 0; k < count; k++)
-            if (llm42__json_equal(json, key[k], json->text + t->start, (size_t)(t->end - t->start)))
-                return LLM42__MALFORMED(json, "%.*s: the key is there twice", LLM42__SHOW(json, i));
-    }
+    for (int i = object, k; (k = i = llm42__json_next(json, object, i)) > 0;)
+        while (llm42__json_was_read(json, i) && (k = llm42__json_next(json, object, k)) > 0)
+            if (llm42__json_equal(json, k, json->text + json->token[i].start,
+                                  (size_t)(json->token[i].end - json->token[i].start)))
+                LLM42__MALFORMED("%.*s: the key is there twice", LLM42__SHOW(json, i));
     return LLM42_OK;
 }
 
@@ -1897,8 +1884,7 @@ static llm42_result llm42__json_field(const llm42__json *json, int object, const
     if (llm42__json_null(json, i)) return LLM42_OK;
     double x;
     if (!llm42__json_number(json, i, &x) || x < low || x > high)
-        return LLM42__MALFORMED(json, "%s: expected a number between %g and %g, found %.*s", key, low, high,
-                                LLM42__SHOW(json, i));
+        LLM42__MALFORMED("%s: expected a number between %g and %g, found %.*s", key, low, high, LLM42__SHOW(json, i));
     *value = x;
     return LLM42_OK;
 }
@@ -1907,7 +1893,7 @@ static llm42_result llm42__json_field(const llm42__json *json, int object, const
 static llm42_result llm42__json_int(const llm42__json *json, const char *key, int low, int high, int *value) {
     double x = *value;
     LLM42__TRY(llm42__json_field(json, 0, key, low, high, &x));
-    if (x != floor(x)) return LLM42__MALFORMED(json, "%s: expected an integer, found %g", key, x);
+    if (x != floor(x)) LLM42__MALFORMED("%s: expected an integer, found %g", key, x);
     *value = (int)x;
     return LLM42_OK;
 }
@@ -1915,7 +1901,8 @@ static llm42_result llm42__json_int(const llm42__json *json, const char *key, in
 // The same for a size. If *value is 0 and the field is missing, that is an error.
 static llm42_result llm42__json_size(const llm42__json *json, const char *key, int high, int *value) {
     LLM42__TRY(llm42__json_int(json, key, 1, high, value));
-    return *value ? LLM42_OK : LLM42__MALFORMED(json, "%s: must be given and at least 1", key);
+    if (!*value) LLM42__MALFORMED("%s: must be given and at least 1", key);
+    return LLM42_OK;
 }
 
 // The same for true or false.
@@ -1925,7 +1912,7 @@ static llm42_result llm42__json_bool(const llm42__json *json, const char *key, b
     *value = llm42__json_is(json, i, "true");
     if (json->token[i].type == JSMN_PRIMITIVE && (*value || llm42__json_is(json, i, "false"))) return LLM42_OK;
     const char *what = json->token[i].type == JSMN_STRING ? "the string " : "";
-    return LLM42__MALFORMED(json, "%s: expected true or false, found %s%.*s", key, what, LLM42__SHOW(json, i));
+    LLM42__MALFORMED("%s: expected true or false, found %s%.*s", key, what, LLM42__SHOW(json, i));
 }
 
 // >>owner --------------------------------------------------------------------------------------------------------
@@ -1938,10 +1925,11 @@ typedef struct llm42__tensor {
     int length;
     llm42_dtype type;  // DEFAULT: a type that no model here uses
     int dims;
-    int64_t shape[2];  // the first two dimensions
+    int64_t shape[3];  // the first three dimensions
     const char *data;
     size_t size;       // bytes
     const char *path;  // of its file, for messages
+    bool used;
 } llm42__tensor;
 
 typedef struct llm42__owner {
@@ -1950,6 +1938,13 @@ typedef struct llm42__owner {
     void **blocks;           // stb_ds array of allocations
     llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
     bool no_mmap;
+    llm42_log_fn *log;
+    void *log_user;
+    // What the loader must know of config.json, and what the names of all tensors but the LM head's begin with.
+    const struct llm42__family *family;
+    bool qkv_bias, o_bias, ffn_bias;
+    double logits_scaling;
+    const char *prefix;
 } llm42__owner;
 
 void llm42_model_free(llm42_model *model) {
@@ -1977,99 +1972,170 @@ static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
 static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer, llm42_error *error) {
     size_t count = (size_t)model->config.layers;
     model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
-    if (!*layer) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for %zu layers", model->name, count);
+    if (!*layer) LLM42__FAIL(MEMORY, "%s: out of memory for %zu layers", model->name, count);
     memset(*layer, 0, count * sizeof **layer);
     return LLM42_OK;
 }
 
 // >>config -------------------------------------------------------------------------------------------------------
-// Owns: reading config.json into llm42_config.
-// Calls: json.
-// Invariant: in a config that was read, sizes are positive and the KV heads divide the heads.
+// Owns: reading config.json into llm42_config: the table of families, and what the keys of a file mean. Names and
+// defaults are those of transformers.
+// Calls: json, owner.
+// Invariant: in a config that was read, sizes are positive and the KV heads divide the heads. No key that changes what
+// a model computes was skipped.
+
+// Which layers have a sliding window: none; all, if sliding_window is a number; or, if use_sliding_window is true,
+// those from max_window_layers on, or all.
+enum { LLM42__NONE, LLM42__ALL, LLM42__LATE, LLM42__ASKED };
+
+typedef struct llm42__family {
+    const char *type;  // model_type of config.json
+    llm42_arch arch;
+    int windows;    // as above
+    bool normed;    // queries and keys have norms
+    bool biased;    // q, k and v have biases, unless attention_bias says otherwise
+    bool bias_key;  // attention_bias is obeyed, and is also for o, unless attention_out_bias says otherwise
+    bool mixture;
+} llm42__family;
+
+static const llm42__family llm42__families[] = {
+    {"llama", LLM42_ARCH_LLAMA, LLM42__NONE, false, false, true, false},
+    {"mistral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false},
+    {"ministral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false},
+    {"ministral3", LLM42_ARCH_MINISTRAL3, LLM42__ALL, false, false, false, false},
+    {"mixtral", LLM42_ARCH_MIXTRAL, LLM42__ALL, false, false, false, true},
+    {"qwen2", LLM42_ARCH_QWEN2, LLM42__LATE, false, true, false, false},
+    {"qwen3", LLM42_ARCH_QWEN3, LLM42__LATE, true, false, true, false},
+    {"qwen3_moe", LLM42_ARCH_QWEN3_MOE, LLM42__ASKED, true, false, true, true},
+    {"phi3", LLM42_ARCH_PHI3, LLM42__ALL, false, false, false, false},
+    {"seed_oss", LLM42_ARCH_SEED_OSS, LLM42__NONE, false, true, true, false},
+    {"smollm3", LLM42_ARCH_SMOLLM3, LLM42__LATE, false, false, true, false},
+    {"granite", LLM42_ARCH_GRANITE, LLM42__NONE, false, false, true, false},
+};
 
 // What a model's sizes, all of them positive, must fulfil together.
 static llm42_result llm42__config_check(const llm42_config *c, const llm42__json *json) {
     const int most_used = LLM42__MIN(c->experts, 64);
     assert(c->vocab > 0 && c->dim > 0 && c->layers > 0 && c->heads > 0 && c->kv_heads > 0 && c->ffn > 0);
-    if (c->context < 2) return LLM42__MALFORMED(json, "max_position_embeddings: 1: a prompt and a new token need 2");
+    if (c->context < 2) LLM42__MALFORMED("max_position_embeddings: 1: a prompt and a new token need 2");
     if (c->heads % c->kv_heads)
-        return LLM42__MALFORMED(json, "num_attention_heads %d is not a multiple of num_key_value_heads %d", c->heads,
-                                c->kv_heads);
+        LLM42__MALFORMED("num_attention_heads %d is not a multiple of num_key_value_heads %d", c->heads, c->kv_heads);
     if (c->head_dim % 2 || c->head_dim > 1024)
-        return LLM42__MALFORMED(json, "head_dim %d: must be even and at most 1024", c->head_dim);
+        LLM42__MALFORMED("head_dim %d: must be even and at most 1024", c->head_dim);
     if (c->experts && (c->experts_used < 1 || c->experts_used > most_used))
-        return LLM42__MALFORMED(json, "num_experts_per_tok %d: must be between 1 and %d", c->experts_used, most_used);
+        LLM42__MALFORMED("num_experts_per_tok %d: must be between 1 and %d", c->experts_used, most_used);
     return LLM42_OK;
 }
 
-static llm42_result llm42__config_arch(llm42_config *c, const llm42__json *json) {
-    static const struct {
-        const char *type;
-        llm42_arch arch;
-    } known[] = {{"llama", LLM42_ARCH_LLAMA}, {"mistral", LLM42_ARCH_MISTRAL}, {"ministral", LLM42_ARCH_MISTRAL},
-                 {"qwen2", LLM42_ARCH_QWEN2}, {"qwen3", LLM42_ARCH_QWEN3},     {"qwen3_moe", LLM42_ARCH_QWEN3_MOE}};
-    int type = llm42__json_get(json, 0, "model_type"), act = llm42__json_get(json, 0, "hidden_act");
-    if (type < 0 || json->token[type].type != JSMN_STRING)
-        return LLM42__MALFORMED(json, "model_type: missing or not a string");
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (llm42__json_is(json, type, known[k].type)) c->arch = known[k].arch;
-    if (!c->arch)
-        return LLM42__NOT_SUPPORTED(
-            json,
-            "model_type: unknown architecture \"%.*s\" (known: llama, mistral, ministral, qwen2, qwen3, qwen3_moe)",
-            LLM42__SHOW(json, type));
-    if (act >= 0 && !llm42__json_is(json, act, "silu"))
-        return LLM42__NOT_SUPPORTED(json, "hidden_act: only \"silu\" is supported");
-    static const char *const fixed[] = {"is_causal", "mlp_bias", "attention_bias"};
-    for (int i = 0; i < 3; i++) {  // qwen2 has biases whatever its file says
-        bool value = i == 0;
-        LLM42__TRY(llm42__json_bool(json, fixed[i], &value));
-        if (value != (i == 0) && (i < 2 || c->arch != LLM42_ARCH_QWEN2))
-            return LLM42__NOT_SUPPORTED(json, "%s: %s is not supported for this model_type", fixed[i],
-                                        value ? "true" : "false");
-    }
+// What kind of a checkpoint it is: only decoders in 16 or 32 bits that need no code of their own.
+static llm42_result llm42__config_kind(const llm42__json *json) {
+    int class = llm42__json_get(json, 0, "architectures"), code = llm42__json_get(json, 0, "auto_map");
     int quantised = llm42__json_get(json, 0, "quantization_config");
-    if (llm42__json_null(json, quantised)) return LLM42_OK;
-    int method = llm42__json_get(json, quantised, "quant_method");
-    if (method < 0) method = quantised;
-    return LLM42__NOT_SUPPORTED(json, "quantization_config: the model is quantised as %.*s, which llm42 does not read",
-                                LLM42__SHOW(json, method));
+    bool causal = true;
+    LLM42__TRY(llm42__json_bool(json, "is_causal", &causal));
+    if (!causal) LLM42__NOT_SUPPORTED("is_causal: false is not supported: an encoder generates no text");
+    if (!llm42__json_null(json, quantised)) {
+        int method = llm42__json_get(json, quantised, "quant_method");
+        LLM42__NOT_SUPPORTED(
+            "quantization_config: the model is quantised as %.*s, which llm42 does not read: take bf16 weights",
+            LLM42__SHOW(json, method < 0 ? quantised : method));
+    }
+    if (class >= 0 && json->token[class].size == 1 && !llm42__json_ends(json, class + 1, "ForCausalLM") &&
+        !llm42__json_ends(json, class + 1, "ForConditionalGeneration"))
+        LLM42__NOT_SUPPORTED("architectures: %.*s: only ...ForCausalLM has an LM head", LLM42__SHOW(json, class + 1));
+    code = llm42__json_get(json, code, "AutoModelForCausalLM");
+    if (code >= 0 && !llm42__json_is(json, code, "modeling_phi3.Phi3ForCausalLM"))  // Phi's folders bring the usual one
+        LLM42__NOT_SUPPORTED("auto_map: the folder brings code of its own, %.*s, which llm42 cannot run",
+                             LLM42__SHOW(json, code));
+    return LLM42_OK;
 }
 
-// Reads both forms: rope_theta and rope_scaling (older files), rope_parameters (newer ones).
+// Called when all is read: what nobody has asked for might change what a model computes. It is reported, and refused if
+// its name and value look as if it did. What is listed here means nothing to a forward pass.
+static llm42_result llm42__config_unread(const llm42__owner *owner, const llm42__json *json) {
+    static const char *const nothing =
+        " dtype initializer_range max_length max_window_layers norm_topk_prob original_max_position_embeddings "
+        "output_attentions output_hidden_states "
+        "output_router_logits pad_token_id pretraining_tp router_aux_loss_coef router_jitter_noise torch_dtype "
+        "transformers_version use_cache _name_or_path _attn_implementation ";
+    static const char *const grave[] = {"rope",     "rot",     "attn",   "attention", "norm", "scal",
+                                        "multipli", "softcap", "window", "alibi",     "clip", NULL};
+    char key[64], others[200] = "";
+    for (int i = 0; (i = llm42__json_next(json, 0, i)) > 0;) {
+        const jsmntok_t *value = &json->token[i + 1];
+        snprintf(key, sizeof key, " %.*s ", LLM42__SHOW(json, i));
+        if (llm42__json_was_read(json, i) || strstr(nothing, key) || strstr(key, "drop")) continue;
+        if (value->type == JSMN_PRIMITIVE && strchr("nf", json->text[value->start])) continue;  // null, false
+        for (int g = 0; grave[g]; g++)
+            if (strstr(key, grave[g]) && value->type != JSMN_STRING)
+                LLM42__NOT_SUPPORTED("%.*s: %.*s: unknown, and may change what the model computes",
+                                     LLM42__SHOW(json, i), LLM42__SHOW(json, i + 1));
+        const size_t used = strlen(others);
+        snprintf(others + used, sizeof others - used, "%s%.*s", used ? ", " : "", LLM42__SHOW(json, i));
+    }
+    if (others[0]) llm42__log(owner->log, owner->log_user, "%s: not used: %s", json->path, others);
+    return LLM42_OK;
+}
+
+// attention_factor of yarn, by which cosine and sine are multiplied.
+static llm42_result llm42__config_yarn(llm42_config *c, const llm42__json *json, int scaling) {
+    double mscale = 0, all = 0;
+    c->rope_high_freq_factor = 32, c->rope_low_freq_factor = 1;
+    LLM42__TRY(llm42__json_field(json, scaling, "beta_fast", 1e-6, 1e6, &c->rope_high_freq_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "beta_slow", 1e-6, 1e6, &c->rope_low_freq_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "mscale", 0, 1e6, &mscale));
+    LLM42__TRY(llm42__json_field(json, scaling, "mscale_all_dim", 0, 1e6, &all));
+    const double log_factor = 0.1 * llm42_log64(c->rope_factor);
+    c->rope_scale = mscale > 0 && all > 0 ? (1 + mscale * log_factor) / (1 + all * log_factor) : 1 + log_factor;
+    LLM42__TRY(llm42__json_field(json, scaling, "attention_factor", 1e-6, 1e6, &c->rope_scale));
+    c->context = LLM42__MAX(c->context, (int)fmin(c->rope_factor * c->rope_original_context, 1 << 26));
+    if (c->arch != LLM42_ARCH_MINISTRAL3) return LLM42_OK;
+    return llm42__json_field(json, scaling, "llama_4_scaling_beta", 0, 1e6, &c->query_beta);
+}
+
+// The parameters of rope, which stand in rope_parameters or, in older files, in rope_scaling.
+static llm42_result llm42__config_rope_scaling(llm42_config *c, const llm42__json *json, int scaling) {
+    static const char *const kinds[] = {"default", "linear", "llama3", "yarn"};
+    int type = llm42__json_get(json, scaling, "rope_type"), older = llm42__json_get(json, scaling, "type"), kind = 0;
+    if (type < 0) type = older;
+    while (type >= 0 && kind < 4 && !llm42__json_is(json, type, kinds[kind])) kind++;
+    if (kind == 4)
+        LLM42__NOT_SUPPORTED("rope_type: \"%.*s\" is not supported (known: default, linear, llama3, yarn; in dynamic "
+                             "and longrope a token's result would depend on how long its text becomes)",
+                             LLM42__SHOW(json, type));
+    double *const context = &c->rope_original_context;
+    LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta));
+    LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor));
+    LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, context));
+    if (kind == LLM42_ROPE_YARN) LLM42__TRY(llm42__config_yarn(c, json, scaling));
+    c->rope = (llm42_rope)kind;
+    const bool bands = *context > 0 && c->rope_low_freq_factor > 0 &&
+                       c->rope_high_freq_factor > c->rope_low_freq_factor;
+    if (!kind || (c->rope_factor > 0 && (bands || kind == LLM42_ROPE_LINEAR))) return LLM42_OK;
+    LLM42__MALFORMED("rope_parameters: %s needs factor%s%s", kinds[kind],
+                     kind == LLM42_ROPE_LLAMA3 ? ", low_freq_factor < high_freq_factor" : "",
+                     kind == LLM42_ROPE_LINEAR ? "" : " and original_max_position_embeddings");
+}
+
 static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json) {
     int scaling = llm42__json_get(json, 0, "rope_parameters"), older = llm42__json_get(json, 0, "rope_scaling");
     if (!llm42__json_null(json, scaling) && !llm42__json_null(json, older))
-        return LLM42__MALFORMED(json, "rope_parameters, rope_scaling: keep one of the two");
+        LLM42__MALFORMED("rope_parameters, rope_scaling: keep one of the two");
     if (llm42__json_null(json, scaling)) scaling = older;
     c->rope_theta = 10000.0;
     double whole = 1.0;  // all of a head is rotated
     LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta));
     LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 1.0, 1.0, &whole));
     if (llm42__json_null(json, scaling)) return LLM42_OK;
-    if (json->token[scaling].type != JSMN_OBJECT) return LLM42__MALFORMED(json, "rope_parameters: expected an object");
+    if (json->token[scaling].type != JSMN_OBJECT) LLM42__MALFORMED("rope_parameters: expected an object");
+    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 1.0, 1.0, &whole));
+    LLM42__TRY(llm42__config_rope_scaling(c, json, scaling));
     LLM42__TRY(llm42__json_unique(json, scaling));
     for (int i = scaling; (i = llm42__json_next(json, scaling, i)) > 0;)
-        if (json->token[i + 1].type == JSMN_OBJECT)
-            return LLM42__NOT_SUPPORTED(json, "rope_parameters.%.*s: parameters by kind of layer are not supported",
-                                        LLM42__SHOW(json, i));
-    LLM42__TRY(llm42__json_field(json, scaling, "rope_theta", 1.0, 1e12, &c->rope_theta));
-    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 1.0, 1.0, &whole));
-    int type = llm42__json_get(json, scaling, "rope_type");
-    if (type < 0) type = llm42__json_get(json, scaling, "type");
-    if (type < 0 || llm42__json_is(json, type, "default")) return LLM42_OK;
-    if (!llm42__json_is(json, type, "llama3"))
-        return LLM42__NOT_SUPPORTED(json, "rope_type: unknown \"%.*s\" (known: default, llama3)",
-                                    LLM42__SHOW(json, type));
-    double *const context = &c->rope_original_context;
-    LLM42__TRY(llm42__json_field(json, scaling, "factor", 1.0, 1e6, &c->rope_factor));
-    LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor));
-    LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor));
-    LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, context));
-    if (c->rope_factor == 0 || *context == 0 || c->rope_low_freq_factor == 0 ||
-        c->rope_high_freq_factor <= c->rope_low_freq_factor)
-        return LLM42__MALFORMED(json, "rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
-                                      "original_max_position_embeddings");
+        if (!llm42__json_was_read(json, i) && !llm42__json_null(json, i + 1) && !llm42__json_is(json, i, "finetuned"))
+            LLM42__NOT_SUPPORTED("rope_parameters.%.*s: not supported", LLM42__SHOW(json, i));
     return LLM42_OK;
 }
 
@@ -2079,11 +2145,11 @@ static llm42_result llm42__config_stop(llm42_config *c, const llm42__json *json)
     if (llm42__json_null(json, first)) return LLM42_OK;
     c->stop_count = 0;
     if (json->token[first].type == JSMN_ARRAY) count = json->token[first++].size;
-    if (count > LLM42_MAX_STOP) return LLM42__NOT_SUPPORTED(json, "eos_token_id: more than %d tokens", LLM42_MAX_STOP);
+    if (count > LLM42_MAX_STOP) LLM42__NOT_SUPPORTED("eos_token_id: more than %d tokens", LLM42_MAX_STOP);
     for (int i = first; i < first + count; i++) {
         int64_t id;
         if (!llm42__json_whole(json, i, c->vocab - 1, &id))
-            return LLM42__MALFORMED(json, "eos_token_id: expected ids from 0 to %d", c->vocab - 1);
+            LLM42__MALFORMED("eos_token_id: expected ids from 0 to %d", c->vocab - 1);
         c->stop[c->stop_count++] = (int)id;
     }
     return LLM42_OK;
@@ -2096,17 +2162,58 @@ static llm42_result llm42__config_mixture(llm42_config *c, const llm42__json *js
     LLM42__TRY(llm42__json_int(json, "num_experts_per_tok", 1, 4096, &c->experts_used));
     LLM42__TRY(llm42__json_int(json, "moe_intermediate_size", 1, 1 << 20, &c->ffn));
     LLM42__TRY(llm42__json_int(json, "decoder_sparse_step", 1, 4096, &step));
-    if (!c->experts) return LLM42__MALFORMED(json, "num_experts: missing");
+    if (!c->experts) LLM42__MALFORMED("num_experts: missing");
     bool every = llm42__json_null(json, only) || (json->token[only].type == JSMN_ARRAY && !json->token[only].size);
     if (step != 1 || !every)
-        return LLM42__NOT_SUPPORTED(
-            json, "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
+        LLM42__NOT_SUPPORTED(
+            "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
+    c->experts_renorm = c->arch == LLM42_ARCH_MIXTRAL;
     return llm42__json_bool(json, "norm_topk_prob", &c->experts_renorm);
 }
 
-static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json) {
+// Finds the family, and which biases its models have.
+static llm42_result llm42__config_family(llm42__owner *owner, const llm42__json *json) {
+    const llm42__family *f = llm42__families, *end = f + sizeof llm42__families / sizeof *f;
+    int type = llm42__json_get(json, 0, "model_type"), act = llm42__json_get(json, 0, "hidden_act");
+    if (type < 0 || json->token[type].type != JSMN_STRING) LLM42__MALFORMED("model_type: missing or not a string");
+    while (f < end && !llm42__json_is(json, type, f->type)) f++;
+    if (f == end) {
+        char known[200] = "";
+        for (f = llm42__families; f < end; f++) strcat(strcat(known, f == llm42__families ? "" : ", "), f->type);
+        LLM42__NOT_SUPPORTED("model_type: unknown architecture \"%.*s\" (known: %s)", LLM42__SHOW(json, type), known);
+    }
+    owner->family = f;
+    owner->model.config.arch = f->arch;
+    if (act >= 0 && !llm42__json_is(json, act, "silu")) LLM42__NOT_SUPPORTED("hidden_act: only \"silu\" is supported");
+    owner->qkv_bias = f->biased;
+    LLM42__TRY(llm42__json_bool(json, "attention_bias", &owner->qkv_bias));
+    owner->o_bias = f->bias_key && owner->qkv_bias;
+    LLM42__TRY(llm42__json_bool(json, "attention_out_bias", &owner->o_bias));
+    LLM42__TRY(llm42__json_bool(json, "mlp_bias", &owner->ffn_bias));
+    if (f->arch == LLM42_ARCH_QWEN2) owner->qkv_bias = true;  // whatever its file says
+    if (!f->bias_key && owner->qkv_bias != f->biased)
+        LLM42__NOT_SUPPORTED("attention_bias: true is not supported for model_type %s", f->type);
+    return LLM42_OK;
+}
+
+// Granite's four multipliers. The residual stream is kept divided by residual_multiplier, so that what a layer adds to
+// it needs none: norms see no difference, if their epsilon is divided by its square. logits_scaling is for the loader.
+static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *json, double *logits_scaling) {
+    double embedding = 1, residual = 1, attention = 1;
+    LLM42__TRY(llm42__json_field(json, 0, "embedding_multiplier", 1e-6, 1e6, &embedding));
+    LLM42__TRY(llm42__json_field(json, 0, "residual_multiplier", 1e-6, 1e6, &residual));
+    LLM42__TRY(llm42__json_field(json, 0, "attention_multiplier", 1e-6, 1e6, &attention));
+    LLM42__TRY(llm42__json_field(json, 0, "logits_scaling", 1e-6, 1e6, logits_scaling));
+    c->embed_scale = (float)(embedding / residual);
+    c->norm_eps = (float)(c->norm_eps / (residual * residual));
+    c->attention_scale = (float)attention;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *json) {
+    llm42_config *c = &owner->model.config;
     *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
-    LLM42__TRY(llm42__config_arch(c, json));
+    LLM42__TRY(llm42__config_family(owner, json));
     LLM42__TRY(llm42__json_size(json, "vocab_size", 1 << 24, &c->vocab));
     LLM42__TRY(llm42__json_size(json, "hidden_size", 1 << 20, &c->dim));
     LLM42__TRY(llm42__json_size(json, "num_hidden_layers", 4096, &c->layers));
@@ -2119,63 +2226,70 @@ static llm42_result llm42__config_read(llm42_config *c, const llm42__json *json)
     double eps = c->norm_eps;
     LLM42__TRY(llm42__json_field(json, 0, "rms_norm_eps", 0.0, 1.0, &eps));
     if (eps > 0 && eps < FLT_MIN)
-        return LLM42__MALFORMED(json, "rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g", eps,
-                                (double)FLT_MIN);
+        LLM42__MALFORMED("rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g", eps, (double)FLT_MIN);
     c->norm_eps = (float)eps;
-    if (c->arch == LLM42_ARCH_QWEN3_MOE) LLM42__TRY(llm42__config_mixture(c, json));
+    if (owner->family->mixture) LLM42__TRY(llm42__config_mixture(c, json));
     if (!c->ffn) LLM42__TRY(llm42__json_size(json, "intermediate_size", 1 << 20, &c->ffn));
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &c->tied));
     LLM42__TRY(llm42__json_int(json, "bos_token_id", 0, c->vocab - 1, &c->bos));
     LLM42__TRY(llm42__config_rope(c, json));
+    owner->logits_scaling = 1;
+    if (c->arch == LLM42_ARCH_GRANITE) LLM42__TRY(llm42__config_granite(c, json, &owner->logits_scaling));
     LLM42__TRY(llm42__config_check(c, json));
     return llm42__config_stop(c, json);
 }
 
-// Reads layer_types, which, where a file has it, says for each layer whether it has the window.
-static llm42_result llm42__config_layer_types(const llm42_config *c, const llm42__json *json, llm42_layer *layer) {
-    int types = llm42__json_get(json, 0, "layer_types");
-    if (llm42__json_null(json, types)) return LLM42_OK;
-    if (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers)
-        return LLM42__MALFORMED(json, "layer_types: expected a list of num_hidden_layers = %d strings", c->layers);
-    for (int l = 0, i = types + 1; l < c->layers; l++, i = llm42__json_skip(json, i)) {
+// Which layers have a sliding window: as layer_types says, or else as the family has it. transformers ignores
+// layer_types for mistral and qwen3_moe. Here it is followed for mistral, because older folders of Ministral say
+// mistral. A qwen3_moe folder is refused if only some layers have the window.
+static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json *json, llm42_layer *layer) {
+    llm42_config *c = &owner->model.config;
+    const int windows = owner->family->windows, types = llm42__json_get(json, 0, "layer_types");
+    const bool given = llm42__json_get(json, 0, "sliding_window") >= 0, listed = !llm42__json_null(json, types);
+    bool wanted = windows == LLM42__ALL;
+    int first = windows == LLM42__LATE ? 28 : 0, sliding = 0;  // transformers' defaults
+    if (windows == LLM42__LATE || windows == LLM42__ASKED) {
+        LLM42__TRY(llm42__json_bool(json, "use_sliding_window", &wanted));
+        LLM42__TRY(llm42__json_int(json, "max_window_layers", 0, 4096, &first));
+    }
+    if (wanted && !given && (windows != LLM42__ALL || c->arch == LLM42_ARCH_MISTRAL)) c->sliding_window = 4096;
+    if (wanted) LLM42__TRY(llm42__json_int(json, "sliding_window", 1, 1 << 26, &c->sliding_window));
+    if (listed && (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers))
+        LLM42__MALFORMED("layer_types: expected a list of num_hidden_layers = %d strings", c->layers);
+    for (int l = 0, i = types + 1; l < c->layers; l++, sliding += layer[l - 1].sliding) {
+        layer[l].sliding = c->sliding_window > 0 && l >= first;
+        if (!listed) continue;
         layer[l].sliding = llm42__json_is(json, i, "sliding_attention");
         if (!layer[l].sliding && !llm42__json_is(json, i, "full_attention"))
-            return LLM42__NOT_SUPPORTED(
-                json, "layer_types[%d]: \"%.*s\" is not supported (known: full_attention, sliding_attention)", l,
+            LLM42__NOT_SUPPORTED(
+                "layer_types[%d]: \"%.*s\" is not supported (known: full_attention, sliding_attention)", l,
                 LLM42__SHOW(json, i));
-        if (layer[l].sliding && c->arch == LLM42_ARCH_LLAMA)
-            return LLM42__NOT_SUPPORTED(json, "layer_types[%d]: sliding_attention is not supported for this model_type",
-                                        l);
         if (layer[l].sliding && !c->sliding_window)
-            return LLM42__MALFORMED(json, "layer_types[%d]: sliding_attention needs sliding_window%s", l,
-                                    c->arch == LLM42_ARCH_MISTRAL ? "" : " and use_sliding_window: true");
+            LLM42__MALFORMED("layer_types[%d]: sliding_attention needs sliding_window%s", l,
+                             windows == LLM42__ALL ? "" : " and use_sliding_window: true, where a model has it");
+        i = llm42__json_skip(json, i);
     }
+    if (windows == LLM42__ASKED && c->sliding_window && sliding < c->layers)
+        LLM42__NOT_SUPPORTED(
+            "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
+    if (!sliding) c->sliding_window = 0;
     return LLM42_OK;
 }
 
-// Which layers have a sliding window. Names and defaults are those of transformers. In mistral every layer has it. In
-// the others layers have it only if use_sliding_window is true: all of qwen3_moe, those of qwen2 and qwen3 from
-// max_window_layers on. transformers ignores layer_types for mistral and qwen3_moe. Here it is followed for mistral,
-// because older folders of Ministral say mistral. A qwen3_moe folder is refused if only some layers have the window.
-static llm42_result llm42__config_windows(llm42_config *c, const llm42__json *json, llm42_layer *layer) {
-    enum { WINDOW = 4096, MAX_WINDOW_LAYERS = 28 };  // transformers' defaults
-    bool mistral = c->arch == LLM42_ARCH_MISTRAL, mixture = c->arch == LLM42_ARCH_QWEN3_MOE, wanted = false;
-    int first = mixture ? 0 : MAX_WINDOW_LAYERS, sliding = 0;
-    LLM42__TRY(llm42__json_bool(json, "use_sliding_window", &wanted));
-    if (c->arch == LLM42_ARCH_LLAMA && wanted)
-        return LLM42__NOT_SUPPORTED(json, "use_sliding_window: true is not supported for this model_type");
-    if (mistral || wanted) {
-        c->sliding_window = llm42__json_get(json, 0, "sliding_window") < 0 ? WINDOW : 0;
-        LLM42__TRY(llm42__json_int(json, "sliding_window", 1, 1 << 26, &c->sliding_window));
-        LLM42__TRY(llm42__json_int(json, "max_window_layers", 0, 4096, &first));
+// SmolLM3's layers without rope: those whose entry of no_rope_layers is 0, or else every fourth.
+static llm42_result llm42__config_rotations(const llm42_config *c, const llm42__json *json, llm42_layer *layer) {
+    if (c->arch != LLM42_ARCH_SMOLLM3) return LLM42_OK;
+    int list = llm42__json_get(json, 0, "no_rope_layers"), interval = 4;
+    LLM42__TRY(llm42__json_int(json, "no_rope_layer_interval", 1, 4096, &interval));
+    const bool given = !llm42__json_null(json, list);
+    if (given && (json->token[list].type != JSMN_ARRAY || json->token[list].size != c->layers))
+        LLM42__MALFORMED("no_rope_layers: expected a list of num_hidden_layers = %d numbers", c->layers);
+    for (int l = 0, i = list + 1; l < c->layers; l++, i += given) {
+        int64_t rotated = (l + 1) % interval != 0;
+        if (given && !llm42__json_whole(json, i, 1, &rotated))
+            LLM42__MALFORMED("no_rope_layers[%d]: expected 0 or 1", l);
+        layer[l].unrotated = !rotated;
     }
-    for (int l = mistral ? 0 : first; l < c->layers; l++) layer[l].sliding = c->sliding_window > 0;
-    LLM42__TRY(llm42__config_layer_types(c, json, layer));
-    for (int l = 0; l < c->layers; l++) sliding += layer[l].sliding;
-    if (mixture && c->sliding_window && sliding < c->layers)
-        return LLM42__NOT_SUPPORTED(
-            json, "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
-    if (!sliding) c->sliding_window = 0;
     return LLM42_OK;
 }
 
@@ -2196,11 +2310,11 @@ static const char *llm42__model_path(llm42_model *model, const char *folder, con
 // Opens a file of weights and keeps it. `path` must live as long as the model is being loaded; NULL: no memory for it.
 static llm42_result llm42__model_file(llm42_model *model, const char *path, llm42__file *file, llm42_error *error) {
     llm42__owner *owner = model->owner;
-    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", model->name);
+    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
     LLM42__TRY(llm42__file_open(file, path, !owner->no_mmap, error));
     if (LLM42__PUSH(owner->files, *file)) return LLM42_OK;
     llm42__file_close(file);
-    return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", path);
+    LLM42__FAIL(MEMORY, "%s: out of memory", path);
 }
 
 // One entry of a safetensors header: {"dtype": .., "shape": [..], "data_offsets": [begin, end]}.
@@ -2211,7 +2325,7 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     int offsets = llm42__json_get(json, name + 1, "data_offsets");
     if (dtype < 0 || shape < 0 || offsets < 0 || token[dtype].type != JSMN_STRING || token[shape].type != JSMN_ARRAY ||
         token[offsets].type != JSMN_ARRAY || token[offsets].size != 2)
-        return LLM42__MALFORMED(json, "%.*s: needs dtype, shape and two data_offsets", LLM42__SHOW(json, name));
+        LLM42__MALFORMED("%.*s: needs dtype, shape and two data_offsets", LLM42__SHOW(json, name));
     *tensor = (llm42__tensor){.name = json->text + token[name].start,
                               .length = token[name].end - token[name].start,
                               .dims = token[shape].size,
@@ -2222,16 +2336,16 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     int64_t begin, end, n;
     if (!llm42__json_whole(json, offsets + 1, (double)data_size, &begin) ||
         !llm42__json_whole(json, offsets + 2, (double)data_size, &end) || end < begin)
-        return LLM42__MALFORMED(json, "%.*s: data_offsets lie outside the file", LLM42__SHOW(json, name));
+        LLM42__MALFORMED("%.*s: data_offsets lie outside the file", LLM42__SHOW(json, name));
     double elements = 1;
     for (int i = 0; i < tensor->dims; i++) {
         if (!llm42__json_whole(json, shape + 1 + i, 1e15, &n))
-            return LLM42__MALFORMED(json, "%.*s: shape: expected sizes", LLM42__SHOW(json, name));
-        if (i < 2) tensor->shape[i] = n;
+            LLM42__MALFORMED("%.*s: shape: expected sizes", LLM42__SHOW(json, name));
+        if (i < 3) tensor->shape[i] = n;
         elements *= (double)n;
     }
     if (tensor->type && elements * (tensor->type == LLM42_DTYPE_FP32 ? 4 : 2) != (double)(end - begin))
-        return LLM42__MALFORMED(json, "%.*s: shape and data_offsets disagree about the size", LLM42__SHOW(json, name));
+        LLM42__MALFORMED("%.*s: shape and data_offsets disagree about the size", LLM42__SHOW(json, name));
     tensor->data = data + begin;
     tensor->size = (size_t)(end - begin);
     return LLM42_OK;
@@ -2240,11 +2354,11 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
 static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__json *json, const char *data,
                                               size_t data_size) {
     if (json->token[0].type != JSMN_OBJECT || llm42__json_skip(json, 0) != json->count)
-        return LLM42__MALFORMED(json, "the header is not one JSON object");
+        LLM42__MALFORMED("the header is not one JSON object");
     for (int i = 0; (i = llm42__json_next(json, 0, i)) > 0;) {
         if (llm42__json_is(json, i, "__metadata__")) continue;
         if (json->token[i].type != JSMN_STRING || json->token[i + 1].type != JSMN_OBJECT)
-            return LLM42__MALFORMED(json, "the header maps names to something other than objects");
+            LLM42__MALFORMED("the header maps names to something other than objects");
         llm42__tensor tensor;
         LLM42__TRY(llm42__safetensors_entry(json, i, data, data_size, &tensor));
         if (!LLM42__PUSH(owner->tensors, tensor)) return llm42__json_fail(json, LLM42_MEMORY, "out of memory");
@@ -2259,7 +2373,7 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
     uint64_t header = 0;
     memcpy(&header, file.data, (size_t)LLM42__MIN(file.size, sizeof header));
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
-        return llm42_fail(error, LLM42_FORMAT, "%s: truncated, or the header length is beyond the file", path);
+        LLM42__FAIL(FORMAT, "%s: truncated, or the header length is beyond the file", path);
     const char *data = file.data + 8 + header;
     llm42__json json;
     llm42_result result = llm42__json_parse(&json, path, file.data + 8, (size_t)header, error);
@@ -2273,14 +2387,13 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
 static llm42_result llm42__safetensors_index(llm42_model *model, const char *folder, const llm42__json *json) {
     const llm42__owner *owner = model->owner;
     int map = llm42__json_get(json, 0, "weight_map");
-    if (map < 0 || json->token[map].type != JSMN_OBJECT)
-        return LLM42__MALFORMED(json, "weight_map: missing or not an object");
+    if (map < 0 || json->token[map].type != JSMN_OBJECT) LLM42__MALFORMED("weight_map: missing or not an object");
     for (int i = map; (i = llm42__json_next(json, map, i)) > 0;) {
         const jsmntok_t *t = &json->token[i + 1];
         const char *name = json->text + t->start;
         int length = t->end - t->start, f = 0;
         if (t->type != JSMN_STRING || memchr(name, '/', (size_t)length))
-            return LLM42__MALFORMED(json, "weight_map: expected names of files in the same folder");
+            LLM42__MALFORMED("weight_map: expected names of files in the same folder");
         while (f < arrlen(owner->files) && !llm42__json_is(json, i + 1, strrchr(owner->files[f].path, '/') + 1)) f++;
         if (f < arrlen(owner->files)) continue;
         LLM42__TRY(llm42__safetensors_open(model, llm42__model_path(model, folder, name, length), json->error));
@@ -2305,16 +2418,22 @@ static llm42_result llm42__tensors_sort(llm42__tensor *t, size_t count, llm42_er
     for (size_t i = 0; i < count; i++) {
         if (!t[i].size) continue;
         if (last && t[i].data < last->data + last->size)
-            return llm42_fail(error, LLM42_FORMAT, "%s: tensors %.*s and %.*s overlap", t[i].path,
-                              LLM42__MIN(120, last->length), last->name, LLM42__MIN(120, t[i].length), t[i].name);
+            LLM42__FAIL(FORMAT, "%s: tensors %.*s and %.*s overlap", t[i].path, LLM42__MIN(120, last->length),
+                        last->name, LLM42__MIN(120, t[i].length), t[i].name);
         last = &t[i];
     }
     if (count) qsort(t, count, sizeof *t, llm42__tensor_by_name);
     for (size_t i = 1; i < count; i++)
         if (llm42__tensor_by_name(&t[i], &t[i - 1]) == 0)
-            return llm42_fail(error, LLM42_FORMAT, "%s: %.*s: the tensor appears twice", t[i].path, t[i].length,
-                              t[i].name);
+            LLM42__FAIL(FORMAT, "%s: %.*s: the tensor appears twice", t[i].path, t[i].length, t[i].name);
     return LLM42_OK;
+}
+
+static llm42_result llm42__no_folder(const char *folder, const char *lacks, llm42_error *error) {
+    LLM42__FAIL(IO,
+                "%s: no %s: weights in other files (GGUF, consolidated.safetensors, pytorch_model.bin, an adapter) "
+                "must be converted, for instance by save_pretrained of transformers",
+                folder, lacks);
 }
 
 static llm42_result llm42__safetensors_folder(llm42_model *model, const char *folder, llm42_error *error) {
@@ -2322,12 +2441,8 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, const char *fo
     const char *path = llm42__model_path(model, folder, single, sizeof single - 1);
     if (!path || access(path, F_OK) == 0) return llm42__safetensors_open(model, path, error);
     path = llm42__model_path(model, folder, index, sizeof index - 1);
-    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", folder);
-    if (access(path, F_OK) != 0)
-        return llm42_fail(error, LLM42_IO,
-                          "%s: no %s: weights in other files (pytorch_model.bin, GGUF, an adapter) must be converted, "
-                          "for instance by save_pretrained of transformers",
-                          folder, single);
+    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", folder);
+    if (access(path, F_OK) != 0) return llm42__no_folder(folder, single, error);
     llm42__file file;
     llm42__json json;
     LLM42__TRY(llm42__file_open(&file, path, false, error));
@@ -2338,122 +2453,203 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, const char *fo
     return result;
 }
 
-// Finds a matrix [n, k], or a vector [n] if k is 0.
-static llm42_result llm42__load_tensor(llm42_model *model, const char *name, int n, int k, llm42_matrix *out,
-                                       llm42_error *error) {
+static llm42__tensor *llm42__find_tensor(llm42_model *model, const char *name) {
     llm42__tensor *all = ((llm42__owner *)model->owner)->tensors, key = {.name = name, .length = (int)strlen(name)};
-    const llm42__tensor *t = all ? bsearch(&key, all, arrlenu(all), sizeof key, llm42__tensor_by_name) : NULL;
-    if (!t) return llm42_fail(error, LLM42_FORMAT, "%s: tensor %s is missing", model->name, name);
+    return all ? bsearch(&key, all, arrlenu(all), sizeof key, llm42__tensor_by_name) : NULL;
+}
+
+// What a layer wants of a tensor: a matrix [n, k], or a vector [n] if k is 0. It is rows `first` to first + n - 1 of a
+// tensor of `rows` rows, in which several matrices stand one after the other, or the whole tensor if rows is 0.
+typedef struct llm42__wanted {
+    int n, k, first, rows;
+    llm42_matrix *matrix;  // where it goes; or, if it is a vector,
+    const float **vector;
+} llm42__wanted;
+
+static llm42_result llm42__load_tensor(llm42_model *model, const char *name, const llm42__wanted *w,
+                                       llm42_error *error) {
+    llm42__tensor *t = llm42__find_tensor(model, name);
+    if (!t) LLM42__FAIL(FORMAT, "%s: tensor %s is missing", model->name, name);
     if (t->type == LLM42_DTYPE_DEFAULT)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->path, name);
-    char shape[32];
-    snprintf(shape, sizeof shape, "[%d]", n);
-    if (k) snprintf(shape, sizeof shape, "[%d, %d]", n, k);
-    if (t->dims != (k ? 2 : 1) || t->shape[0] != n || t->shape[1] != k)
-        return llm42_fail(error, LLM42_FORMAT, "%s: %s: wrong shape: config.json asks for %s", t->path, name, shape);
-    *out = (llm42_matrix){.data = t->data, .type = t->type, .n = n, .k = k};
-    if (k && t->type != LLM42_DTYPE_FP16 && (uintptr_t)t->data % (t->type == LLM42_DTYPE_FP32 ? 4 : 2) == 0) {
-        model->mapped_bytes += t->size;
-        return LLM42_OK;
+        LLM42__FAIL(UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->path, name);
+    const int rows = w->rows ? w->rows : w->n;
+    const bool stacked = w->rows && t->dims == 3;  // [experts, rows, k]
+    if (t->dims != (w->k ? 2 + stacked : 1) || t->shape[stacked + (w->k > 0)] != (w->k ? w->k : rows) ||
+        (w->k && t->shape[0] * (stacked ? t->shape[1] : 1) != rows))
+        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: %d dimensions [%lld, %lld], but config.json asks for [%d%s%.0d]",
+                    t->path, name, t->dims, (long long)t->shape[0], (long long)t->shape[1], rows, w->k ? ", " : "",
+                    w->k);
+    t->used = true;
+    const size_t element = t->type == LLM42_DTYPE_FP32 ? 4 : 2, count = (size_t)w->n * (size_t)LLM42__MAX(w->k, 1);
+    const char *data = t->data + (size_t)w->first * (size_t)LLM42__MAX(w->k, 1) * element;
+    llm42_matrix out = {.data = data, .type = t->type, .n = w->n, .k = w->k};
+    if (w->k && t->type != LLM42_DTYPE_FP16 && (uintptr_t)data % element == 0) {
+        model->mapped_bytes += count * element;
+    } else {
+        float *copy = llm42__model_block(model, count, sizeof *copy);
+        if (!copy) LLM42__FAIL(MEMORY, "%s: %s: out of memory", t->path, name);
+        llm42__convert_f32(copy, data, t->type, count);
+        out.data = copy, out.type = LLM42_DTYPE_FP32;
     }
-    size_t count = (size_t)n * (size_t)LLM42__MAX(k, 1);
-    float *copy = llm42__model_block(model, count, sizeof *copy);
-    if (!copy) return llm42_fail(error, LLM42_MEMORY, "%s: %s: out of memory", t->path, name);
-    llm42__convert_f32(copy, t->data, t->type, count);
-    out->data = copy;
-    out->type = LLM42_DTYPE_FP32;
+    if (w->k) *w->matrix = out;
+    else *w->vector = out.data;
     return LLM42_OK;
 }
 
+// The experts stand in tensors of their own, named in one of two ways, or as transformers 5 keeps them: those of a
+// layer in two.
 static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    static const char *const spelled[2][4] = {{"mlp", "gate_proj", "up_proj", "down_proj"},
+                                              {"block_sparse_moe", "w1", "w3", "w2"}};
     const llm42_config *c = &model->config;
-    static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
-    char name[128];
+    const llm42__owner *owner = model->owner;
+    char name[160];
     llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
-    if (!expert) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    if (!expert) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
     layer->expert = expert;
+    snprintf(name, sizeof name, "%slayers.%d.mlp.experts.gate_up_proj", owner->prefix, l);
+    const bool stacked = llm42__find_tensor(model, name) != NULL;
+    snprintf(name, sizeof name, "%slayers.%d.block_sparse_moe.gate.weight", owner->prefix, l);
+    const char *const *part = spelled[llm42__find_tensor(model, name) != NULL];
+    snprintf(name, sizeof name, "%slayers.%d.%s.gate.weight", owner->prefix, l, part[0]);
+    llm42__wanted w = {.n = c->experts, .k = c->dim, .matrix = &layer->router};
+    LLM42__TRY(llm42__load_tensor(model, name, &w, error));
     for (int i = 0; i < c->experts * 3; i++) {
-        bool down = i % 3 == 2;
-        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s.weight", l, i / 3, part[i % 3]);
-        LLM42__TRY(llm42__load_tensor(model, name, down ? c->dim : c->ffn, down ? c->ffn : c->dim, &expert[i], error));
+        const bool down = i % 3 == 2;
+        w = (llm42__wanted){.n = down ? c->dim : c->ffn, .k = down ? c->ffn : c->dim, .matrix = &expert[i]};
+        snprintf(name, sizeof name, "%slayers.%d.%s.experts.%d.%s.weight", owner->prefix, l, part[0], i / 3,
+                 part[1 + i % 3]);
+        if (stacked) {
+            w.rows = down ? c->experts * c->dim : 2 * c->experts * c->ffn;
+            w.first = down ? i / 3 * c->dim : (2 * (i / 3) + i % 3) * c->ffn;
+            snprintf(name, sizeof name, "%slayers.%d.mlp.experts.%s_proj", owner->prefix, l, down ? "down" : "gate_up");
+        }
+        LLM42__TRY(llm42__load_tensor(model, name, &w, error));
     }
     return LLM42_OK;
 }
 
 static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     const llm42_config *c = &model->config;
-    const bool biased = c->arch == LLM42_ARCH_QWEN2, dense = !c->experts;
-    const bool normed = c->arch == LLM42_ARCH_QWEN3 || c->arch == LLM42_ARCH_QWEN3_MOE;
-    const int D = c->dim, F = c->ffn, d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d;
+    const llm42__owner *o = model->owner;
+    const int D = c->dim, F = c->ffn, d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d, all = q + 2 * kv;
+    const bool normed = o->family->normed, dense = !c->experts;
+    static const char *const fused_qkv = "self_attn.qkv_proj", *const fused_ffn = "mlp.gate_up_proj";
     const struct {
-        const char *name;
-        bool wanted;
-        int n, k;  // k is 0 for a vector
-        const float **vector;
-        llm42_matrix *matrix;
-    } tensors[] = {{"input_layernorm.weight", true, D, 0, &layer->attention_norm, NULL},
-                   {"post_attention_layernorm.weight", true, D, 0, &layer->ffn_norm, NULL},
-                   {"self_attn.q_norm.weight", normed, d, 0, &layer->q_norm, NULL},
-                   {"self_attn.k_norm.weight", normed, d, 0, &layer->k_norm, NULL},
-                   {"self_attn.q_proj.bias", biased, q, 0, &layer->q_bias, NULL},
-                   {"self_attn.k_proj.bias", biased, kv, 0, &layer->k_bias, NULL},
-                   {"self_attn.v_proj.bias", biased, kv, 0, &layer->v_bias, NULL},
-                   {"self_attn.q_proj.weight", true, q, D, NULL, &layer->q},
-                   {"self_attn.k_proj.weight", true, kv, D, NULL, &layer->k},
-                   {"self_attn.v_proj.weight", true, kv, D, NULL, &layer->v},
-                   {"self_attn.o_proj.weight", true, D, q, NULL, &layer->o},
-                   {"mlp.gate_proj.weight", dense, F, D, NULL, &layer->gate},
-                   {"mlp.up_proj.weight", dense, F, D, NULL, &layer->up},
-                   {"mlp.down_proj.weight", dense, D, F, NULL, &layer->down},
-                   {"mlp.gate.weight", !dense, c->experts, D, NULL, &layer->router}};
+        bool wanted, biased;
+        const char *name, *fused;  // fused: the tensor in which it may stand with others, at row of.first
+        llm42__wanted of;
+        const float **bias;
+    } tensors[] = {
+        {true, false, "input_layernorm", NULL, {D, 0, 0, 0, NULL, &layer->attention_norm}, NULL},
+        {true, false, "post_attention_layernorm", NULL, {D, 0, 0, 0, NULL, &layer->ffn_norm}, NULL},
+        {normed, false, "self_attn.q_norm", NULL, {d, 0, 0, 0, NULL, &layer->q_norm}, NULL},
+        {normed, false, "self_attn.k_norm", NULL, {d, 0, 0, 0, NULL, &layer->k_norm}, NULL},
+        {true, o->qkv_bias, "self_attn.q_proj", fused_qkv, {q, D, 0, all, &layer->q, NULL}, &layer->q_bias},
+        {true, o->qkv_bias, "self_attn.k_proj", fused_qkv, {kv, D, q, all, &layer->k, NULL}, &layer->k_bias},
+        {true, o->qkv_bias, "self_attn.v_proj", fused_qkv, {kv, D, q + kv, all, &layer->v, NULL}, &layer->v_bias},
+        {true, o->o_bias, "self_attn.o_proj", NULL, {D, q, 0, 0, &layer->o, NULL}, &layer->o_bias},
+        {dense, o->ffn_bias, "mlp.gate_proj", fused_ffn, {F, D, 0, 2 * F, &layer->gate, NULL}, &layer->gate_bias},
+        {dense, o->ffn_bias, "mlp.up_proj", fused_ffn, {F, D, F, 2 * F, &layer->up, NULL}, &layer->up_bias},
+        {dense, o->ffn_bias, "mlp.down_proj", NULL, {D, F, 0, 0, &layer->down, NULL}, &layer->down_bias}};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
-        const int n = tensors[i].n, k = tensors[i].k;
-        char name[128];
-        snprintf(name, sizeof name, "model.layers.%d.%s", l, tensors[i].name);
+        llm42__wanted of = tensors[i].of, bias = {of.n, 0, 0, 0, NULL, tensors[i].bias};
+        char name[160];
         if (!tensors[i].wanted) continue;
-        llm42_matrix loaded;
-        LLM42__TRY(llm42__load_tensor(model, name, n, k, &loaded, error));
-        if (k) *tensors[i].matrix = loaded;
-        else *tensors[i].vector = loaded.data;
+        snprintf(name, sizeof name, "%slayers.%d.%s.weight", o->prefix, l, tensors[i].fused ? tensors[i].fused : "");
+        if (!tensors[i].fused || !llm42__find_tensor(model, name)) {
+            snprintf(name, sizeof name, "%slayers.%d.%s.weight", o->prefix, l, tensors[i].name);
+            of.first = of.rows = 0;
+        }
+        LLM42__TRY(llm42__load_tensor(model, name, &of, error));
+        snprintf(name, sizeof name, "%slayers.%d.%s.bias", o->prefix, l, tensors[i].name);
+        if (tensors[i].biased) LLM42__TRY(llm42__load_tensor(model, name, &bias, error));
     }
     return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
 }
 
-// Reads config.json and what it says of layers, or, with layer NULL, generation_config.json, which a folder may lack.
+// Reads config.json and what it says of layers, or, with layer NULL, generation_config.json. Of a model that also sees
+// or hears, the part that reads text stands in text_config.
+static llm42_result llm42__config_all(llm42_model *model, const llm42__json *json, llm42_layer **layer) {
+    llm42__owner *owner = model->owner;
+    llm42__json text = *json;
+    if (json->token[0].type != JSMN_OBJECT) LLM42__MALFORMED("expected a JSON object");
+    if (!layer) {
+        LLM42__TRY(llm42__config_stop(&model->config, json));
+        return llm42__json_unique(json, 0);
+    }
+    LLM42__TRY(llm42__config_kind(json));
+    const int inner = llm42__json_get(json, 0, "text_config");
+    if (inner >= 0 && json->token[inner].type == JSMN_OBJECT)
+        text.token += inner, text.count = llm42__json_skip(json, inner) - inner;
+    LLM42__TRY(llm42__config_read(owner, &text));
+    LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &model->config.tied));
+    LLM42__TRY(llm42__model_layers(model, layer, json->error));
+    LLM42__TRY(llm42__config_windows(owner, &text, *layer));
+    LLM42__TRY(llm42__config_rotations(&model->config, &text, *layer));
+    LLM42__TRY(llm42__json_unique(json, 0));
+    return llm42__config_unread(owner, &text);
+}
+
 static llm42_result llm42__load_config(llm42_model *model, const char *path, llm42_layer **layer, llm42_error *error) {
-    llm42_config *c = &model->config;
     llm42__file file;
     llm42__json json;
-    if (!path) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a path", model->name);
-    if (!layer && access(path, F_OK) && errno == ENOENT) return LLM42_OK;
+    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
+    if (access(path, F_OK) && errno == ENOENT)  // a folder may lack generation_config.json
+        return layer ? llm42__no_folder(model->name, "config.json", error) : LLM42_OK;
     LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
-    if (result == LLM42_OK && json.token[0].type != JSMN_OBJECT)
-        result = LLM42__MALFORMED(&json, "expected a JSON object");
-    if (result == LLM42_OK) result = llm42__json_unique(&json, 0);
-    if (result == LLM42_OK) result = layer ? llm42__config_read(c, &json) : llm42__config_stop(c, &json);
-    if (result == LLM42_OK && layer) result = llm42__model_layers(model, layer, error);
-    if (result == LLM42_OK && layer) result = llm42__config_windows(c, &json, *layer);
+    if (result == LLM42_OK) result = llm42__config_all(model, &json, layer);
     llm42__free(json.token);
     llm42__file_close(&file);
     return result;
 }
 
-static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
+// The embedding, the LM head and the last norm. Their names tell what the names of the layers' tensors begin with.
+static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
+    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
     llm42__owner *owner = model->owner;
     llm42_config *c = &model->config;
-    llm42_matrix norm;
+    llm42__wanted embed = {.n = c->vocab, .k = c->dim, .matrix = &model->embed}, head = embed;
+    llm42__wanted norm = {.n = c->dim, .vector = &model->final_norm};
+    char name[80];
+    owner->prefix = prefixes[0];  // also if there is none
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
+        if (llm42__find_tensor(model, name)) owner->prefix = prefixes[i];
+    }
+    snprintf(name, sizeof name, "%sembed_tokens.weight", owner->prefix);
+    LLM42__TRY(llm42__load_tensor(model, name, &embed, error));
+    snprintf(name, sizeof name, "%snorm.weight", owner->prefix);
+    LLM42__TRY(llm42__load_tensor(model, name, &norm, error));
+    float *scaled = (float *)(uintptr_t)model->final_norm;  // a copy: logits_scaling divides what the LM head sees
+    for (int i = 0; i < c->dim; i++) scaled[i] = (float)(scaled[i] / owner->logits_scaling);
+    head.matrix = &model->head;
+    const char *own = llm42__find_tensor(model, "lm_head.weight") ? "lm_head.weight" : "language_model.lm_head.weight";
+    const bool there = llm42__find_tensor(model, own) != NULL;
+    if (c->tied && there)
+        llm42__log(owner->log, owner->log_user, "%s: tie_word_embeddings is true, but %s is there and is used",
+                   model->name, own);
+    if (there || !c->tied) return c->tied = false, llm42__load_tensor(model, own, &head, error);
+    model->head = model->embed;
+    return LLM42_OK;
+}
+
+static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
+    llm42__owner *owner = model->owner;
     llm42_layer *layer;
     LLM42__TRY(llm42__load_config(model, llm42__model_path(model, folder, "config.json", 11), &layer, error));
     LLM42__TRY(llm42__load_config(model, llm42__model_path(model, folder, "generation_config.json", 22), NULL, error));
     LLM42__TRY(llm42__safetensors_folder(model, folder, error));
     LLM42__TRY(llm42__tensors_sort(owner->tensors, arrlenu(owner->tensors), error));
-    LLM42__TRY(llm42__load_tensor(model, "model.embed_tokens.weight", c->vocab, c->dim, &model->embed, error));
-    LLM42__TRY(llm42__load_tensor(model, "model.norm.weight", c->dim, 0, &norm, error));
-    model->final_norm = norm.data;
-    model->head = model->embed;
-    if (!c->tied) LLM42__TRY(llm42__load_tensor(model, "lm_head.weight", c->vocab, c->dim, &model->head, error));
-    for (int l = 0; l < c->layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
+    LLM42__TRY(llm42__load_ends(model, error));
+    for (int l = 0; l < model->config.layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
+    int unused = 0, one = 0;
+    for (int i = 0; i < arrlen(owner->tensors); i++)
+        if (!owner->tensors[i].used) unused++, one = i;
+    if (unused)
+        llm42__log(owner->log, owner->log_user, "%s: %d tensors that no layer uses, for instance %.*s", model->name,
+                   unused, owner->tensors[one].length, owner->tensors[one].name);
     arrfree(owner->tensors);
     return LLM42_OK;
 }
@@ -2467,7 +2663,8 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: an element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a
 // matrix (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
 
-// The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to.
+// The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
+// named model: a dense one computes as a llama, a mixture as a qwen3_moe.
 #define LLM42__SHAPES(X)                                                  \
     X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                      \
     X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                  \
@@ -2476,6 +2673,9 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 0, 0)    \
     X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 128, 14336, 131072, 0, 0)  \
     X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 128, 28672, 131072, 0, 0) \
+    X("smollm3-3b", 128256, 2048, 36, 16, 4, 128, 11008, 65536, 0, 0)     \
+    X("qwen3-8b", 151936, 4096, 36, 32, 8, 128, 12288, 40960, 0, 0)       \
+    X("phi-4", 100352, 5120, 40, 40, 10, 128, 17920, 16384, 0, 0)         \
     X("qwen3-30b-a3b", 151936, 2048, 48, 32, 4, 128, 768, 40960, 128, 8)
 
 const char *const *llm42_synthetic_names(void) {
@@ -2498,7 +2698,7 @@ static llm42_result llm42__noise_matrix(llm42__synthesis *s, int n, int k, float
     *out = (llm42_matrix){.type = LLM42_DTYPE_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
     if (s->on_device) return LLM42_OK;
     uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
-    if (!data) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
+    if (!data) LLM42__FAIL(MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
     const int64_t count = (int64_t)n * k;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) if (!llm42__team_lost())
@@ -2533,7 +2733,7 @@ static llm42_result llm42__synthetic_config(llm42_model *model, const char *spec
     static const int sizes[][10] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
     int i = 0;
     while (name[i] && (strlen(name[i]) != length || memcmp(name[i], spec, length) != 0)) i++;
-    if (!name[i]) return llm42_fail(error, LLM42_UNSUPPORTED, "%s: unknown shape (known: %s)", model->name, known + 2);
+    if (!name[i]) LLM42__FAIL(UNSUPPORTED, "%s: unknown shape (known: %s)", model->name, known + 2);
     llm42_config *c = &model->config;
     const int *n = sizes[i];
     c->vocab = n[0], c->dim = n[1], c->layers = n[2], c->heads = n[3], c->kv_heads = n[4], c->head_dim = n[5];
@@ -2555,10 +2755,10 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
         if (seed) read = read && strspn(p + 6, "0123456789") == (size_t)(end - p - 6) && end - p - 6 <= 19;
         else read = read && (number == 0 || (number >= 1e-30 && number <= 1000));  // not 0 as fp32 margin/D
         if (!read)
-            return llm42_fail(error, LLM42_INVALID,
-                              "%s: '%.*s': expected seed=N or margin=X, N below 10^19, X 0 or from 1e-30 to 1000 "
-                              "(a decimal point, no comma)",
-                              s->model->name, (int)(end - p - 1), p + 1);
+            LLM42__FAIL(INVALID,
+                        "%s: '%.*s': expected seed=N or margin=X, N below 10^19, X 0 or from 1e-30 to 1000 (a decimal "
+                        "point, no comma)",
+                        s->model->name, (int)(end - p - 1), p + 1);
         if (seed) s->seed = strtoull(p + 6, NULL, 10);
         else s->margin = number;
         p = end;
@@ -2575,7 +2775,7 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);  // for norms of heads, too: d <= D
     llm42_matrix *ffn = llm42__model_block(model, (size_t)c->layers * (size_t)matrices, sizeof *ffn);
     llm42_layer *layer;
-    if (!ones || !ffn) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", model->name);
+    if (!ones || !ffn) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
     LLM42__TRY(llm42__model_layers(model, &layer, error));
     for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
     model->final_norm = ones;
@@ -2604,17 +2804,18 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
-    if (!model) return llm42_fail(error, LLM42_INVALID, "llm42_model_load: model: must not be NULL");
+    if (!model) LLM42__FAIL(INVALID, "llm42_model_load: model: must not be NULL");
     *model = NULL;
     if (!desc || !desc->path || !desc->path[0])
-        return llm42_fail(error, LLM42_INVALID, "llm42_model_desc.path: required: a model folder or synthetic:NAME");
+        LLM42__FAIL(INVALID, "llm42_model_desc.path: required: a model folder or synthetic:NAME");
     const bool synthetic = strncmp(desc->path, "synthetic:", 10) == 0;
     if (desc->on_device && !synthetic)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_model_desc.on_device: only for synthetic:NAME, not for %s: leave it out", desc->path);
+        LLM42__FAIL(INVALID, "llm42_model_desc.on_device: only for synthetic:NAME, not for %s: leave it out",
+                    desc->path);
     llm42__owner *owner = llm42__alloc_zero(1, sizeof *owner);
-    if (!owner) return llm42_fail(error, LLM42_MEMORY, "%s: out of memory", desc->path);
+    if (!owner) LLM42__FAIL(MEMORY, "%s: out of memory", desc->path);
     owner->no_mmap = desc->no_mmap;
+    owner->log = desc->log, owner->log_user = desc->log_user;
     llm42_model *m = &owner->model;
     m->owner = owner;
     snprintf(m->name, sizeof m->name, "%s", desc->path);
@@ -3314,7 +3515,7 @@ typedef struct llm42__cpu {
     size_t kv_layer;             // elements of one layer of k (or v)
     double work_per_row;         // multiply-adds with weights
     void *k, *v;                 // [L][pages][K][page_size][pad], bf16 or fp32; padding is zero
-    float *rope;                 // [max_context][d/2][2]: cosine, sine
+    float *rope, *query_rope;    // [max_context][d/2][2]: cosine, sine, for keys and for queries; often the same
     float *x, *h, *delta;        // [R, D]: the residual stream, its norm, what o or the FFN adds to it
     float *q, *kv, *attended;    // [R, H*d]; k [R, K*d] and then v [R, K*d]; [R, H*d]
     float *gated, *up, *logits;  // [R, F], silu(gate) * up; [R, F]; [R, V], or the router's
@@ -3340,9 +3541,10 @@ typedef struct llm42__product {
 struct llm42__job {
     llm42__cpu *cpu;
     const llm42_pass *pass;
-    int layer, rows, size;          // size: of a task, in values of a row or in heads
-    const llm42__product *product;  // the first of them
-    const float *in, *weight;
+    int layer, rows, size;            // size: of a task, in values of a row or in heads
+    const llm42__product *product;    // the first of them
+    const float *in, *weight, *bias;  // bias: NULL, or of what is in `in`
+    const float *out_bias;            // the same of what is in `out`
     float *out;
 };
 
@@ -3488,10 +3690,10 @@ static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int
 }
 
 // Shapes: x [heads, d] of one row, in place. Pairs are (i, i + d/2). No sums.
-static void llm42__cpu_rope(const llm42__cpu *cpu, float *x, int heads, int position) {
+static void llm42__cpu_rope(const llm42__cpu *cpu, const float *rope, float *x, int heads, int position) {
     const llm42_config *c = &cpu->model->config;
     const int half = c->head_dim / 2;
-    const float *angle = cpu->rope + (size_t)position * (size_t)(2 * half);
+    const float *angle = rope + (size_t)position * (size_t)(2 * half);
     for (int head = 0; head < heads; head++) {
         float *v = x + (size_t)head * (size_t)c->head_dim;
         for (int i = 0; i < half; i++) {
@@ -3579,23 +3781,33 @@ static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int la
     llm42__team_run(&cpu->team, work, tasks, 1 + tasks / (16 * cpu->team.threads), llm42__attention_task, &job);
 }
 
+// x [n] plus a bias, if there is one, rounded to the compute type.
+static void llm42__cpu_bias(const llm42__cpu *cpu, float *x, const float *bias, size_t n) {
+    if (!bias) return;
+    llm42__add(x, bias, n);
+    llm42__cpu_round_all(cpu, x, n);
+}
+
 // A task is a row.
 static void llm42__gate_task(const llm42__job *g, int64_t r, int thread) {
     (void)thread;
     const size_t n = (size_t)g->size;
-    float *gate = g->out + (size_t)r * n;
-    g->cpu->arithmetic->gate(gate, g->in + (size_t)r * n, n);
+    float *gate = g->out + (size_t)r * n, *up = g->cpu->up + (size_t)r * n;
+    llm42__cpu_bias(g->cpu, gate, g->out_bias, n);
+    llm42__cpu_bias(g->cpu, up, g->bias, n);
+    g->cpu->arithmetic->gate(gate, up, n);
     llm42__cpu_round_all(g->cpu, gate, n);
 }
 
 // Shapes: h [R, D] -> cpu->gated [R, F]: silu(gate(h)) * up(h). Order: that of llm42__cpu_matmul.
-static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *gate,
-                               const llm42_matrix *up, const float *h, int rows) {
+static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer,
+                               const llm42_matrix *gate, const llm42_matrix *up, const float *h, int rows) {
     const int ranks = cpu->desc.tensor_parallel;
     const llm42__product in[2] = {{.w = gate, .y = cpu->gated, .ranks = ranks, .k = gate->k},
                                   {.w = up, .y = cpu->up, .ranks = ranks, .k = up->k}};
     llm42__cpu_matmul(cpu, pass, h, rows, in, 2);
-    const llm42__job job = {.cpu = cpu, .size = gate->n, .in = cpu->up, .out = cpu->gated};
+    const llm42__job job = {
+        .cpu = cpu, .size = gate->n, .bias = layer->up_bias, .out_bias = layer->gate_bias, .out = cpu->gated};
     llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, 1, llm42__gate_task, &job);
 }
 
@@ -3648,7 +3860,7 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
         }
         if (!rows) continue;
         float *to = cpu->expert_in + R * D;
-        llm42__cpu_gate_up(cpu, pass, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
+        llm42__cpu_gate_up(cpu, pass, layer, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
         llm42__cpu_partial(cpu, pass, &layer->expert[3 * e + 2], cpu->gated, rows, to);
         for (size_t p = 0; p < parts; p++)
             for (size_t j = 0; j < (size_t)rows; j++)
@@ -3666,18 +3878,23 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
     if (parts > 1) llm42__cpu_join(cpu, pass, out);
 }
 
-// A task is a row: x += delta (if there is one), then h = norm(x).
+// A task is a row: x += delta + its bias (if there is one), then h = norm(x).
 static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
     (void)thread;
     int D = w->cpu->model->config.dim;
     float *x = w->cpu->x + (size_t)r * (size_t)D;
-    for (int i = 0; w->in && i < D; i++) x[i] += w->in[(size_t)r * (size_t)D + (size_t)i];
+    if (w->out) {
+        float *delta = w->out + (size_t)r * (size_t)D;
+        llm42__cpu_bias(w->cpu, delta, w->out_bias, (size_t)D);
+        llm42__add(x, delta, (size_t)D);
+    }
     llm42__cpu_round_all(w->cpu, x, (size_t)D);
     llm42__cpu_norm(w->cpu, x, 1, D, w->cpu->arithmetic->squares, w->weight, w->cpu->h + (size_t)r * (size_t)D);
 }
 
-static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, const float *delta, const float *weight) {
-    const llm42__job job = {.cpu = cpu, .in = delta, .weight = weight};
+static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, float *delta, const float *bias,
+                                const float *weight) {
+    const llm42__job job = {.cpu = cpu, .out = delta, .out_bias = bias, .weight = weight};
     llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, 1, llm42__residual_task, &job);
 }
 
@@ -3696,8 +3913,10 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
         llm42__cpu_norm(cpu, q, c->heads, c->head_dim, squares, layer->q_norm, q);
         llm42__cpu_norm(cpu, k, c->kv_heads, c->head_dim, squares, layer->k_norm, k);
     }
-    llm42__cpu_rope(cpu, q, c->heads, row->position);
-    llm42__cpu_rope(cpu, k, c->kv_heads, row->position);
+    if (!layer->unrotated) {
+        llm42__cpu_rope(cpu, cpu->query_rope, q, c->heads, row->position);
+        llm42__cpu_rope(cpu, cpu->rope, k, c->kv_heads, row->position);
+    }
     if (row->flags & LLM42_ROW_KEEP_KV) return;
     llm42__cpu_kv_write(cpu, cpu->k, w->layer, row, pages, k);
     llm42__cpu_kv_write(cpu, cpu->v, w->layer, row, pages, k + (size_t)w->pass->rows * kv);
@@ -3758,18 +3977,16 @@ static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
     int R = pass->rows, vocab = cpu->model->config.vocab;
     if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "cpu backend: schedule %s is not available",
-                          llm42_schedule_name(pass->schedule));
+        LLM42__FAIL(UNSUPPORTED, "cpu backend: schedule %s is not available", llm42_schedule_name(pass->schedule));
     if (R < 1 || R > cpu->desc.max_rows || R > pass->shape)
-        return llm42_fail(error, LLM42_INVALID,
-                          "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d", R,
-                          cpu->desc.max_rows, pass->shape);
+        LLM42__FAIL(INVALID, "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d", R,
+                    cpu->desc.max_rows, pass->shape);
     for (int r = 0; r < R; r++) {
         const llm42_row *row = &pass->row[r];
         if (row->seq < 0 || row->token < 0 || row->token >= vocab || row->position < 0 ||
             row->position >= cpu->desc.max_context)
-            return llm42_fail(error, LLM42_INVALID, "cpu backend: row %d: token %d, position %d: out of range", r,
-                              row->token, row->position);
+            LLM42__FAIL(INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
+                        row->position);
     }
     return LLM42_OK;
 }
@@ -3788,11 +4005,12 @@ static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
     for (int r = 0; r < R; r++)
         llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)pass->row[r].token * D * size,
                            m->embed.type, D);
+    for (size_t i = 0; c->embed_scale > 0 && i < (size_t)R * D; i++) cpu->x[i] *= c->embed_scale;
     llm42__cpu_round_all(cpu, cpu->x, (size_t)R * D);
     llm42__cpu_probe(pass, -1, "embed", c->dim, cpu->x);
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *layer = &m->layer[l];
-        llm42__cpu_residual(cpu, pass, l ? cpu->delta : NULL, layer->attention_norm);
+        llm42__cpu_residual(cpu, pass, l ? cpu->delta : NULL, l ? layer[-1].down_bias : NULL, layer->attention_norm);
         llm42__cpu_probe(pass, l, "attention_norm", c->dim, cpu->h);
         llm42__cpu_qkv(cpu, pass, l);
         llm42__cpu_probe(pass, l, "q", q, cpu->q);
@@ -3802,18 +4020,18 @@ static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
         llm42__cpu_probe(pass, l, "attention", q, cpu->attended);
         llm42__cpu_matmul_joined(cpu, pass, &layer->o, cpu->attended, cpu->delta);
         llm42__cpu_probe(pass, l, "o", c->dim, cpu->delta);
-        llm42__cpu_residual(cpu, pass, cpu->delta, layer->ffn_norm);
+        llm42__cpu_residual(cpu, pass, cpu->delta, layer->o_bias, layer->ffn_norm);
         llm42__cpu_probe(pass, l, "ffn_norm", c->dim, cpu->h);
         if (c->experts) {
             llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->delta);
         } else {
-            llm42__cpu_gate_up(cpu, pass, &layer->gate, &layer->up, cpu->h, R);
+            llm42__cpu_gate_up(cpu, pass, layer, &layer->gate, &layer->up, cpu->h, R);
             llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gated);
             llm42__cpu_matmul_joined(cpu, pass, &layer->down, cpu->gated, cpu->delta);
         }
         llm42__cpu_probe(pass, l, "down", c->dim, cpu->delta);
     }
-    llm42__cpu_residual(cpu, pass, cpu->delta, m->final_norm);
+    llm42__cpu_residual(cpu, pass, cpu->delta, m->layer[c->layers - 1].down_bias, m->final_norm);
     llm42__cpu_probe(pass, -1, "final_norm", c->dim, cpu->h);
     llm42__cpu_head_out(cpu, pass);
 }
@@ -3861,6 +4079,7 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     cpu->k = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
     cpu->v = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
     cpu->rope = llm42__take(memory, T * (size_t)c->head_dim, 4);
+    cpu->query_rope = c->query_beta > 0 ? llm42__take(memory, T * (size_t)c->head_dim, 4) : cpu->rope;
     cpu->x = llm42__take(memory, R * D, 4);
     cpu->h = llm42__take(memory, R * D, 4);
     cpu->delta = llm42__take(memory, R * D, 4);
@@ -3889,15 +4108,12 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     float x = above, y = below, z = minus, o = one, g = big, fused = x * y + z, shifted = (o + g) - g;
     volatile float product = above * below, subnormal = least * half, third = one / three, minus_third = minus / three;
     if (fused != product + minus)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "this build contracts a*b + c into a fused operation: compile with -ffp-contract=off");
+        LLM42__FAIL(UNSUPPORTED, "this build contracts a*b + c into a fused operation: compile with -ffp-contract=off");
     if (shifted != 0.0f)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "this build reorders floating-point sums: compile without -ffast-math and its parts");
+        LLM42__FAIL(UNSUPPORTED, "this build reorders floating-point sums: compile without -ffast-math and its parts");
     if (subnormal == 0.0f || third != 0x1.555556p-2f || minus_third != -0x1.555556p-2f)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "the processor flushes subnormals to zero, or does not round to nearest: "
-                          "other code in this process has set that; results would differ");
+        LLM42__FAIL(UNSUPPORTED, "the processor flushes subnormals to zero, or does not round to nearest: other code "
+                                 "in this process has set that; results would differ");
     return LLM42_OK;
 }
 
@@ -3920,14 +4136,12 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
     LLM42__TRY(llm42__check_fields("llm42_cpu_desc", &threads, 1, error));
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_SM90) {
         if (d->numerics.compute != LLM42_DTYPE_BF16)
-            return llm42_fail(error, LLM42_UNSUPPORTED,
-                              "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
-        if (c->head_dim > 128 || c->head_dim % 2 || c->dim > 16384)
-            return llm42_fail(
-                error, LLM42_UNSUPPORTED,
-                "llm42_engine_desc.numerics.arithmetic: SM90 needs an even head_dim up to 128 and a width "
-                "up to 16384, as the CUDA backend does; model %s has %d and %d",
-                d->model->name, c->head_dim, c->dim);
+            LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
+        if (c->head_dim > 256 || c->head_dim % 2 || c->dim > 16384)
+            LLM42__FAIL(UNSUPPORTED,
+                        "llm42_engine_desc.numerics.arithmetic: SM90 needs an even head_dim up to 256 and a width up "
+                        "to 16384, as the CUDA backend does; model %s has %d and %d",
+                        d->model->name, c->head_dim, c->dim);
     }
     return llm42_ranks_check("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error);
 }
@@ -3937,12 +4151,12 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     LLM42__TRY(llm42__cpu_ieee(error));
     LLM42__TRY(llm42__cpu_validate(desc, error));
     if (!desc->model->layer || !desc->model->embed.data)
-        return llm42_fail(error, LLM42_INVALID,
-                          "model %s has no weights in memory: load a folder or synthetic:NAME, without "
-                          "llm42_model_desc.on_device",
-                          desc->model->name);
+        LLM42__FAIL(
+            INVALID,
+            "model %s has no weights in memory: load a folder or synthetic:NAME, without llm42_model_desc.on_device",
+            desc->model->name);
     llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
-    if (!cpu) return llm42_fail(error, LLM42_MEMORY, "cpu backend: out of memory");
+    if (!cpu) LLM42__FAIL(MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
     cpu->threads = llm42__cpu_threads(desc);
     cpu->desc.tensor_parallel = LLM42__MAX(1, desc->tensor_parallel);
@@ -3957,12 +4171,13 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
                                           c->vocab);
     if (!llm42__cpu_allocate(cpu)) {
         llm42__cpu_close(cpu);
-        return llm42_fail(error, LLM42_MEMORY,
-                          "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, "
-                          "max_context or token_budget",
-                          desc->pages, desc->page_size, desc->max_rows);
+        LLM42__FAIL(MEMORY,
+                    "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, max_context or "
+                    "token_budget",
+                    desc->pages, desc->page_size, desc->max_rows);
     }
-    llm42__rope_table(&desc->model->config, cpu->rope, desc->max_context);
+    llm42__rope_table(c, false, cpu->rope, desc->max_context);
+    if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);
     llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(),
                cpu->threads, desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
                desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
@@ -4118,7 +4333,9 @@ static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, c
 LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s, const float *q, float *scores,
                                      float *out, float *largest) {
     const llm42__cpu *cpu = c.cpu;
-    float scale = 1.0f / sqrtf((float)cpu->model->config.head_dim), tops[16], weights[16] = {0};
+    const llm42_config *config = &cpu->model->config;
+    const float scale = config->attention_scale > 0 ? config->attention_scale : 1.0f / sqrtf((float)config->head_dim);
+    float tops[16], weights[16] = {0};
     llm42__microkernel *keys = bf16 ? llm42__tile_1x16_bf16 : llm42__tile_1x16_fp32;
     const void *at[16];
     size_t width = bf16 ? 2 : 4;
@@ -4269,11 +4486,11 @@ static float llm42__sm90_row_squares(const float *x, int n) {
     return llm42__sm90_block_sum(sum, threads);
 }
 
-// The sum of squares of llm42__k_rope, for one head: a lane has the values of eight pairs. d is at most 128.
+// The sum of squares of llm42__k_rope, for one head: a lane has the values of eight pairs. d is at most 256.
 static float llm42__sm90_head_squares(const float *x, int d) {
-    const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : 8;
-    float sum[8] = {0};
-    assert(d <= 128);
+    const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : d <= 128 ? 8 : 16;
+    float sum[16] = {0};
+    assert(d <= 256);
     for (int pair = 0; pair < d / 2; pair++) {
         sum[pair / 8] = fmaf(x[pair], x[pair], sum[pair / 8]);
         sum[pair / 8] = fmaf(x[pair + d / 2], x[pair + d / 2], sum[pair / 8]);
@@ -4286,8 +4503,8 @@ static float llm42__sm90_head_squares(const float *x, int d) {
 // in steps of sixteen keys. Then units are merged in ascending order. Keys that the row does not see have weight 0.
 enum { LLM42__SM90_UNIT = 128, LLM42__SM90_HEADS = 8 };
 typedef struct llm42__sm90_head {
-    float q[128], weight[LLM42__SM90_UNIT];  // weight: scores at first
-    float sum[16], merged[128];              // of weighted values: sixteen of the unit, and all of the units before
+    float q[256], weight[LLM42__SM90_UNIT];  // weight: scores at first
+    float sum[16], merged[256];              // of weighted values: sixteen of the unit, and all of the units before
     float top, total, keep, take;
 } llm42__sm90_head;
 
@@ -4299,13 +4516,16 @@ static void llm42__sm90_scores(const llm42__context *c, llm42__span s, llm42__sm
         for (int i = 0; i < LLM42__SM90_UNIT; i++) h[g].weight[i] = -INFINITY;
     for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
         llm42__cpu_addresses(c, c->k, 2, s, t0, at);
-        llm42__sm90_fill(at, true, pad, &panel);
-        for (int g = 0; g < heads; g++) {
-            float sum[16] = {0};
-            llm42__sm90_multiply(h[g].q, pad, &panel, sum);
-            for (int j = 0; j < 16; j++)
-                if (t0 + j >= s.first && t0 + j < s.end) h[g].weight[t0 - s.begin + j] = sum[j];
+        for (int g = 0; g < heads; g++) memset(h[g].sum, 0, sizeof h[g].sum);
+        for (int k0 = 0; k0 < pad; k0 += LLM42__SM90_TERMS) {
+            const int terms = LLM42__MIN(LLM42__SM90_TERMS, pad - k0);
+            llm42__sm90_fill(at, true, terms, &panel);
+            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].q + k0, terms, &panel, h[g].sum);
+            for (int j = 0; j < 16; j++) at[j] = (const uint16_t *)at[j] + terms;
         }
+        for (int g = 0; g < heads; g++)
+            for (int j = 0; j < 16; j++)
+                if (t0 + j >= s.first && t0 + j < s.end) h[g].weight[t0 - s.begin + j] = h[g].sum[j];
     }
 }
 
@@ -4356,7 +4576,7 @@ static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm
 // The heads of a task, LLM42__SM90_HEADS of them at a time.
 static void llm42__sm90_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
     const int d = c->cpu->model->config.head_dim, begin = c->first / LLM42__SM90_UNIT * LLM42__SM90_UNIT;
-    const float scale = (float)(1.4426950408889634 / sqrt((double)d));
+    const float scale = llm42__scale_log2(&c->cpu->model->config);
     (void)scratch;
     for (int g0 = 0, count; g0 < heads; g0 += count, q += count * d, out += count * d) {
         llm42__sm90_head h[LLM42__SM90_HEADS];
@@ -4639,10 +4859,9 @@ static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
 
 static llm42_result llm42__sim_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__sim *sim = state;
-    if (pass->logits) return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: it has no logits");
+    if (pass->logits) LLM42__FAIL(UNSUPPORTED, "sim backend: it has no logits");
     if (pass->schedule < LLM42_SCHEDULE_FAST || pass->schedule > LLM42_SCHEDULE_INVARIANT)
-        return llm42_fail(error, LLM42_UNSUPPORTED, "sim backend: schedule %s has no pass times",
-                          llm42_schedule_name(pass->schedule));
+        LLM42__FAIL(UNSUPPORTED, "sim backend: schedule %s has no pass times", llm42_schedule_name(pass->schedule));
     const bool flips = pass->schedule == LLM42_SCHEDULE_FAST && !sim->desc.no_flips;
     double rate = flips ? llm42_calibration_flip_rate(sim->desc.calibration, pass->shape, sim->replay_rows) : 0;
     if (!pass->check) sim->now += llm42__sim_cost(sim, pass);
@@ -4661,30 +4880,26 @@ static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
 static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, llm42_error *error) {
     *state = NULL;
     const llm42_sim_desc *given = d->backend_desc;
-    if (!given)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.backend_desc: backend sim needs an llm42_sim_desc");
-    if (!given->calibration)
-        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.calibration: required: see llm42_calibration_load");
+    if (!given) LLM42__FAIL(INVALID, "llm42_engine_desc.backend_desc: backend sim needs an llm42_sim_desc");
+    if (!given->calibration) LLM42__FAIL(INVALID, "llm42_sim_desc.calibration: required: see llm42_calibration_load");
     llm42_sim_desc desc = *given;
     if (!desc.seed) desc.seed = 42;
     if (desc.flip_scale == 0) desc.flip_scale = 1;
     if (!(desc.flip_scale > 0 && desc.flip_scale <= 1e6))
-        return llm42_fail(error, LLM42_INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0 and at most 1e6",
-                          desc.flip_scale);
+        LLM42__FAIL(INVALID, "llm42_sim_desc.flip_scale: %g: must be more than 0 and at most 1e6", desc.flip_scale);
     if (!(desc.invariant_slowdown >= 0 && desc.invariant_slowdown <= 1e6))
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_sim_desc.invariant_slowdown: %g: must be 0 (as calibrated), or at most 1e6",
-                          desc.invariant_slowdown);
+        LLM42__FAIL(INVALID, "llm42_sim_desc.invariant_slowdown: %g: must be 0 (as calibrated), or at most 1e6",
+                    desc.invariant_slowdown);
     const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
     if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_SCHEDULE_FAST, 1, 1, ranks, 1)))
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no "
-                          "exchanges of %d ranks: take %d, or add them",
-                          ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
-                          devices);
+        LLM42__FAIL(UNSUPPORTED,
+                    "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no exchanges "
+                    "of %d ranks: take %d, or add them",
+                    ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
+                    devices);
     const int slots = LLM42__MAX(1, d->max_running);
     llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim + (size_t)slots * sizeof *sim->request);
-    if (!sim) return llm42_fail(error, LLM42_MEMORY, "sim backend: out of memory");
+    if (!sim) LLM42__FAIL(MEMORY, "sim backend: out of memory");
     sim->desc = desc;
     sim->max_running = slots;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
@@ -4968,8 +5183,8 @@ static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_
                 used += snprintf(about + used, sizeof about - (size_t)used, "%s %s (%d)", legal++ ? " or" : "",
                                  llm42_schedule_name((llm42_schedule)s), s);
     }
-    return llm42_fail(error, LLM42_PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name, rules[rule][0] + 11,
-                      rules[rule][1], about);
+    LLM42__FAIL(PLAN, "planner %s breaks rule %s (%s)%s", e->desc.planner->name, rules[rule][0] + 11, rules[rule][1],
+                about);
 }
 
 // Keeps .complete and .ready_since up to date when candidates were added or dropped.
@@ -5225,9 +5440,9 @@ static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
 
 static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
     if (!e->busy) return LLM42_OK;
-    return llm42_fail(error, LLM42_INVALID,
-                      "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
-                      function);
+    LLM42__FAIL(INVALID,
+                "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
+                function);
 }
 
 llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
@@ -5236,8 +5451,8 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
     llm42__request *r = llm42__request_new(e, desc, max_new);
     if (!r)
-        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
-                          desc->prompt_count + max_new);
+        LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
+                    desc->prompt_count + max_new);
     r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
     e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
     if (id) *id = r->info.id;
@@ -5248,14 +5463,14 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
 llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
     const char *const name = "llm42_request_desc.sampling";
     if (!(s->temperature == 0 || (s->temperature >= 1e-4f && s->temperature <= 1e6f)))
-        return llm42_fail(error, LLM42_INVALID, "%s.temperature: %g: must be 0 (greedy), or from 0.0001 to %g", name,
-                          (double)s->temperature, 1e6);
-    if (s->top_k < 0) return llm42_fail(error, LLM42_INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
+        LLM42__FAIL(INVALID, "%s.temperature: %g: must be 0 (greedy), or from 0.0001 to %g", name,
+                    (double)s->temperature, 1e6);
+    if (s->top_k < 0) LLM42__FAIL(INVALID, "%s.top_k: %d: must be 0 or more", name, s->top_k);
     for (int i = 0; i < 2; i++) {  // a subnormal number is 0 to hardware that flushes it, and 0 means all
         const float share = i ? s->min_p : s->top_p;
         if (!(share >= 0 && share <= 1) || (share > 0 && share < FLT_MIN))
-            return llm42_fail(error, LLM42_INVALID, "%s.%s: %g: must be 0 (all), or from %g to 1", name,
-                              i ? "min_p" : "top_p", (double)share, (double)FLT_MIN);
+            LLM42__FAIL(INVALID, "%s.%s: %g: must be 0 (all), or from %g to 1", name, i ? "min_p" : "top_p",
+                        (double)share, (double)FLT_MIN);
     }
     return LLM42_OK;
 }
@@ -5265,47 +5480,41 @@ static llm42_result llm42__check_tokens(const llm42_engine *e, const char *field
     int vocab = e->desc.model->config.vocab;
     for (int i = 0; i < count; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)
-            return llm42_fail(error, LLM42_INVALID,
-                              "llm42_request_desc.%s[%d]: token %d is outside the vocabulary of %d", field, i,
-                              tokens[i], vocab);
+            LLM42__FAIL(INVALID, "llm42_request_desc.%s[%d]: token %d is outside the vocabulary of %d", field, i,
+                        tokens[i], vocab);
     return LLM42_OK;
 }
 
 static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
                                          llm42_error *error) {
     const char *const name = "llm42_request_desc";
-    if (!d || !d->prompt) return llm42_fail(error, LLM42_INVALID, "%s.prompt: required", name);
-    if (d->prompt_count < 1)
-        return llm42_fail(error, LLM42_INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
+    if (!d || !d->prompt) LLM42__FAIL(INVALID, "%s.prompt: required", name);
+    if (d->prompt_count < 1) LLM42__FAIL(INVALID, "%s.prompt_count: %d: the prompt is empty", name, d->prompt_count);
     const llm42__field fields[] = {{"max_new_tokens", d->max_new_tokens, 0, INT32_MAX, false},
                                    {"sample_index", d->sample_index, 0, INT32_MAX, false}};
     LLM42__TRY(llm42__check_fields(name, fields, 2, error));
     if (d->prompt_count >= e->desc.max_context)
-        return llm42_fail(error, LLM42_NEVER_FITS,
-                          "%s.prompt_count: %d: the context is %d tokens and must hold the prompt and one more", name,
-                          d->prompt_count, e->desc.max_context);
+        LLM42__FAIL(NEVER_FITS, "%s.prompt_count: %d: the context is %d tokens and must hold the prompt and one more",
+                    name, d->prompt_count, e->desc.max_context);
     *max_new = d->max_new_tokens ? d->max_new_tokens : LLM42__MIN(128, e->desc.max_context - d->prompt_count);
     if (*max_new > e->desc.max_context - d->prompt_count)
-        return llm42_fail(error, LLM42_NEVER_FITS,
-                          "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of %d tokens", name,
-                          *max_new, d->prompt_count, e->desc.max_context);
+        LLM42__FAIL(NEVER_FITS, "%s.max_new_tokens: %d: with a prompt of %d it is beyond the context of %d tokens",
+                    name, *max_new, d->prompt_count, e->desc.max_context);
     int64_t positions = (int64_t)d->prompt_count + *max_new - 1;  // nothing reads the KV of the last token
     if ((positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size > e->desc.kv.pages)
-        return llm42_fail(error, LLM42_NEVER_FITS,
-                          "%s: the KV of %lld tokens needs more pages than the engine's %d of %d "
-                          "tokens: raise llm42_engine_desc.kv.pages or lower max_new_tokens",
-                          name, (long long)positions, e->desc.kv.pages, e->desc.kv.page_size);
+        LLM42__FAIL(NEVER_FITS,
+                    "%s: the KV of %lld tokens needs more pages than the engine's %d of %d tokens: raise "
+                    "llm42_engine_desc.kv.pages or lower max_new_tokens",
+                    name, (long long)positions, e->desc.kv.pages, e->desc.kv.page_size);
     LLM42__TRY(llm42__check_tokens(e, "prompt", d->prompt, d->prompt_count, error));
     if (d->stop_count < 0 || d->stop_count > LLM42_MAX_STOP || (d->stop_count && !d->stop))
-        return llm42_fail(error, LLM42_INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name,
-                          d->stop_count, LLM42_MAX_STOP);
+        LLM42__FAIL(INVALID, "%s.stop_count: %d: must be 0 to %d, with stop set", name, d->stop_count, LLM42_MAX_STOP);
     LLM42__TRY(llm42__check_tokens(e, "stop", d->stop, d->stop_count, error));
     if (!(d->arrival >= 0 && d->arrival < 1e18))
-        return llm42_fail(error, LLM42_INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock",
-                          name, d->arrival);
+        LLM42__FAIL(INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name, d->arrival);
     if (d->deterministic && e->desc.policy.mode == LLM42_MODE_NONDETERMINISTIC)
-        return llm42_fail(
-            error, LLM42_INVALID,
+        LLM42__FAIL(
+            INVALID,
             "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in DVR, HYBRID or BATCH_INVARIANT", name);
     return llm42_sampling_check(&d->sampling, error);
 }
@@ -5348,19 +5557,16 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
 
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
-    if (!r)
-        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
+    if (!r) LLM42__FAIL(NOT_FOUND, "llm42_engine_cancel: no live request has id %lld", (long long)id);
     llm42__ask(e, r, LLM42__CANCEL);
     return LLM42_OK;
 }
 
 llm42_result llm42_engine_release(llm42_engine *e, int64_t id, llm42_error *error) {
     llm42__request *r = llm42__find(e, id);
-    if (!r)
-        return llm42_fail(error, LLM42_NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
+    if (!r) LLM42__FAIL(NOT_FOUND, "llm42_engine_release: no live request has id %lld", (long long)id);
     if (r->info.state != LLM42_STATE_FINISHED)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_release: request %lld is not finished: cancel it first",
-                          (long long)id);
+        LLM42__FAIL(INVALID, "llm42_engine_release: request %lld is not finished: cancel it first", (long long)id);
     llm42__ask(e, r, LLM42__RELEASE);
     return LLM42_OK;
 }
@@ -5403,7 +5609,7 @@ llm42_result llm42_engine_step(llm42_engine *e, llm42_error *error) {
 
 llm42_result llm42_engine_run_until(llm42_engine *e, double seconds, llm42_error *error) {
     LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_run_until", error));
-    if (isnan(seconds)) return llm42_fail(error, LLM42_INVALID, "llm42_engine_run_until: seconds: must not be NaN");
+    if (isnan(seconds)) LLM42__FAIL(INVALID, "llm42_engine_run_until: seconds: must not be NaN");
     llm42_result result = LLM42_OK;
     while (result == LLM42_OK && llm42__now(e) < seconds) result = llm42__step_until(e, seconds, error);
     if (result < 0) return result;
@@ -6098,12 +6304,10 @@ static llm42_result llm42__take_drafts(llm42_engine *e, llm42__request *r, int c
     const long long id = r->info.id;
     int n = 0;
     if (count < 0 || count > room)
-        return llm42_fail(error, LLM42_INVALID, "request %lld got %d drafts: at most %d were asked for", id, count,
-                          room);
+        LLM42__FAIL(INVALID, "request %lld got %d drafts: at most %d were asked for", id, count, room);
     for (; n < count && !llm42__is_stop(r, token[n]); n++)
         if (token[n] < 0 || token[n] >= vocab)
-            return llm42_fail(error, LLM42_INVALID, "request %lld got draft %d: it is outside the vocabulary of %d", id,
-                              token[n], vocab);
+            LLM42__FAIL(INVALID, "request %lld got draft %d: it is outside the vocabulary of %d", id, token[n], vocab);
     r->info.drafts = n;
     llm42__note_candidates(e, r);
     if (n) llm42__emit_tokens(e, r, LLM42_EVENT_DRAFTED, at, n, NULL, (llm42_output){0});
@@ -6208,9 +6412,8 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
     llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
     LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
     if (plan.choice != own->choice || plan.room != own->room)
-        return llm42_fail(error, LLM42_PLAN,
-                          "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
-                          planner->name);
+        LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
+                    planner->name);
     *own = plan;
     return LLM42_OK;
 }
@@ -6505,11 +6708,10 @@ static void llm42__resolve(llm42_engine_desc *d) {
 // A table of functions that the user gives needs a name of one word, and the function that is required.
 static llm42_result llm42__check_table(const char *field, const char *name, bool whole, const char *function,
                                        llm42_error *error) {
-    if (!name) return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: its name: required", field);
-    if (!whole)
-        return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: its %s function: required", field, function);
+    if (!name) LLM42__FAIL(INVALID, "llm42_engine_desc.%s: its name: required", field);
+    if (!whole) LLM42__FAIL(INVALID, "llm42_engine_desc.%s: its %s function: required", field, function);
     if (name[0] && !name[strcspn(name, " \t\r\n")]) return LLM42_OK;
-    return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: its name '%s': must be one word", field, name);
+    LLM42__FAIL(INVALID, "llm42_engine_desc.%s: its name '%s': must be one word", field, name);
 }
 
 static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *error) {
@@ -6535,27 +6737,26 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42_ranks_check("llm42_engine_desc", c, d->tensor_parallel, d->numerics.leaves, error));
     if (d->token_budget < d->max_running)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that "
-                          "every sequence can decode in one pass",
-                          d->token_budget, d->max_running);
+        LLM42__FAIL(INVALID,
+                    "llm42_engine_desc.token_budget: %d: must be at least max_running, %d, so that every sequence can "
+                    "decode in one pass",
+                    d->token_budget, d->max_running);
     if (d->policy.chunked_prefill == LLM42_CHUNKED_OFF && d->token_budget < d->max_context)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when "
-                          "chunked_prefill is OFF: prompts run whole",
-                          d->token_budget, d->max_context);
+        LLM42__FAIL(INVALID,
+                    "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when chunked_prefill is "
+                    "OFF: prompts run whole",
+                    d->token_budget, d->max_context);
     LLM42__TRY(llm42__check_table("planner", d->planner->name, d->planner->plan != NULL, "plan", error));
     if (d->drafter)
         LLM42__TRY(llm42__check_table("drafter", d->drafter->name, d->drafter->draft != NULL, "draft", error));
     if (d->policy.mode == LLM42_MODE_HYBRID && d->policy.verifier == LLM42_VERIFIER_FIXED)
-        return llm42_fail(error, LLM42_INVALID,
-                          "llm42_engine_desc.policy.verifier: FIXED: mode HYBRID needs INVARIANT, so that all its "
-                          "ways give one result");
+        LLM42__FAIL(INVALID, "llm42_engine_desc.policy.verifier: FIXED: mode HYBRID needs INVARIANT, so that all its "
+                             "ways give one result");
     for (int i = 0; i < 2; i++) {
         const double share = i ? d->experiment.inject_rate : d->kv.admission_reserve;
         if (!(share >= 0 && share <= 1))
-            return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.%s: %g: must be from 0 to 1",
-                              i ? "experiment.inject_rate" : "kv.admission_reserve", share);
+            LLM42__FAIL(INVALID, "llm42_engine_desc.%s: %g: must be from 0 to 1",
+                        i ? "experiment.inject_rate" : "kv.admission_reserve", share);
     }
     return LLM42_OK;
 }
@@ -6587,10 +6788,10 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
             llm42_output out = e->batch.out[pass.rows - length + t];
             if (!trial) alone[t] = out;
             else if (out.token != alone[t].token || llm42__bits(out.logprob) != llm42__bits(alone[t].logprob))
-                return llm42_fail(error, LLM42_NOT_INVARIANT,
-                                  "backend %s: a row's result changed with its place in a pass "
-                                  "(schedule %s, %d rows): nothing can be promised; use mode NONDETERMINISTIC",
-                                  e->backend->name, llm42_schedule_name(schedule), pass.shape);
+                LLM42__FAIL(NOT_INVARIANT,
+                            "backend %s: a row's result changed with its place in a pass (schedule %s, %d rows): "
+                            "nothing can be promised; use mode NONDETERMINISTIC",
+                            e->backend->name, llm42_schedule_name(schedule), pass.shape);
         }
     }
     return LLM42_OK;
@@ -6657,8 +6858,8 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->schedules = llm42_policy_schedules(p);
     e->reproducible = p->mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT : how.prompt;
     if (!llm42__engine_allocate(e))
-        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d",
-                          d->max_running, d->kv.pages);
+        LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d->max_running,
+                    d->kv.pages);
     e->view.window_ready = d->experiment.bonus == LLM42_BONUS_ON ? p->window - 1 : p->window;
     e->view.replay = how.replay;
     e->view.desc = &e->desc;
@@ -6669,17 +6870,16 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->view.measured = !d->backend->estimate;
     LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
     if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, &e->memory))
-        return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory for the table of %d pages",
-                          d->kv.pages);
+        LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
         if (e->schedules >> s & 1) LLM42__TRY(llm42__self_check(e, (llm42_schedule)s, error));
     return LLM42_OK;
 }
 
 llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error) {
-    if (!engine) return llm42_fail(error, LLM42_INVALID, "llm42_engine_open: engine: must not be NULL");
+    if (!engine) LLM42__FAIL(INVALID, "llm42_engine_open: engine: must not be NULL");
     *engine = NULL;
-    if (!desc || !desc->model) return llm42_fail(error, LLM42_INVALID, "llm42_engine_desc.model: required");
+    if (!desc || !desc->model) LLM42__FAIL(INVALID, "llm42_engine_desc.model: required");
     llm42_engine_desc d = *desc;
     llm42__resolve(&d);
     LLM42__TRY(llm42__validate(&d, error));
@@ -6687,7 +6887,7 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     if (d.policy.verifier == LLM42_VERIFIER_INVARIANT)
         d.policy.group = LLM42__MIN(d.policy.group, LLM42__MAX(32, d.max_running));
     llm42_engine *e = llm42__alloc_zero(1, sizeof *e);
-    if (!e) return llm42_fail(error, LLM42_MEMORY, "llm42_engine_open: out of memory");
+    if (!e) LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory");
     e->desc = d;
     llm42_result result = llm42__engine_init(e, error);
     if (result == LLM42_OK) *engine = e;

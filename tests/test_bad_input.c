@@ -282,8 +282,8 @@ TEST(unknown_architecture) {
     bad_config(llama, "\"model_type\": \"llama\"", "\"model_type\": 42", LLM42_FORMAT, "model_type");
     bad_config(llama, "\"llama\"", "\"a\nb\\u001b\"", LLM42_UNSUPPORTED, "model_type");
     bad_config(llama, "\"silu\"", "\"gelu\"", LLM42_UNSUPPORTED, "hidden_act");
-    bad_config(llama, "\"rope_theta\": 10000.0", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}",
-               LLM42_UNSUPPORTED, "yarn");
+    bad_config(llama, "\"rope_theta\": 10000.0", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", LLM42_FORMAT,
+               "yarn needs factor and original_max_position_embeddings");
 }
 
 TEST(malformed_json) {
@@ -477,7 +477,7 @@ TEST(windows_by_layer) {
     windows_are("ministral", WINDOW TYPES("full", "sliding", "full"), "010", 8);
     windows_are("llama", WINDOW TYPES("full", "full", "full"), "000", 0);
     refused(fresh_with("llama", USE WINDOW), LLM42_UNSUPPORTED, "use_sliding_window");
-    refused(fresh_with("llama", WINDOW TYPES("full", "sliding", "full")), LLM42_UNSUPPORTED, "layer_types[1]");
+    refused(fresh_with("llama", WINDOW TYPES("full", "sliding", "full")), LLM42_FORMAT, "layer_types[1]");
     refused(fresh_with("qwen2", WINDOW TYPES("full", "sliding", "full")), LLM42_FORMAT, "use_sliding_window");
     refused(fresh_with("qwen3", USE WINDOW TYPES("full", "chunked", "full")), LLM42_UNSUPPORTED, "chunked_attention");
     refused(fresh_with("qwen3", USE WINDOW "\"layer_types\": [\"full_attention\"], "), LLM42_FORMAT, "layer_types");
@@ -501,6 +501,58 @@ TEST(booleans_of_the_config) {
             refused(fresh_with("qwen2", extra), LLM42_FORMAT, v < 5 ? fields[f] : "config.json");
         }
     refused(fresh_with("qwen3_moe", "\"norm_topk_prob\": \"yes\", "), LLM42_FORMAT, "norm_topk_prob");
+}
+
+// Keys of config.json that change what a model computes, and that its family does not have.
+TEST(keys_that_cannot_be_ignored) {
+    static const struct {
+        const char *type, *keys, *part;
+    } bad[] = {
+        {"llama", "\"attention_chunk_size\": 8, ", "attention_chunk_size: 8"},
+        {"llama", "\"use_qk_norm\": true, ", "use_qk_norm: true"},
+        {"llama", "\"logits_scaling\": 8.0, ", "logits_scaling: 8.0"},
+        {"qwen3", "\"final_logit_softcapping\": 30.0, ", "final_logit_softcapping"},
+        {"qwen3", "\"use_bidirectional_attention\": true, ", "use_bidirectional_attention"},
+        {"llama", "\"no_rope_layers\": [1, 0, 1], ", "no_rope_layers"},
+        {"mistral", "\"attention_bias\": true, ", "attention_bias: true is not supported for model_type mistral"},
+        {"llama", "\"rope_parameters\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}, ", "longrope"},
+        {"llama", "\"rope_parameters\": {\"rope_type\": \"linear\"}, ", "linear needs factor"},
+        {"llama", "\"rope_parameters\": {\"rope_theta\": 5.0, \"mrope_section\": [1]}, ", "mrope_section"},
+        {"smollm3", "\"no_rope_layers\": [1, 2, 1], ", "no_rope_layers[1]"},
+        {"smollm3", "\"no_rope_layers\": [1, 1], ", "no_rope_layers"},
+        {"llama", "\"architectures\": [\"LlamaForSequenceClassification\"], ", "LlamaForSequenceClassification"},
+        {"llama", "\"auto_map\": {\"AutoModelForCausalLM\": \"my.Llama\"}, ", "auto_map"},
+        {"llama", "\"quantization_config\": {\"quant_method\": \"awq\"}, ", "quantised as awq"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        llm42_error error = {0};
+        llm42_model *m = NULL;
+        const char *dir = fresh_with(bad[i].type, bad[i].keys);
+        const llm42_result result = llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error);
+        CHECK_MSG(result == LLM42_FORMAT || result == LLM42_UNSUPPORTED, "%s %s", bad[i].type, bad[i].keys);
+        CHECK_CONTAINS(error.text, bad[i].part);
+        CHECK_CONTAINS(error.text, "config.json");
+        llm42_model_free(m);
+    }
+}
+
+static void keep_lines(void *user, const char *line) {
+    char *text = user;
+    const size_t used = strlen(text);
+    snprintf(text + used, 2048 - used, "%s\n", line);
+}
+
+// Keys that do nothing here, whatever they mean elsewhere, and keys that say what is so anyway.
+TEST(keys_that_can_be_ignored) {
+    char lines[2048] = "";
+    llm42_model *m = NULL;
+    llm42_error error = {0};
+    const char *dir = fresh_with("llama", "\"use_cache\": true, \"attention_dropout\": 0.5, \"qk_norm\": false, "
+                                          "\"rope_type\": null, \"shared_experts\": 3, \"max_window_layers\": 3, "
+                                          "\"architectures\": [\"LlamaForCausalLM\"], ");
+    const llm42_model_desc desc = {.path = dir, .log = keep_lines, .log_user = lines};
+    CHECK_MSG(llm42_model_load(&m, &desc, &error) == LLM42_OK, "%s", error.text);
+    CHECK_CONTAINS(lines, "config.json: not used: shared_experts\n");
+    llm42_model_free(m);
 }
 
 // A key that stands twice.
@@ -641,7 +693,10 @@ TEST(weights_of_other_kinds) {
     const char *dir = fresh(llama);
     test_remove(test_path(dir, "model.safetensors"));
     test_write_text(test_path(dir, "pytorch_model.bin"), "PK");
-    refused(dir, LLM42_IO, "no model.safetensors: weights in other files (pytorch_model.bin");
+    refused(dir, LLM42_IO,
+            "no model.safetensors: weights in other files (GGUF, consolidated.safetensors, pytorch_model");
+    test_remove(test_path(dir, "config.json"));
+    refused(dir, LLM42_IO, "no config.json: weights in other files (GGUF");
     refused(fresh_with("qwen2", "\"quantization_config\": {\"bits\": 4, \"quant_method\": \"awq\"}, "),
             LLM42_UNSUPPORTED, "quantization_config: the model is quantised as awq");
     refused(fresh_with("llama", "\"quantization_config\": {\"bits\": 4}, "), LLM42_UNSUPPORTED,
@@ -908,6 +963,8 @@ int main(int argc, char **argv) {
     RUN(generation_config);
     RUN(windows_by_layer);
     RUN(booleans_of_the_config);
+    RUN(keys_that_cannot_be_ignored);
+    RUN(keys_that_can_be_ignored);
     RUN(keys_of_the_config_that_stand_twice);
     RUN(rope_of_the_config);
     RUN(numbers_in_another_locale);

@@ -35,7 +35,7 @@ for page in sweep/results/*/*.md sweep/results/README.md; do within "$page" "$(w
 within llm42_calibration.h "$(wc -l <examples/util/llm42_calibration.h)" 360
 within llm42_draft.h "$(wc -l <examples/util/llm42_draft.h)" 790
 within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 540
-within llm42_sha256.h "$(wc -l <examples/util/llm42_sha256.h)" 340
+within llm42_sha256.h "$(wc -l <examples/util/llm42_sha256.h)" 350
 within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
 within llm42_metrics.h "$(wc -l <examples/util/llm42_metrics.h)" 120
 within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1330

@@ -158,6 +158,11 @@ TEST(the_configuration_matters_where_it_computes) {
     OTHER(c->sliding_window = 7);
     OTHER(c->experts_renorm = !c->experts_renorm);
     OTHER(c->arch = LLM42_ARCH_QWEN2);
+    OTHER(c->embed_scale = 12);
+    OTHER(c->attention_scale = 12);
+    OTHER(c->rope_scale = 1.1);
+    OTHER(c->query_beta = 0.1);
+    OTHER(c->rope = LLM42_ROPE_LINEAR);
 #undef OTHER
     *c = was;
     c->context = 99, c->bos = 7, c->stop_count = 0, c->tied = !c->tied;

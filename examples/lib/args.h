@@ -34,6 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "examples/util/llm42_cuda.h"
 #include "examples/util/llm42_file.h"
 #include "examples/util/llm42_policies.h"
 #include "llm42.h"

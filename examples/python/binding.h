@@ -5,6 +5,7 @@
 #define BINDING_H
 
 #include "examples/util/llm42_calibration.h"
+#include "examples/util/llm42_cuda.h"
 #include "examples/util/llm42_draft.h"
 #include "examples/util/llm42_transcript.h"
 

@@ -3,7 +3,7 @@
 // as the cells of build/sweep do (serve.h). Times are wall times around calls of the backend.
 #include "sweep/bench/bench.h"
 
-#include "examples/util/llm42_cuda_measure.h"
+#include "examples/util/llm42_cuda.h"
 #include "sweep/lib/serve.h"
 
 enum { POOL = 262144, LONG = 32768 };  // tokens of KV that passes are timed on, and of a long sequence

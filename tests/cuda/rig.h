@@ -9,6 +9,7 @@
 #include "llm42.h"
 
 #include "examples/lib/compare.h"
+#include "examples/util/llm42_cuda.h"
 
 #include <stb_ds.h>
 
