@@ -46,12 +46,10 @@
 // Calls: results (llm42.h).
 // Invariant: an error is reported once. cudaGetLastError then forgets it, so that the next call does not report it.
 
-// For calls that return cudaError_t or cublasStatus_t.
-#define LLM42__CU(call)                                                  \
-    do {                                                                 \
-        llm42_result result_ = llm42__cuda_status(error, #call, (call)); \
-        if (result_ != LLM42_OK) return result_;                         \
-    } while (0)
+// For calls that return cudaError_t or cublasStatus_t. STATUS is such a call's llm42_result. CU makes the calling
+// function return that if it is not LLM42_OK. (By STATUS it would name the call as macros of CUDA rename it.)
+#define LLM42__STATUS(call) llm42__cuda_status(error, #call, (call))
+#define LLM42__CU(call) LLM42__TRY(llm42__cuda_status(error, #call, (call)))
 
 static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t status) {
     if (status == cudaSuccess) return LLM42_OK;
@@ -358,17 +356,17 @@ static llm42_result llm42__open_lt(llm42__cuda *cu, llm42_error *error) {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     LLM42__CU(cublasLtCreate(&cu->lt));
     LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
-    return LLM42_OK;
+    return LLM42__STATUS(
+        cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
 }
 
 static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm,
                                   const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
     assert(algorithm->w && algorithm->x && algorithm->y);
-    LLM42__CU(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y, algorithm->y, y,
-                             algorithm->y, &algorithm->algo, ex->workspace, llm42__workspace_bytes, ex->stream));
-    return LLM42_OK;
+    return LLM42__STATUS(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y,
+                                        algorithm->y, y, algorithm->y, &algorithm->algo, ex->workspace,
+                                        llm42__workspace_bytes, ex->stream));
 }
 
 // What an algorithm of cuBLASLt multiplies.
@@ -431,8 +429,8 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
     const bool several = algorithm->leaves && leaves.count > 1;
     if (const llm42__leaf_kind *leaf = llm42__leaf_kind_of(algorithm)) {
         llm42__product_fn *fn = fp32 ? leaf->fp32 : leaf->bf16;
-        LLM42__CU(fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
-        return LLM42_OK;
+        return LLM42__STATUS(
+            fn(x, w, y, rows, n, k, llm42__groups{}, leaves, cu->device.multiProcessorCount, ex->stream));
     }
     if (algorithm->tile >= 0) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[algorithm->tile];
@@ -445,9 +443,9 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
         if (!gate_bias) return LLM42_OK;
     } else if (several || owners.rows) {  // a product for each leaf, all at once
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        LLM42__CU(fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (float *)y)
-                       : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
-        return LLM42_OK;
+        return LLM42__STATUS(
+            fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (float *)y)
+                 : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
     }
     if (algorithm->tile < 0) LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
     if (gated) {
@@ -493,13 +491,6 @@ static bool llm42__leaf_kind_serves(const llm42__cuda *cu, int product, const ll
 // Invariant: the launches of a pass depend on its padded shape alone (its key, section cuda-graphs), so that a graph of
 // them can be kept. Everything else is metadata on the device.
 
-// Where the parts of a pass's metadata lie, for padded numbers of rows and draws.
-struct llm42__meta_layout {
-    size_t token, position, slot, seq, draw, pages;
-    size_t header[LLM42__REACHES], prefill[LLM42__REACHES], decode[LLM42__REACHES];
-    int decode_tasks;
-};
-
 // True if only FAST passes will run, for which nothing is promised.
 static bool llm42__fast_alone(const llm42__cuda *cu) { return cu->desc.schedules == 1u << LLM42_SCHEDULE_FAST; }
 // True if algorithms with leaves are tried, and so need memory for their parts: also where no pass will be INVARIANT.
@@ -533,42 +524,27 @@ static int llm42__decode_room(const llm42__cuda *cu, int rows) {
     return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
 }
 
-static llm42__meta_layout llm42__layout(const llm42__cuda *cu, const llm42__shape_key *key) {
-    llm42__meta_layout at;
-    size_t rows = (size_t)key->rows * 4;
-    auto up = [](size_t n) { return (n + 15) & ~(size_t)15; };
+// A pass's metadata at `base`, for padded numbers of rows and draws, with the attention tasks of one kind of layers.
+// The page tables come last, so those of metadata at NULL tell how many bytes the others need.
+static llm42__meta llm42__meta_at(const llm42__cuda *cu, const llm42__shape_key *key, unsigned char *base, int reach) {
+    llm42__meta meta[LLM42__REACHES] = {}, *own = &meta[reach];
+    uintptr_t at = (uintptr_t)base;
+    auto place = [&](auto *&part, size_t count) {
+        part = (decltype(part + 0))at;
+        at += (count * sizeof *part + 15) & ~(size_t)15;
+    };
     assert(key->rows > 0);
-    at.decode_tasks = key->decode ? llm42__decode_room(cu, key->rows) : 0;
-    at.header[LLM42__FULL] = 0;
-    at.header[LLM42__SLIDING] = up(sizeof(llm42__header));
-    at.token = at.header[LLM42__SLIDING] + up(sizeof(llm42__header));
-    at.position = at.token + up(rows);
-    at.slot = at.position + up(rows);
-    at.seq = at.slot + up(rows);
-    at.draw = at.seq + up(rows);
-    at.pages = at.draw + up((size_t)key->draws * sizeof(llm42__draw));
-    for (int reach = 0; reach < LLM42__REACHES; reach++) {
-        at.prefill[reach] = at.pages;
-        at.decode[reach] = at.prefill[reach] + (cu->has[reach] ? up(rows / 4 * sizeof(llm42__prefill_task)) : 0);
-        at.pages = at.decode[reach] + (cu->has[reach] ? up((size_t)at.decode_tasks * sizeof(llm42__decode_task)) : 0);
+    const size_t rows = (size_t)key->rows, tasks = key->decode ? (size_t)llm42__decode_room(cu, key->rows) : 0;
+    for (llm42__meta &kind : meta) place(kind.header, 1);
+    for (const int32_t **column : {&own->token, &own->position, &own->slot, &own->seq}) place(*column, rows);
+    place(own->draw, (size_t)key->draws);
+    for (int kind = 0; kind < LLM42__REACHES; kind++) {
+        place(meta[kind].prefill, cu->has[kind] ? rows : 0);
+        place(meta[kind].decode, cu->has[kind] ? tasks : 0);
     }
-    return at;
-}
-
-// The metadata with the attention tasks of one kind of layers.
-static llm42__meta llm42__meta_at(const llm42__cuda *cu, unsigned char *base, const llm42__meta_layout *at, int reach) {
-    llm42__meta meta;
-    meta.header = (const llm42__header *)(base + at->header[reach]);
-    meta.token = (const int32_t *)(base + at->token);
-    meta.position = (const int32_t *)(base + at->position);
-    meta.slot = (const int32_t *)(base + at->slot);
-    meta.seq = (const int32_t *)(base + at->seq);
-    meta.draw = (const llm42__draw *)(base + at->draw);
-    meta.prefill = (const llm42__prefill_task *)(base + at->prefill[reach]);
-    meta.decode = (const llm42__decode_task *)(base + at->decode[reach]);
-    meta.pages = (const int32_t *)(base + at->pages);
-    meta.page_shift = cu->page_shift;
-    return meta;
+    place(own->pages, 0);
+    own->page_shift = cu->page_shift;
+    return *own;
 }
 
 // When stages are timed, they stand between two events. name: of the one that begins; NULL: one ends.
@@ -577,13 +553,11 @@ static llm42_result llm42__mark_stage(llm42__cuda *cu, const char *name, llm42_e
     if (name) cu->timings->push_back({name, nullptr, nullptr});
     cudaEvent_t *event = name ? &cu->timings->back().begin : &cu->timings->back().end;
     LLM42__CU(cudaEventCreate(event));
-    LLM42__CU(cudaEventRecord(*event, cu->execution.stream));
-    return LLM42_OK;
+    return LLM42__STATUS(cudaEventRecord(*event, cu->execution.stream));
 }
 
 // Gives a rank's part of an operator's output to the probe, once all ranks have given theirs: [rows, width] of each. A
-// rank gives several before the next one gives its first.
-// `copies` ranks one after the other have the same.
+// rank gives several before the next one gives its first. `copies` ranks one after the other have the same.
 static void llm42__show_values(llm42__cuda *cu, int layer, const char *name, int rows, int copies,
                                std::vector<float> *values) {
     llm42__cuda *first = cu->first;
@@ -691,9 +665,14 @@ static llm42__owners llm42__owners_of(const llm42__cuda *cu, llm42_schedule sche
     return owners;
 }
 
-static llm42_result llm42__enqueue_product(llm42__cuda *cu, int product, llm42_schedule schedule, const llm42__bf16 *w,
-                                           const llm42__bf16 *x, void *y, int rows, llm42_error *error,
-                                           const float *gate_bias = nullptr) {
+static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, int layer) {
+    return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
+}
+
+static llm42_result llm42__enqueue_product(llm42__cuda *cu, int product, llm42_schedule schedule, int l,
+                                           const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
+    const llm42__bf16 *w = llm42__weights_of(cu, product, l);
+    const float *gate_bias = product == LLM42__GATE_UP ? cu->layer[(size_t)l].gate_bias : nullptr;
     const llm42__algorithm *algorithm = llm42__algorithm_of(cu, product, schedule, rows);
     const bool cut = llm42__cut(cu, product);
     const llm42__owners owners = cut ? llm42__owners_of(cu, schedule, rows, product == LLM42__DOWN) : llm42__owners{};
@@ -716,8 +695,8 @@ static llm42__sum llm42__whole(const llm42__bf16 *of) {
 }
 
 // Where a rank puts its sums of o (stage 0) or down (1).
-static void *llm42__sum_at(const llm42__cuda *cu, const llm42__execution *ex, int stage) {
-    return cu->ranks == 1 ? ex->delta : ex->part[stage];
+static void *llm42__sum_at(const llm42__cuda *cu, int stage) {
+    return cu->ranks == 1 ? cu->execution.delta : cu->execution.part[stage];
 }
 
 // What the ranks have put there in layer l. cu: the rank that is to read it.
@@ -766,8 +745,7 @@ static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) 
     }
     return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         meeting.self = rank->own_device;
-        LLM42__CU(llm42__launch(llm42__k_meet, dim3(1), dim3(32), 0, rank->execution.stream, meeting));
-        return LLM42_OK;
+        return LLM42__STATUS(llm42__launch(llm42__k_meet, dim3(1), dim3(32), 0, rank->execution.stream, meeting));
     });
 }
 
@@ -821,11 +799,10 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, int rows, int l, llm42_
                       layer->q_norm, layer->k_norm, q_rope,      rope,    c->norm_eps};
     const int heads = 128 / (cu->dp / 16);  // of a block
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
-    LLM42__CU(llm42__by_head_dim(cu->dp, [&](auto dp) {
+    return LLM42__STATUS(llm42__by_head_dim(cu->dp, [&](auto dp) {
         return llm42__launch(llm42__k_rope<dp.value>, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q,
                              cu->k + (size_t)l * cu->kv_layer, cu->v + (size_t)l * cu->kv_layer, a, meta);
     }));
-    return LLM42_OK;
 }
 
 // Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
@@ -846,7 +823,7 @@ static int llm42__decode_cluster(const llm42__cuda *cu, int rows) {
 
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__shape_key *key, llm42__attention a,
-                                                llm42__meta meta, int decode_tasks, llm42_error *error) {
+                                                llm42__meta meta, llm42_error *error) {
     const unsigned heads = (unsigned)cu->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
     const int most = llm42__shared_room(&cu->device);
     if (key->prefill) {
@@ -856,7 +833,7 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__sh
         const int teams = llm42__prefill_teams<DP>(tasks * heads, processors, warpgroups, most),
                   bytes = teams == 2 ? llm42__prefill_shape<DP, 2>::bytes(warpgroups)
                                      : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
-        auto kernel = teams == 2 ? llm42__k_attend_prefill < DP, DP <= 128 ? 2 : 1 > : llm42__k_attend_prefill<DP, 1>;
+        auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, (DP <= 128 ? 2 : 1)> : llm42__k_attend_prefill<DP, 1>;
         const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
         LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
@@ -874,31 +851,26 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__sh
         const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / across)
                                                  : (unsigned)lone + 2 * processors / heads + 1;
         LLM42__CU(llm42__launch_clusters(
-            a.cluster, kernel, dim3(across, std::min({(unsigned)decode_tasks, blocks, 65535u})),
+            a.cluster, kernel, dim3(across, std::min({(unsigned)llm42__decode_room(cu, key->rows), blocks, 65535u})),
             dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, cu->execution.stream, a, meta));
     }
     return LLM42_OK;
 }
 
 static llm42_result llm42__enqueue_attention(llm42__cuda *cu, const llm42__shape_key *key, int layer,
-                                             const llm42__meta_layout *at, llm42_error *error) {
+                                             llm42_error *error) {
     llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
     const bool sliding = cu->model->layer[layer].sliding;
-    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, sliding ? LLM42__SLIDING : LLM42__FULL);
+    const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, sliding ? LLM42__SLIDING : LLM42__FULL);
     llm42__attention a = {};
-    a.q = ex->q;
-    a.k = cu->k + (size_t)layer * cu->kv_layer;
-    a.v = cu->v + (size_t)layer * cu->kv_layer;
-    a.out = ex->attended;
-    a.partial = ex->partial;
-    a.arrived = ex->arrived;
+    a.q = ex->q, a.out = ex->attended, a.partial = ex->partial, a.arrived = ex->arrived;
+    a.k = cu->k + (size_t)layer * cu->kv_layer, a.v = cu->v + (size_t)layer * cu->kv_layer;
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
     a.group = cu->group, a.group_inverse = 65536 / (uint32_t)cu->group + 1, a.window = sliding ? c->sliding_window : 0;
     a.scale = llm42__scale_log2(c);
-    return llm42__by_head_dim(cu->dp, [&](auto dp) {
-        return llm42__enqueue_attention_as<dp.value>(cu, key, a, meta, at->decode_tasks, error);
-    });
+    return llm42__by_head_dim(cu->dp,
+                              [&](auto dp) { return llm42__enqueue_attention_as<dp.value>(cu, key, a, meta, error); });
 }
 
 // With few rows a draw has a cluster, where there are clusters, so that more multiprocessors work.
@@ -922,7 +894,7 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42_schedule schedule
     if (cu->ranks > 1 && first) LLM42__TRY(llm42__enqueue_meeting(cu, error));
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) {
         llm42__execution *own = &rank->execution;
-        return llm42__enqueue_product(rank, LLM42__HEAD, schedule, rank->head, own->h + (size_t)first * (size_t)cu->Dp,
+        return llm42__enqueue_product(rank, LLM42__HEAD, schedule, 0, own->h + (size_t)first * (size_t)cu->Dp,
                                       cu->ranks == 1 ? own->logits : own->own_logits, rows, error);
     }));
     if (cu->ranks > 1) {
@@ -944,9 +916,8 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
     llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
     auto kernel = c->experts <= 128 ? llm42__k_route<4, LOGIT> : llm42__k_route<32, LOGIT>;
-    LLM42__CU(llm42__launch(kernel, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts, cu->Ep,
-                            c->experts_used, c->experts_renorm, ex->route_id, ex->route_weight));
-    return LLM42_OK;
+    return LLM42__STATUS(llm42__launch(kernel, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts,
+                                       cu->Ep, c->experts_used, c->experts_renorm, ex->route_id, ex->route_weight));
 }
 
 // gate_up or down of all experts: x [entries, k] -> y [entries, n], in fp32 and by leaves if `cut`. source: the row of
@@ -967,15 +938,13 @@ static llm42_result llm42__run_experts(llm42__cuda *cu, int product, const llm42
         llm42__product_fn *fn = gated ? own->gated : cut ? own->fp32 : own->plain;
         const cudaError_t status = fn(x, w, y, entries, n, k, groups, leaves, processors, ex->stream);
         if (status == cudaErrorNotSupported) continue;
-        LLM42__CU(status);
-        return LLM42_OK;
+        return LLM42__STATUS(status);
     }
     kind = entries <= 8 * experts ? 3 : entries <= 32 * experts ? 9 : LLM42__TILE_KINDS - 1;
     if (llm42__tile_kinds[kind].bytes > (int)cu->device.sharedMemPerBlockOptin) kind = LLM42__TILE_KINDS - 1;
     const llm42__tile_kind *tile = &llm42__tile_kinds[kind];
     llm42__product_fn *fn = gated ? tile->gated : !cut ? tile->plain : leaves.count > 1 ? tile->parts : tile->fp32;
-    LLM42__CU(fn(x, w, y, entries, n, k, groups, leaves, processors, ex->stream));
-    return LLM42_OK;
+    return LLM42__STATUS(fn(x, w, y, entries, n, k, groups, leaves, processors, ex->stream));
 }
 
 // The feed-forward part of a mixture: a grouped product takes the rows of each expert together.
@@ -984,8 +953,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
     const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int rows = key->rows, used = c->experts_used, entries = rows * used;
-    LLM42__TRY(llm42__enqueue_product(cu, LLM42__ROUTER, key->schedule, layer->w[LLM42__ROUTER], ex->h, ex->router,
-                                      rows, error));
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__ROUTER, key->schedule, l, ex->h, ex->router, rows, error));
     // Rows go to their places on a device whose experts' products need that. What they are put into is free until down.
     llm42__bf16 *const sorted = cu->device.major == 9 ? ex->expert_out : nullptr;
     LLM42__STAGE("route", LLM42__TRY(cu->desc.numerics.router_fp32
@@ -996,7 +964,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
                                          ex->route_id, entries, used, ex->route_offset, ex->route_source,
                                          ex->route_place, sorted ? ex->h : nullptr, sorted, cu->Dp)));
     const bool cut = llm42__sums_leaves(cu, key->schedule, rows, 1);
-    void *sum = llm42__sum_at(cu, ex, 1);
+    void *sum = llm42__sum_at(cu, 1);
     llm42__leaves leaves = cut ? llm42__leaves_of(cu, LLM42__DOWN) : llm42__leaves{1, 0, 0};
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
     LLM42__STAGE("gate_up", LLM42__TRY(llm42__run_experts(cu, LLM42__GATE_UP, layer->w[LLM42__GATE_UP],
@@ -1023,9 +991,9 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
 
 // The norm before a layer's attention (stage 0) or before its feed-forward part (1), on one rank.
 static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage,
-                                              const llm42__meta_layout *at, llm42_error *error) {
+                                              llm42_error *error) {
     llm42__execution *ex = &cu->execution;
-    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
+    const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     if (!l && !stage) {
         llm42__sum embedding = llm42__whole(cu->embed);
@@ -1042,24 +1010,21 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
 }
 
 // A layer as far as o, on one rank. h is the first norm's output.
-static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_key *key, int l,
-                                          const llm42__meta_layout *at, llm42_error *error) {
+static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
     const llm42_config *c = &cu->config;
     llm42__execution *ex = &cu->execution;
-    const llm42__meta meta = llm42__meta_at(cu, ex->meta, at, LLM42__FULL);
-    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, LLM42__FULL);
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
-    LLM42__TRY(llm42__enqueue_product(cu, LLM42__QKV, key->schedule, layer->w[LLM42__QKV], ex->h, ex->qkv, R, error));
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__QKV, key->schedule, l, ex->h, ex->qkv, R, error));
     LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, R, l, meta, error)));
     LLM42__TRY(llm42__show(cu, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, true, error));
     LLM42__TRY(llm42__show_cache(cu, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
     LLM42__TRY(llm42__show_cache(cu, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
-    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, key, l, at, error)));
+    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, key, l, error)));
     LLM42__TRY(llm42__show(cu, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
                            cu->attended, true, error));
-    return llm42__enqueue_product(cu, LLM42__O, key->schedule, layer->w[LLM42__O], ex->attended,
-                                  llm42__sum_at(cu, ex, 0), R, error);
+    return llm42__enqueue_product(cu, LLM42__O, key->schedule, l, ex->attended, llm42__sum_at(cu, 0), R, error);
 }
 
 // The rest of a layer, on one rank. h is the second norm's output.
@@ -1067,16 +1032,13 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, const llm42__sh
                                                 llm42_error *error) {
     const llm42_config *c = &cu->config;
     llm42__execution *ex = &cu->execution;
-    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
     if (c->experts) return llm42__enqueue_experts(cu, key, l, error);
-    LLM42__TRY(llm42__enqueue_product(cu, LLM42__GATE_UP, key->schedule, layer->w[LLM42__GATE_UP], ex->h, ex->gated, R,
-                                      error, layer->gate_bias));
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__GATE_UP, key->schedule, l, ex->h, ex->gated, R, error));
     LLM42__TRY(llm42__show(cu, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, llm42__leaf_width(cu),
                            cu->Fp, true, error));
-    return llm42__enqueue_product(cu, LLM42__DOWN, key->schedule, layer->w[LLM42__DOWN], ex->gated,
-                                  llm42__sum_at(cu, ex, 1), R, error);
+    return llm42__enqueue_product(cu, LLM42__DOWN, key->schedule, l, ex->gated, llm42__sum_at(cu, 1), R, error);
 }
 
 // The schedule of the head's product. A FIXED pass that draws few tokens has a smaller product if that keeps the bits.
@@ -1114,20 +1076,19 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 // anything else: what comes behind may not be launched before its device is idle, if CUDA has still to load the kernel.
 static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key, llm42_error *error) {
     const int layers = cu->config.layers;
-    const llm42__meta_layout at = llm42__layout(cu, key);
-    auto meta_of = [&](llm42__cuda *rank) { return llm42__meta_at(rank, rank->execution.meta, &at, LLM42__FULL); };
+    auto meta_of = [&](llm42__cuda *rank) { return llm42__meta_at(rank, key, rank->execution.meta, LLM42__FULL); };
     // Ranks that have normed only some rows wait for the h of the others.
     const bool own_rows = llm42__own_rows(cu, key->schedule, key->rows);
     auto norms = [&](int l, int stage) -> llm42_result {
         LLM42__TRY(llm42__each_rank(
-            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_layer_norm(rank, key, l, stage, &at, error); }));
+            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_layer_norm(rank, key, l, stage, error); }));
         if (own_rows && (l || stage)) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
         return LLM42_OK;
     };
     for (int l = 0; l < layers; l++) {
         LLM42__TRY(norms(l, 0));
-        LLM42__TRY(llm42__each_rank(
-            cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_attend(rank, key, l, &at, error); }));
+        LLM42__TRY(
+            llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return llm42__enqueue_attend(rank, key, l, error); }));
         LLM42__TRY(llm42__enqueue_exchange(cu, key, l, 0, error));
         LLM42__TRY(norms(l, 1));
         LLM42__TRY(llm42__each_rank(
@@ -1163,9 +1124,8 @@ static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *
 
 // Captures the launches of a pass: a graph for each device.
 static llm42_result llm42__capture(llm42__cuda *cu, llm42__shape_key key, llm42_error *error) {
-    LLM42__TRY(llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        LLM42__CU(cudaStreamBeginCapture(rank->execution.stream, cudaStreamCaptureModeThreadLocal));
-        return LLM42_OK;
+    LLM42__TRY(llm42__each_device(cu, error, [&](llm42__cuda *rank) {
+        return LLM42__STATUS(cudaStreamBeginCapture(rank->execution.stream, cudaStreamCaptureModeThreadLocal));
     }));
     llm42_result result = llm42__enqueue(cu, &key, error);
     llm42__graph *graph_of = llm42__find_graph(cu, &key);
@@ -1452,11 +1412,10 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
 
 // Writes what a pass says of its rows, their pages and draws, as padded.
 static void llm42__write_rows(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass,
-                              const llm42__meta_layout *at, unsigned char *base) {
-    int32_t *token = (int32_t *)(base + at->token), *position = (int32_t *)(base + at->position),
-            *slot = (int32_t *)(base + at->slot), *seq = (int32_t *)(base + at->seq),
-            *pages = (int32_t *)(base + at->pages);
-    llm42__draw *draw = (llm42__draw *)(base + at->draw);
+                              const llm42__meta &to) {
+    int32_t *token = (int32_t *)to.token, *position = (int32_t *)to.position, *slot = (int32_t *)to.slot,
+            *seq = (int32_t *)to.seq, *pages = (int32_t *)to.pages;
+    llm42__draw *draw = (llm42__draw *)to.draw;
     int run = -1;
     const int runs = (int)p->run_begin.size();
     for (int r = pass->rows; r < p->key.rows; r++) token[r] = position[r] = seq[r] = 0, slot[r] = -1;
@@ -1490,7 +1449,6 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
     }
     llm42__make_tasks(cu, p, pass);
     llm42__choose_key(cu, p, pass);
-    const llm42__meta_layout at = llm42__layout(cu, &p->key);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
         LLM42__FAIL(INVALID,
                     "cuda backend: a pass of %zu sequences of up to %d pages: more than max_running and max_context "
@@ -1498,18 +1456,19 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                     p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
     ex->number = ex->number % LLM42__MOST_NUMBER + 1;
-    llm42__write_rows(cu, p, pass, &at, base);
+    llm42__write_rows(cu, p, pass, llm42__meta_at(cu, &p->key, base, LLM42__FULL));
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const auto &prefill = p->tasks[reach].prefill;
         const auto &decode = p->tasks[reach].decode;
-        *(llm42__header *)(base + at.header[reach]) = {
+        const llm42__meta to = llm42__meta_at(cu, &p->key, base, reach);
+        *(llm42__header *)to.header = {
             pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(), p->draws, p->page_stride, ex->number, p->old,
             0};
-        memcpy(base + at.prefill[reach], prefill.data(), prefill.size() * sizeof prefill[0]);
-        memcpy(base + at.decode[reach], decode.data(), decode.size() * sizeof decode[0]);
-        if (cu->has[reach]) p->head_bytes = at.decode[reach] + decode.size() * sizeof decode[0];
+        memcpy((void *)to.prefill, prefill.data(), prefill.size() * sizeof prefill[0]);
+        memcpy((void *)to.decode, decode.data(), decode.size() * sizeof decode[0]);
+        if (cu->has[reach]) p->head_bytes = (size_t)((unsigned char *)(to.decode + decode.size()) - base);
+        p->pages_at = (size_t)((unsigned char *)to.pages - base);
     }
-    p->pages_at = at.pages;
     p->pages_bytes = p->run_begin.size() * (size_t)p->page_stride * sizeof(int32_t);
     return LLM42_OK;
 }
@@ -1522,8 +1481,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 // Waits for a pass, and no longer if a device fails: the others then wait for it until llm42__end_pass tells them.
 static llm42_result llm42__wait(llm42__cuda *cu, llm42_error *error) {
     if (cu->devices == 1) {
-        LLM42__CU(cudaStreamSynchronize(cu->execution.stream));
-        return LLM42_OK;
+        return LLM42__STATUS(cudaStreamSynchronize(cu->execution.stream));
     }
     for (bool all = false; !all;) {
         all = true;
@@ -1592,15 +1550,13 @@ static llm42_result llm42__launch_pass(llm42__cuda *cu, const llm42_pass *pass, 
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) -> llm42_result {
         llm42__execution *ex = &rank->execution;
         LLM42__CU(cudaMemcpyAsync(ex->meta, from, p->head_bytes, cudaMemcpyHostToDevice, ex->stream));
-        LLM42__CU(cudaMemcpyAsync(ex->meta + p->pages_at, from + p->pages_at, p->pages_bytes, cudaMemcpyHostToDevice,
-                                  ex->stream));
-        return LLM42_OK;
+        return LLM42__STATUS(cudaMemcpyAsync(ex->meta + p->pages_at, from + p->pages_at, p->pages_bytes,
+                                             cudaMemcpyHostToDevice, ex->stream));
     }));
     const llm42__graph *graph = pass->logits || pass->probe || cu->timings ? nullptr : llm42__find_graph(cu, &p->key);
     if (!graph || !graph->exec[0]) return llm42__enqueue(cu, &p->key, error);
-    return llm42__each_device(cu, error, [&](llm42__cuda *rank) -> llm42_result {
-        LLM42__CU(cudaGraphLaunch(graph->exec[rank->own_device], rank->execution.stream));
-        return LLM42_OK;
+    return llm42__each_device(cu, error, [&](llm42__cuda *rank) {
+        return LLM42__STATUS(cudaGraphLaunch(graph->exec[rank->own_device], rank->execution.stream));
     });
 }
 
@@ -1632,15 +1588,12 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, const llm42_pass *pass, 
     const size_t V = (size_t)cu->config.vocab, size = cu->desc.numerics.logits_fp32 ? 4 : 2;
     for (int r = 0, draw = 0; r < pass->rows && draw < first + count; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
-        LLM42__CU(cudaMemcpyAsync((char *)(pass->logits + (size_t)(r + 1) * V) - V * size,
+        float *to = pass->logits + (size_t)r * V;
+        LLM42__CU(cudaMemcpyAsync((char *)(to + V) - V * size,
                                   (const char *)ex->logits + (size_t)(draw - 1 - first) * (size_t)cu->Vp * size,
                                   V * size, cudaMemcpyDeviceToHost, ex->stream));
-    }
-    LLM42__CU(cudaStreamSynchronize(ex->stream));
-    for (int r = 0, draw = 0; size == 2 && r < pass->rows && draw < first + count; r++) {
-        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
-        float *to = pass->logits + (size_t)r * V;
-        for (size_t i = 0; i < V; i++) {
+        LLM42__CU(cudaStreamSynchronize(ex->stream));
+        for (size_t i = 0; size == 2 && i < V; i++) {
             uint16_t half;
             memcpy(&half, (const char *)(to + V) - 2 * (V - i), sizeof half);
             to[i] = llm42__from_bf16(half);
@@ -1652,8 +1605,7 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, const llm42_pass *pass, 
 // Runs the head of a pass in parts, because there is no room for the logits of all its draws.
 static llm42_result llm42__long_head(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     const llm42__prepared *p = &cu->execution.prepared;
-    llm42__meta_layout at = llm42__layout(cu, &p->key);
-    llm42__meta meta = llm42__meta_at(cu, cu->execution.meta, &at, LLM42__FULL);
+    llm42__meta meta = llm42__meta_at(cu, &p->key, cu->execution.meta, LLM42__FULL);
     for (int first = 0; first < p->draws; first += cu->max_draws) {
         int count = std::min(cu->max_draws, p->draws - first);
         int rows = pass->schedule == LLM42_SCHEDULE_FIXED ? cu->max_draws : llm42__padded_rows(cu, count);
@@ -1726,8 +1678,7 @@ static llm42_result llm42__take_blocks(llm42__cuda *cu, const llm42__blocks &lis
         assert((uintptr_t)*block.to % 256 == 0);  // vector loads and tensor cores need alignment
     }
     // cudaMemset does not wait for its end, and the streams of passes do not wait for its stream.
-    LLM42__CU(cudaDeviceSynchronize());
-    return LLM42_OK;
+    return LLM42__STATUS(cudaDeviceSynchronize());
 }
 
 // Blocks of the kinds LOADING and TRIALS. They are given back at the end of their scope, also if an exception ends it.
@@ -1752,18 +1703,20 @@ static llm42_result llm42__upload_vector(float *to, const float *from, size_t n,
     return LLM42_OK;
 }
 
+static const size_t llm42__loading_bytes = (size_t)64 << 20;  // of a buffer that weights pass through
+
 // Where a slice of a matrix goes on the device: rows are `stride` apart.
 struct llm42__place_at {
     llm42__bf16 *to;
-    int stride, turn;  // LLM42__PLAIN, GATE or UP
-    llm42__gaps rows, columns;
+    int stride, turn = LLM42__PLAIN;  // or GATE or UP
+    llm42__gaps rows = {}, columns = {};
 };
 
 // Puts a slice of a matrix into its place on the device. Rows that come from the host pass through a buffer.
-static llm42_result llm42__place(const llm42_matrix *m, llm42__slice slice, llm42__place_at at, void *buffer,
-                                 size_t buffer_bytes, llm42_error *error) {
+static llm42_result llm42__place(const llm42_matrix *m, llm42__slice slice, llm42__place_at at, char *buffer,
+                                 llm42_error *error) {
     const size_t row = (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2), end = (size_t)(slice.row0 + slice.rows),
-                 most = m->data ? std::max<size_t>(1, buffer_bytes / row) : (size_t)m->n;
+                 most = m->data ? std::max<size_t>(1, llm42__loading_bytes / row) : (size_t)m->n;
     for (size_t r = (size_t)slice.row0; r < end; r += most) {
         size_t count = std::min(most, end - r);
         if (m->data)
@@ -1777,7 +1730,7 @@ static llm42_result llm42__place(const llm42_matrix *m, llm42__slice slice, llm4
 }
 
 // Slices: all of a matrix; the rank's part of its rows; the rank's part of its columns.
-static llm42__slice llm42__all_of(const llm42_matrix *m) { return {0, m->n, 0, m->k}; }
+static llm42__slice llm42__all_of(const llm42__cuda *, const llm42_matrix *m) { return {0, m->n, 0, m->k}; }
 static llm42__slice llm42__rows_of(const llm42__cuda *cu, const llm42_matrix *m) {
     return {cu->rank * (m->n / cu->ranks), m->n / cu->ranks, 0, m->k};
 }
@@ -1874,20 +1827,13 @@ static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
     return list;
 }
 
-struct llm42__loading {
-    llm42__cuda *cu;
-    char *buffer;
-    size_t bytes;
-};
-static llm42__blocks llm42__loading_blocks(llm42__loading *in) {
+static llm42__blocks llm42__loading_blocks(char **buffer) {
     llm42__blocks list;
-    in->bytes = (size_t)64 << 20;
-    llm42__want(&list, LLM42__LOADING, &in->buffer, in->bytes);
+    llm42__want(&list, LLM42__LOADING, buffer, llm42__loading_bytes);
     return list;
 }
 
-static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *error) {
-    llm42__cuda *cu = in->cu;
+static llm42_result llm42__upload_layer(llm42__cuda *cu, int l, char *buffer, llm42_error *error) {
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
     const llm42__cuda_layer *to = &cu->layer[(size_t)l];
@@ -1914,57 +1860,53 @@ static llm42_result llm42__upload_layer(llm42__loading *in, int l, llm42_error *
         LLM42__TRY(vector(at + Fp, from->up_bias, first, F));
     }
     const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, llm42__leaf_width(cu)};
-    auto place = [&](const llm42_matrix *m, llm42__slice slice, llm42__place_at at) {
-        return llm42__place(m, slice, at, in->buffer, in->bytes, error);
+    auto place = [&](const llm42_matrix *m, auto slice_of, llm42__place_at at) {
+        return llm42__place(m, slice_of(cu, m), at, buffer, error);
     };
-    auto rows = [&](const llm42_matrix *m) { return llm42__rows_of(cu, m); };
-    auto kv_rows = [&](const llm42_matrix *m) { return llm42__kv_rows_of(cu, m); };
-    auto columns = [&](const llm42_matrix *m) { return llm42__columns_of(cu, m); };
     llm42__bf16 *qkv = to->w[LLM42__QKV];
-    LLM42__TRY(place(&from->q, rows(&from->q), {qkv, cu->Dp, LLM42__PLAIN, none, none}));
-    LLM42__TRY(place(&from->k, kv_rows(&from->k), {qkv + q * Dp, cu->Dp, LLM42__PLAIN, none, none}));
-    LLM42__TRY(place(&from->v, kv_rows(&from->v), {qkv + (q + kv) * Dp, cu->Dp, LLM42__PLAIN, none, none}));
-    LLM42__TRY(place(&from->o, columns(&from->o), {to->w[LLM42__O], cu->attended, LLM42__PLAIN, none, none}));
+    LLM42__TRY(place(&from->q, llm42__rows_of, {qkv, cu->Dp}));
+    LLM42__TRY(place(&from->k, llm42__kv_rows_of, {qkv + q * Dp, cu->Dp}));
+    LLM42__TRY(place(&from->v, llm42__kv_rows_of, {qkv + (q + kv) * Dp, cu->Dp}));
+    LLM42__TRY(place(&from->o, llm42__columns_of, {to->w[LLM42__O], cu->attended}));
     for (size_t e = 0; e < (size_t)std::max(1, c->experts); e++) {
         const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate,
                            *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
         const llm42_matrix *down = c->experts ? &from->expert[3 * e + 2] : &from->down;
         llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
-        LLM42__TRY(place(gate, rows(gate), {both, cu->Dp, LLM42__GATE, gaps, none}));
-        LLM42__TRY(place(up, rows(up), {both, cu->Dp, LLM42__UP, gaps, none}));
-        LLM42__TRY(place(down, columns(down), {to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, none, gaps}));
+        LLM42__TRY(place(gate, llm42__rows_of, {both, cu->Dp, LLM42__GATE, gaps, none}));
+        LLM42__TRY(place(up, llm42__rows_of, {both, cu->Dp, LLM42__UP, gaps, none}));
+        LLM42__TRY(
+            place(down, llm42__columns_of, {to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, none, gaps}));
     }
     if (!c->experts) return LLM42_OK;
-    return place(&from->router, llm42__all_of(&from->router), {to->w[LLM42__ROUTER], cu->Dp, LLM42__PLAIN, none, none});
+    return place(&from->router, llm42__all_of, {to->w[LLM42__ROUTER], cu->Dp});
 }
 
 static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     const llm42_model *m = cu->model;
-    llm42__loading in = {cu, nullptr, 0};
-    const llm42__lent memory = {llm42__loading_blocks(&in)};
+    char *buffer = nullptr;
+    const llm42__lent memory = {llm42__loading_blocks(&buffer)};
     LLM42__TRY(llm42__take_blocks(cu, memory.list, LLM42__LOADING, error));
-    LLM42__TRY(llm42__place(&m->embed, llm42__all_of(&m->embed), {cu->embed, cu->Dp, LLM42__PLAIN, {}, {}}, in.buffer,
-                            in.bytes, error));
+    LLM42__TRY(llm42__place(&m->embed, llm42__all_of(cu, &m->embed), {cu->embed, cu->Dp}, buffer, error));
     if (!llm42__own_head(m)) {
         cu->head = cu->embed + (size_t)cu->rank * (size_t)cu->Vr * (size_t)cu->Dp;
     } else {
         const llm42__slice own = llm42__head_rows_of(cu, &m->head);
-        LLM42__TRY(llm42__place(&m->head, own, {cu->head, cu->Dp, LLM42__PLAIN, {}, {}}, in.buffer, in.bytes, error));
+        LLM42__TRY(llm42__place(&m->head, own, {cu->head, cu->Dp}, buffer, error));
         if (!m->head.data && m->head.recipe.lead != 0.0f)
             llm42__k_lead<<<(unsigned)m->config.vocab, 256>>>(cu->head, cu->embed, own.row0, own.rows, m->config.vocab,
                                                               cu->Dp, m->config.dim, m->head.recipe.lead);
         LLM42__CU(cudaGetLastError());
     }
     LLM42__TRY(llm42__upload_vector(cu->final_norm, m->final_norm, (size_t)m->config.dim, error));
-    for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(&in, l, error));
+    for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(cu, l, buffer, error));
     std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->config.head_dim);
     for (float *to : {cu->rope, cu->q_rope}) {
         if (!to) continue;
         llm42__rope_table(&m->config, to == cu->q_rope, rope.data(), cu->desc.max_context);
         LLM42__TRY(llm42__upload_vector(to, rope.data(), rope.size(), error));
     }
-    LLM42__CU(cudaDeviceSynchronize());
-    return LLM42_OK;
+    return LLM42__STATUS(cudaDeviceSynchronize());
 }
 
 static llm42_result llm42__open_execution(llm42__cuda *cu, llm42_error *error) {
@@ -1978,8 +1920,7 @@ static llm42_result llm42__open_execution(llm42__cuda *cu, llm42_error *error) {
     if (cu->rank) return LLM42_OK;
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->meta_host, cu->meta_size, error));
     LLM42__TRY(llm42__take_pinned(cu, (void **)&ex->out_host, (size_t)cu->max_rows * sizeof *ex->out_host, error));
-    LLM42__CU(cudaHostGetDevicePointer((void **)&ex->out, ex->out_host, 0));
-    return LLM42_OK;
+    return LLM42__STATUS(cudaHostGetDevicePointer((void **)&ex->out, ex->out_host, 0));
 }
 
 // >>cuda-trials --------------------------------------------------------------------------------------------------
@@ -2040,8 +1981,7 @@ static llm42__blocks llm42__trial_blocks(llm42__trial *t) {
 static llm42_result llm42__open_trial(llm42__trial *t, const llm42__blocks &list, llm42_error *error) {
     LLM42__TRY(llm42__take_blocks(t->cu, list, LLM42__TRIALS, error));
     LLM42__CU(cudaEventCreate(&t->begin));
-    LLM42__CU(cudaEventCreate(&t->end));
-    return LLM42_OK;
+    return LLM42__STATUS(cudaEventCreate(&t->end));
 }
 
 // Makes the inputs of a product. Behind the last leaf they are zero, as in passes.
@@ -2059,12 +1999,7 @@ static llm42_result llm42__fill_inputs(llm42__trial *t, int product, llm42_error
         if (used < k) LLM42__CU(cudaMemset2DAsync(x + used, (size_t)k * 2, 0, (size_t)(k - used) * 2, rows, stream));
     if (!t->cu->options.no_check)
         llm42__k_reference<<<4096, 256, 0, stream>>>(t->noise, t->w, t->sums, (int)rows, n, k);
-    LLM42__CU(cudaGetLastError());
-    return LLM42_OK;
-}
-
-static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, int layer) {
-    return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
+    return LLM42__STATUS(cudaGetLastError());
 }
 
 // y = x w^T, of `rows` rows.
@@ -2180,8 +2115,7 @@ static llm42_result llm42__time_algorithm(llm42__trial *t, const llm42__algorith
 static llm42_result llm42__device_alive(llm42_error *error) {
     const cudaError_t last = cudaGetLastError();
     if (last == cudaErrorMemoryAllocation) return llm42__cuda_status(error, "loading a kernel", last);
-    LLM42__CU(cudaDeviceSynchronize());
-    return LLM42_OK;
+    return LLM42__STATUS(cudaDeviceSynchronize());
 }
 
 static const llm42__tests llm42__device_tests = {llm42__run_product,     llm42__time_algorithm, llm42__find_order,
@@ -2849,7 +2783,8 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
                              std::max((size_t)std::max(d->max_running, 1) * pages_each, (size_t)4 << 20));
     for (llm42_schedule schedule : {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT}) {
         llm42__shape_key key = {schedule, most, most, true, true};
-        cu->meta_size = std::max(cu->meta_size, llm42__layout(cu, &key).pages + cu->page_room * 4);
+        cu->meta_size = std::max(cu->meta_size,
+                                 (uintptr_t)llm42__meta_at(cu, &key, nullptr, LLM42__FULL).pages + cu->page_room * 4);
     }
 }
 
@@ -2868,12 +2803,12 @@ static const size_t llm42__cuda_bytes = (size_t)400 << 20;
 // Bytes of device memory that a rank needs while its engine opens, and their sums by kind. Algorithms are tried on the
 // first device.
 static size_t llm42__needed_bytes(llm42__cuda *cu, size_t sums[LLM42__BLOCK_KINDS]) {
-    llm42__loading in = {};
+    char *buffer;
     llm42__trial t = {};
-    t.cu = in.cu = cu;
+    t.cu = cu;
     memset(sums, 0, LLM42__BLOCK_KINDS * sizeof *sums);
     llm42__sum_blocks(llm42__kept_blocks(cu), sums);
-    llm42__sum_blocks(llm42__loading_blocks(&in), sums);
+    llm42__sum_blocks(llm42__loading_blocks(&buffer), sums);
     llm42__sum_blocks(llm42__trial_blocks(&t), sums);
     return sums[LLM42__WEIGHTS] + sums[LLM42__CACHE] + sums[LLM42__PASSES] +
            std::max(sums[LLM42__LOADING], cu->own_device ? 0 : sums[LLM42__TRIALS]) + llm42__cuda_bytes;
@@ -3006,8 +2941,7 @@ static llm42_result llm42__open_rank(llm42__cuda *cu, llm42_error *error) {
     for (int kind = 0; kind < LLM42__LOADING; kind++) LLM42__TRY(llm42__take_blocks(cu, kept, kind, error));
     LLM42__TRY(llm42__upload_weights(cu, error));
     LLM42__TRY(llm42__open_execution(cu, error));
-    LLM42__CU(cudaDeviceSynchronize());
-    return LLM42_OK;
+    return LLM42__STATUS(cudaDeviceSynchronize());
 }
 
 // Lets every device read the others' memory.
@@ -3096,8 +3030,7 @@ static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cu
                         options->device, device->name, device->multiProcessorCount, options->device + d, other.name,
                         other.multiProcessorCount);
     }
-    LLM42__CU(cudaSetDevice(options->device));
-    return LLM42_OK;
+    return LLM42__STATUS(cudaSetDevice(options->device));
 }
 
 // A rank without anything on its device. NULL: no memory.
@@ -3218,6 +3151,11 @@ struct llm42__gauge {
     char *from, *to;
     unsigned *word;
     cudaEvent_t begin, end;
+    ~llm42__gauge() {
+        if (begin) cudaEventDestroy(begin);
+        if (end) cudaEventDestroy(end);
+        llm42__cuda_close(cu);
+    }
 };
 
 static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
@@ -3234,14 +3172,7 @@ static llm42_result llm42__open_gauge(llm42__gauge *g, llm42_error *error) {
     LLM42__TRY(llm42__open_lt(cu, error));
     llm42__k_fill<<<4096, 256>>>((llm42__bf16 *)g->from, llm42__gauge_bytes / 2, 1, 1.0f);
     LLM42__CU(cudaGetLastError());
-    LLM42__CU(cudaDeviceSynchronize());
-    return LLM42_OK;
-}
-
-static void llm42__close_gauge(llm42__gauge *g) {
-    if (g->begin) cudaEventDestroy(g->begin);
-    if (g->end) cudaEventDestroy(g->end);
-    llm42__cuda_close(g->cu);
+    return LLM42__STATUS(cudaDeviceSynchronize());
 }
 
 // Median seconds of what `run` launches.
@@ -3263,14 +3194,12 @@ static llm42_result llm42__median(const llm42__gauge *g, F run, double *seconds,
 static llm42_result llm42__gauge_memory(const llm42__gauge *g, llm42_cuda_ceilings *ceilings, llm42_error *error) {
     const unsigned blocks = (unsigned)g->cu->device.multiProcessorCount * 4;
     double copy, read;
-    auto copies = [&]() -> llm42_result {
-        LLM42__CU(cudaMemcpyAsync(g->to, g->from, llm42__gauge_bytes, cudaMemcpyDeviceToDevice));
-        return LLM42_OK;
+    auto copies = [&]() {
+        return LLM42__STATUS(cudaMemcpyAsync(g->to, g->from, llm42__gauge_bytes, cudaMemcpyDeviceToDevice));
     };
     auto reads = [&]() -> llm42_result {
         llm42__k_read<<<blocks, 512>>>((const uint4 *)g->from, llm42__gauge_bytes / 16, g->word);
-        LLM42__CU(cudaGetLastError());
-        return LLM42_OK;
+        return LLM42__STATUS(cudaGetLastError());
     };
     LLM42__TRY(llm42__median(g, copies, &copy, error));
     LLM42__TRY(llm42__median(g, reads, &read, error));
@@ -3304,11 +3233,9 @@ llm42_result llm42_cuda_measure_ceilings(llm42_cuda_ceilings *ceilings, int devi
     g.cu = new (std::nothrow) llm42__cuda();
     if (!g.cu) LLM42__FAIL(MEMORY, "cuda backend: out of host memory");
     g.cu->options.device = device, g.cu->device = properties;
-    const llm42_result result = llm42__guarded(error, [&]() -> llm42_result {
+    return llm42__guarded(error, [&]() -> llm42_result {
         LLM42__TRY(llm42__open_gauge(&g, error));
         LLM42__TRY(llm42__gauge_memory(&g, ceilings, error));
         return llm42__gauge_product(&g, ceilings, error);
     });
-    llm42__close_gauge(&g);
-    return result;
 }

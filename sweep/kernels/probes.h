@@ -157,16 +157,15 @@ static void make_pass(const bench *b, moved_pass *p, llm42_schedule schedule, in
 }
 
 // Puts the metadata of a pass on the device, as a pass does.
-static llm42_result place_pass(const bench *b, const moved_pass *p, llm42__meta_layout *at, llm42_error *error) {
+static llm42_result place_pass(const bench *b, const moved_pass *p, llm42_error *error) {
     llm42__execution *ex = b->ex;
     llm42__prepared *ready = &ex->prepared;
     LLM42__TRY(llm42__prepare(b->cu, ex, ready, &p->pass, error));
     LLM42__CU(cudaMemcpyAsync(ex->meta, ex->meta_host, ready->head_bytes, cudaMemcpyHostToDevice, ex->stream));
     LLM42__CU(cudaMemcpyAsync(ex->meta + ready->pages_at, ex->meta_host + ready->pages_at, ready->pages_bytes,
                               cudaMemcpyHostToDevice, ex->stream));
-    LLM42__CU(
-        cudaStreamSynchronize(ex->stream));  // kernels may read metadata before the kernel ahead of them has ended
-    *at = llm42__layout(b->cu, &ready->key);
+    // Kernels may read metadata before the kernel ahead of them has ended.
+    LLM42__CU(cudaStreamSynchronize(ex->stream));
     return LLM42_OK;
 }
 
@@ -186,11 +185,10 @@ static llm42_result probe_attention_of(const bench *b, const probe_memory &m, ll
     p.out = b->ex->attended;
     p.half = chunk;
     p.run = [&](int rows, int shift, llm42_error *error) -> llm42_result {
-        llm42__meta_layout at;
         make_pass(b, &pass, schedule, rows, shift, chunk);
         LLM42__TRY(rotate(b, queries, b->ex->q, rows, cu->model->config.heads * cu->dp, shift, error));
-        LLM42__TRY(place_pass(b, &pass, &at, error));
-        return llm42__enqueue_attention(cu, &b->ex->prepared.key, 0, &at, error);
+        LLM42__TRY(place_pass(b, &pass, error));
+        return llm42__enqueue_attention(cu, &b->ex->prepared.key, 0, error);
     };
     return probe_operator(b, m, p, error);
 }
@@ -294,11 +292,11 @@ static llm42_result probe_rope(const bench *b, const probe_memory &m, llm42_erro
     p.note = "no sums";
     p.most = cu->max_rows, p.width = (size_t)(cu->model->config.heads * cu->dp), p.out = b->ex->q;
     p.run = [&](int rows, int shift, llm42_error *error) -> llm42_result {
-        llm42__meta_layout at;
         make_pass(b, &pass, LLM42_SCHEDULE_FAST, rows, shift, false);
         LLM42__TRY(rotate(b, qkv, b->ex->qkv, rows, cu->qkv, shift, error));
-        LLM42__TRY(place_pass(b, &pass, &at, error));
-        return llm42__enqueue_rope(cu, rows, 0, llm42__meta_at(cu, b->ex->meta, &at, LLM42__FULL), error);
+        LLM42__TRY(place_pass(b, &pass, error));
+        const llm42__meta meta = llm42__meta_at(cu, &b->ex->prepared.key, b->ex->meta, LLM42__FULL);
+        return llm42__enqueue_rope(cu, rows, 0, meta, error);
     };
     return probe_operator(b, m, p, error);
 }

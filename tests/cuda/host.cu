@@ -179,11 +179,11 @@ static void check_row(const llm42__cuda *cu, const llm42__decode_task *task, int
     *records += row_units;
 }
 
-static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, const llm42__meta_layout *layout,
-                               int reach, int window, const llm42_pass *pass, int64_t at) {
+static void check_decode_tasks(const llm42__cuda *cu, const llm42__prepared *p, int reach, int window,
+                               const llm42_pass *pass, int64_t at) {
     const std::vector<llm42__decode_task> &decode = p->tasks[reach].decode;
     const int tasks = (int)decode.size();
-    check(tasks <= (p->key.decode ? layout->decode_tasks : 0), "tasks fit their room", at);
+    check(tasks <= (p->key.decode ? llm42__decode_room(cu, p->key.rows) : 0), "tasks fit their room", at);
     auto follows = [&](int r) {
         return r > 0 && r < pass->rows && pass->row[r].seq == pass->row[r - 1].seq &&
                pass->row[r].position == pass->row[r - 1].position + 1;
@@ -230,15 +230,15 @@ static void check_tasks(const llm42__cuda *cu, const llm42_pass *pass, int64_t a
     }
     check(p.old == !two_runs, "keys before a single row are old if no sequence has two runs", at);
     llm42__choose_key(cu, &p, pass);
-    const llm42__meta_layout layout = llm42__layout(cu, &p.key);
-    check(layout.pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
+    const size_t before_pages = (uintptr_t)llm42__meta_at(cu, &p.key, nullptr, LLM42__FULL).pages;
+    check(before_pages + cu->page_room * 4 <= cu->meta_size, "metadata fit theirs", at);
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, p.key.rows);
     // An engine of the last kind is refused (llm42__cuda_open).
     const bool refused = cu->dp == 128 && cu->group > 8 && cu->device.sharedMemPerBlockOptin < (size_t)110000;
     check((shape.bytes <= llm42__shared_room(&cu->device)) == !refused, "blocks fit a multiprocessor", at);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
-        if (cu->has[reach]) check_decode_tasks(cu, &p, &layout, reach, window, pass, at);
+        if (cu->has[reach]) check_decode_tasks(cu, &p, reach, window, pass, at);
         else check(p.tasks[reach].prefill.empty() && p.tasks[reach].decode.empty(), "no layer, no task", at);
     }
 }
@@ -545,9 +545,12 @@ static void fabricate_sizes(llm42__cuda *cu, llm42_model *model, llm42_layer *la
     c->experts = random_int(0, 1) ? random_int(2, 128) : 0, c->experts_used = c->experts ? random_int(1, 2) : 0;
     const bool norms = random_int(0, 1), bias = random_int(0, 1), tied = random_int(0, 1);
     for (int i = 0; i < c->layers; i++) {
-        layers[i] = llm42_layer();
-        if (norms) layers[i].q_norm = layers[i].k_norm = &some;
-        if (bias) layers[i].k_bias = &some;
+        llm42_layer *l = &layers[i];
+        *l = llm42_layer();
+        l->attention_norm = l->ffn_norm = &some;
+        if (norms) l->q_norm = l->k_norm = &some;
+        if (bias) l->q_bias = l->k_bias = l->v_bias = l->o_bias = &some;
+        if (bias && !c->experts) l->gate_bias = l->up_bias = l->down_bias = &some;
     }
     model->layer = layers;
     model->embed.data = data, model->head.data = tied ? data : data + 1;
@@ -577,9 +580,11 @@ static void check_addresses(const llm42__cuda *cu, int64_t at) {
     const llm42_config *c = &cu->model->config;
     const bool own = cu->model->head.data != cu->model->embed.data;
     check(cu->embed && !own == !cu->head && cu->final_norm && cu->rope && cu->k && cu->v, "tables have memory", at);
+    const llm42_layer *first = cu->model->layer;
     for (const llm42__cuda_layer &l : cu->layer)
-        check(l.attention_norm && l.ffn_norm && !l.q_norm == !cu->model->layer[0].q_norm && !l.q_norm == !l.k_norm &&
-                  !l.bias == !cu->model->layer[0].k_bias && l.w[LLM42__QKV] && l.w[LLM42__O] && l.w[LLM42__GATE_UP] &&
+        check(l.attention_norm && l.ffn_norm && !l.q_norm == !first->q_norm && !l.q_norm == !l.k_norm &&
+                  !l.bias == !first->k_bias && !l.o_bias == !first->o_bias && !l.gate_bias == !first->up_bias &&
+                  !l.down_bias == !first->down_bias && l.w[LLM42__QKV] && l.w[LLM42__O] && l.w[LLM42__GATE_UP] &&
                   l.w[LLM42__DOWN] && !l.w[LLM42__ROUTER] == !c->experts,
               "weights have memory", at);
     const llm42__execution *e = &cu->execution;
@@ -619,13 +624,13 @@ static void check_memory(int64_t at) {
     }
     check_addresses(cu, at);
     const size_t all = device_taken;
-    llm42__loading in = {cu, nullptr, 0};
+    char *buffer = nullptr;
     llm42__trial t = {};
     t.cu = cu;
     {
-        const llm42__lent memory = {llm42__loading_blocks(&in)};
+        const llm42__lent memory = {llm42__loading_blocks(&buffer)};
         llm42__take_blocks(cu, memory.list, LLM42__LOADING, &error);
-        check(in.buffer && device_taken == all + sums[LLM42__LOADING], "the buffer's memory", at);
+        check(buffer && device_taken == all + sums[LLM42__LOADING], "the buffer's memory", at);
     }
     {
         const llm42__lent memory = {llm42__trial_blocks(&t)};
