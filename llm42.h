@@ -1980,7 +1980,7 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
 // >>config -------------------------------------------------------------------------------------------------------
 // Owns: reading config.json into llm42_config: the table of families, and what the keys of a file mean. Names and
 // defaults are those of transformers.
-// Calls: json, owner.
+// Calls: json.
 // Invariant: in a config that was read, sizes are positive and the KV heads divide the heads. No key that changes what
 // a model computes was skipped.
 

@@ -5,6 +5,7 @@
 BEGIN {
     split("results memory numbers files arrays names doubles", list, " ")
     for (i in list) base[list[i]]
+    home["LLM42__FAIL"] = "names"  # it stands before all sections, and calls llm42_fail
 }
 
 function defines(name) {
