@@ -105,7 +105,7 @@ for cc in g++ clang++; do
     cxx=1
     check "$cc: declarations as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/uses.cc"
     # The companions' declarations too. What is C says so in one error.
-    for h in metrics trace transcript draft sha256 calibration cuda_measure; do
+    for h in metrics trace transcript draft sha256 calibration cuda; do
         printf '#include "llm42.h"\n#include "examples/util/llm42_%s.h"\n' $h >"$out/companion.cc"
         check "$cc: llm42_$h.h as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/companion.cc"
     done

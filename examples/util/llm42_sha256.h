@@ -292,10 +292,10 @@ static void llm42__hash_layer(llm42__hasher *h, const llm42_config *c, const llm
     llm42__hash_vector(h, l->q_bias, c->heads * c->head_dim);
     llm42__hash_vector(h, l->k_bias, c->kv_heads * c->head_dim);
     llm42__hash_vector(h, l->v_bias, c->kv_heads * c->head_dim);
-    llm42__hash_vector(h, l->o_bias, c->dim);
-    llm42__hash_vector(h, l->gate_bias, c->ffn);
-    llm42__hash_vector(h, l->up_bias, c->ffn);
-    llm42__hash_vector(h, l->down_bias, c->dim);
+    if (l->o_bias) llm42__hash_vector(h, l->o_bias, c->dim);
+    if (l->gate_bias) llm42__hash_vector(h, l->gate_bias, c->ffn);
+    if (l->up_bias) llm42__hash_vector(h, l->up_bias, c->ffn);
+    if (l->down_bias) llm42__hash_vector(h, l->down_bias, c->dim);
     for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++) llm42__hash_matrix(h, matrix[i]);
     for (int i = 0; l->expert && i < 3 * c->experts; i++) llm42__hash_matrix(h, &l->expert[i]);
 }
