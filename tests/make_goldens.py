@@ -38,8 +38,10 @@ FOLDERS = {
     "qwen3_bias": dict(SMALL, model_type="qwen3", attention_bias=True),
     "ministral3": dict(SMALL, model_type="ministral3", sliding_window=None, rope_parameters=dict(
         YARN, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
-    "mixtral": dict(SMALL, model_type="mixtral", hidden_size=64, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
-    "mixtral_stacked": dict(SMALL, model_type="mixtral", hidden_size=64, num_local_experts=4, num_experts_per_tok=2, sliding_window=9),
+    "mixtral": dict(SMALL, model_type="mixtral", hidden_size=64, num_local_experts=4, num_experts_per_tok=2,
+                    sliding_window=None),
+    "mixtral_stacked": dict(SMALL, model_type="mixtral", hidden_size=64, num_local_experts=4, num_experts_per_tok=2,
+                            sliding_window=9),
     "phi3": dict(SMALL, model_type="phi3", sliding_window=None, pad_token_id=1,
                  head_dim=8),  # hidden_size / num_attention_heads: it knows no other
     "seed_oss": dict(SMALL, model_type="seed_oss", attention_bias=True, attention_out_bias=False),
@@ -78,7 +80,8 @@ def write_model(folder, entries, seed):
             value = 1 + 0.1 * noise
         else:  # biases are small, and matrices keep the size of what passes through them
             value = 0.3 * noise if tensor.dim() == 1 else noise / tensor.shape[-1]**0.5
-            value *= 4 if name.endswith("mlp.gate.weight") else 1  # routers are sure, whatever the rounding
+            # Routers are sure, and experts matter less than the rest: rounding to bf16 must not change the logits much.
+            value *= 8 if name.endswith("mlp.gate.weight") else 0.25 if name.endswith("experts.down_proj") else 1
         tensors[name] = value.to(torch.bfloat16).contiguous()
     if os.path.basename(folder) == "mixtral":  # as families spelled their experts before transformers 5
         tensors = dict(part for name in tensors for part in separate(name, tensors[name]))
