@@ -74,22 +74,9 @@ static inline void fuzz_splice(size_t at, size_t drop, const void *data, size_t 
 
 // Replaces a decimal number of the input by one that tends to hurt.
 static inline void fuzz_number(size_t at) {
-    static const char *const numbers[] = {"0",
-                                          "-1",
-                                          "1",
-                                          "2147483647",
-                                          "2147483648",
-                                          "-2147483648",
-                                          "4294967296",
-                                          "9223372036854775807",
-                                          "18446744073709551616",
-                                          "1e9",
-                                          "1e400",
-                                          "-1e-400",
-                                          "NaN",
-                                          "0.5",
-                                          "65536",
-                                          "1000000000000"};
+    static const char *const numbers[] = TEST_LIST("0", "-1", "1", "2147483647", "2147483648", "-2147483648",
+                                                   "4294967296", "9223372036854775807", "18446744073709551616", "1e9",
+                                                   "1e400", "-1e-400", "NaN", "0.5", "65536", "1000000000000");
     while (at < fuzz.size && !(fuzz.data[at] >= '0' && fuzz.data[at] <= '9')) at++;
     size_t length = 0;
     while (at + length < fuzz.size && fuzz.data[at + length] >= '0' && fuzz.data[at + length] <= '9') length++;
@@ -104,20 +91,8 @@ static inline void fuzz_number(size_t at) {
 
 // One change; what it hits lies within the first 2,000 bytes half of the time, where headers are.
 static inline void fuzz_mutate(const char *const *words) {
-    static const uint64_t values[] = {0,
-                                      1,
-                                      7,
-                                      8,
-                                      0x7f,
-                                      0x80,
-                                      0xff,
-                                      0xffff,
-                                      0x7fffffff,
-                                      0x80000000u,
-                                      0xffffffffu,
-                                      0x7fffffffffffffffu,
-                                      0xffffffffffffffffu,
-                                      100000000};
+    static const uint64_t values[] = TEST_LIST(0, 1, 7, 8, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0x80000000u,
+                                               0xffffffffu, 0x7fffffffffffffffu, 0xffffffffffffffffu, 100000000);
     size_t at = fuzz_below(fuzz_below(2) && fuzz.size > 2000 ? 2000 : fuzz.size);
     size_t length = 1 + fuzz_below(fuzz_below(4) ? 8 : 400), from = fuzz_below(fuzz.size), count = 0;
     if (length > fuzz.size - from) length = fuzz.size - from;

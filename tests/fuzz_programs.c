@@ -50,20 +50,10 @@ static const char *const numbers[] = {
     "0.5",  "1e-50", "2147483647", "nan",     "inf",   "1e400",    "99999999999999999999",
     "0x10", "3,5",   "1,,2",       ",",       "1/2",   "2/1",      "0/0",
     "",     " 1",    "1 ",         "1.5e300", "-2e-9", "4096,4096"};
-static const char *const paths[] = {"/dev/full",
-                                    "/dev/null",
-                                    "no/such/place",
-                                    "",
-                                    ".",
-                                    "out.tsv",
-                                    "out.json",
-                                    "cells",
-                                    "examples/tiny42",
-                                    "examples/tiny42/tokenizer.json",
-                                    "sweep/calibration/cpu-tiny42.tsv",
-                                    "synthetic:tiny",
-                                    "synthetic:tiny,seed=3",
-                                    "shape:tiny"};
+static const char *const paths[] = TEST_LIST("/dev/full", "/dev/null", "no/such/place", "", ".", "out.tsv", "out.json",
+                                             "cells", "examples/tiny42", "examples/tiny42/tokenizer.json",
+                                             "sweep/calibration/cpu-tiny42.tsv", "synthetic:tiny",
+                                             "synthetic:tiny,seed=3", "shape:tiny");
 
 static char folder[64], build[LINE], cell[LINE], *cell_text;
 static size_t cell_size;

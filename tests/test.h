@@ -7,7 +7,7 @@
 //
 //     TEST(greedy_takes_the_lowest_id) { CHECK_INT(token, 3); }
 //
-//     int main(void) { RUN(greedy_takes_the_lowest_id); return test_end("test_sampler"); }
+//     int main(void) { RUN(greedy_takes_the_lowest_id, ...); return test_end("test_sampler"); }
 //
 // Every CHECK counts as one passed or failed; a failed one prints its place and values and the test goes on.
 //
@@ -141,7 +141,9 @@ static inline bool test_check_near(double got, double want, double tolerance, co
 }
 
 #define TEST(name) static void name(void)
-#define RUN(name) test_run(name, #name)
+#define RUN(...) RUN_AS("", __VA_ARGS__)
+// RUN_AS(" (so)", test, ...): the tests' names end in " (so)".
+#define RUN_AS(ending, ...) test_run_all((void (*const[])(void)){__VA_ARGS__}, #__VA_ARGS__, ending)
 #define RUN_FIRST(name) test_run_first(name, #name)  // what later tests rest on: runs whatever was asked for
 
 // The first line of main: `test_NAME PART` runs only the tests whose names contain PART.
@@ -167,6 +169,16 @@ static inline void test_run(void (*test)(void), const char *name) {
     }
     test_state.ran++;
     test_run_first(test, name);
+}
+
+// names: those of the tests, each but the last with ", " behind it.
+static inline void test_run_all(void (*const *tests)(void), const char *names, const char *ending) {
+    for (size_t length; *names; names += length + strspn(names + length, ", "), tests++) {
+        char name[128];
+        length = strcspn(names, ",");
+        snprintf(name, sizeof name, "%.*s%s", (int)length, names, ending);
+        test_run(*tests, name);
+    }
 }
 
 // Counts one skipped test and says why; the caller returns.
@@ -295,6 +307,10 @@ static inline bool test_decimal_comma(const char *folder) {
 }
 
 // Small things --------------------------------------------------------------------------------------------------
+// A list in braces whose lines clang-format fills; in plain braces it gives every element a line of its own.
+#define TEST_LIST(...) \
+    { __VA_ARGS__ }
+
 // The next number of a fixed sequence (splitmix64), for tests that want arbitrary values, the same each time.
 static inline uint64_t test_random(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;

@@ -210,19 +210,10 @@ TEST(header_length_beyond_the_file) {
 
 TEST(offsets_that_overlap_or_leave_the_file) {
     const char *first = "\"data_offsets\":[0,1024]", *norm = "\"data_offsets\":[1024,1056]";
-    static const char *const outside[] = {"[1024,999999]",
-                                          "[-32,0]",
-                                          "[1056,1024]",
-                                          "[18446744073709551584,18446744073709551616]",
-                                          "[1e300,2e300]",
-                                          "[1024.5,1056.5]",
-                                          "[1024]",
-                                          "[1024,1056,1088]",
-                                          "\"1024\"",
-                                          "[null,1056]",
-                                          "[[1024],1056]",
-                                          "{}",
-                                          "[4294968320,4294968352]"};
+    static const char *const outside[] = TEST_LIST("[1024,999999]", "[-32,0]", "[1056,1024]",
+                                                   "[18446744073709551584,18446744073709551616]", "[1e300,2e300]",
+                                                   "[1024.5,1056.5]", "[1024]", "[1024,1056,1088]", "\"1024\"",
+                                                   "[null,1056]", "[[1024],1056]", "{}", "[4294968320,4294968352]");
     for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
         char to[128];
         snprintf(to, sizeof to, "\"data_offsets\":%s", outside[i]);
@@ -258,12 +249,9 @@ TEST(wrong_shape) {
 }
 
 TEST(missing_tensors) {
-    static const char *const names[] = {"model.embed_tokens.weight",
-                                        "model.layers.0.self_attn.q_proj.weight",
-                                        "model.layers.0.self_attn.o_proj.weight",
-                                        "model.layers.0.mlp.down_proj.weight",
-                                        "model.layers.0.post_attention_layernorm.weight",
-                                        "model.norm.weight"};
+    static const char *const names[] = TEST_LIST(
+        "model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.o_proj.weight",
+        "model.layers.0.mlp.down_proj.weight", "model.layers.0.post_attention_layernorm.weight", "model.norm.weight");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         bad_header(llama, names[i], "renamed", LLM42_FORMAT, names[i]);
     bad_header(&test_shapes[1], "lm_head.weight", "renamed", LLM42_FORMAT, "lm_head.weight");
@@ -287,19 +275,9 @@ TEST(unknown_architecture) {
 }
 
 TEST(malformed_json) {
-    static const char *const texts[] = {"{",
-                                        "}",
-                                        "{\"model_type\": \"llama\"",
-                                        "{\"model_type\" \"llama\"}",
-                                        "[1, 2",
-                                        "nul",
-                                        "{\"a\": \"\\u12\"}",
-                                        "\xff\xfe",
-                                        "[]",
-                                        "7",
-                                        "\"model_type\"",
-                                        "{]",
-                                        "{\"a\": \"b"};
+    static const char *const texts[] = TEST_LIST("{", "}", "{\"model_type\": \"llama\"", "{\"model_type\" \"llama\"}",
+                                                 "[1, 2", "nul", "{\"a\": \"\\u12\"}", "\xff\xfe", "[]", "7",
+                                                 "\"model_type\"", "{]", "{\"a\": \"b");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const char *dir = fresh(llama);
         test_write_text(test_path(dir, "config.json"), texts[i]);
@@ -944,49 +922,17 @@ int main(int argc, char **argv) {
     engine = open_engine();
     bystander = submit_bystander(engine);
 
-    RUN(valid_models_load);
-    RUN(path_that_does_not_exist);
-    RUN(folder_without_config);
-    RUN(folder_without_weights);
-    RUN(empty_safetensors);
-    RUN(truncated_safetensors);
-    RUN(header_length_beyond_the_file);
-    RUN(offsets_that_overlap_or_leave_the_file);
-    RUN(wrong_dtype);
-    RUN(wrong_shape);
-    RUN(missing_tensors);
-    RUN(unknown_architecture);
-    RUN(malformed_json);
-    RUN(deep_nesting);
-    RUN(nesting_and_strings);
-    RUN(numbers_of_the_config);
-    RUN(generation_config);
-    RUN(windows_by_layer);
-    RUN(booleans_of_the_config);
-    RUN(keys_that_cannot_be_ignored);
-    RUN(keys_that_can_be_ignored);
-    RUN(keys_of_the_config_that_stand_twice);
-    RUN(rope_of_the_config);
-    RUN(numbers_in_another_locale);
-    RUN(numbers_that_round_to_others);
-    RUN(heads_that_do_not_divide);
-    RUN(experts_that_cannot_be_chosen);
-    RUN(index_that_names_a_missing_file);
-    RUN(an_index_beside_a_single_file);
-    RUN(weights_of_other_kinds);
-    RUN(a_file_is_no_model);
-    RUN(files_in_the_other_byte_order);
-    RUN(sizes_of_an_engine_desc);
-    RUN(token_ids_out_of_range);
-    RUN(empty_prompt);
-    RUN(prompt_beyond_the_context);
-    RUN(request_that_can_never_fit);
-    RUN(fields_of_a_request_desc);
-    RUN(ids_that_nobody_has);
-    RUN(trace_that_cannot_be_written);
-    RUN(messages_hold_no_control_characters);
-    RUN(missing_arguments);
-    RUN(the_running_engine_is_unharmed);
+    RUN(valid_models_load, path_that_does_not_exist, folder_without_config, folder_without_weights, empty_safetensors,
+        truncated_safetensors, header_length_beyond_the_file, offsets_that_overlap_or_leave_the_file, wrong_dtype,
+        wrong_shape, missing_tensors, unknown_architecture, malformed_json, deep_nesting, nesting_and_strings,
+        numbers_of_the_config, generation_config, windows_by_layer, booleans_of_the_config, keys_that_cannot_be_ignored,
+        keys_that_can_be_ignored, keys_of_the_config_that_stand_twice, rope_of_the_config, numbers_in_another_locale,
+        numbers_that_round_to_others, heads_that_do_not_divide, experts_that_cannot_be_chosen,
+        index_that_names_a_missing_file, an_index_beside_a_single_file, weights_of_other_kinds, a_file_is_no_model,
+        files_in_the_other_byte_order, sizes_of_an_engine_desc, token_ids_out_of_range, empty_prompt,
+        prompt_beyond_the_context, request_that_can_never_fit, fields_of_a_request_desc, ids_that_nobody_has,
+        trace_that_cannot_be_written, messages_hold_no_control_characters, missing_arguments,
+        the_running_engine_is_unharmed);
 
     llm42_engine_close(engine);
     llm42_model_free(model);

@@ -82,8 +82,6 @@ TEST(first_difference) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(ulps);
-    RUN(rows);
-    RUN(first_difference);
+    RUN(ulps, rows, first_difference);
     return test_end("test_compare");
 }

@@ -188,8 +188,8 @@ static void use(const setting *s) {
 }
 // FIXED passes are the largest. To a sanitizer they are like others, and fuzz_engine and test_determinism run them,
 // too.
-#define RUN_FIXED(test) (use(&fixed), test_run(test, #test " (FIXED)"))
-#define RUN_BOTH(test) (TEST_SLOW ? (void)0 : RUN_FIXED(test), use(&defaults), test_run(test, #test))
+#define RUN_BOTH(...) (TEST_SLOW ? (void)0 : RUN_FIXED(__VA_ARGS__), use(&defaults), RUN(__VA_ARGS__))
+#define RUN_FIXED(...) (use(&fixed), RUN_AS(" (FIXED)", __VA_ARGS__))
 
 static void clear_front(void) { memset(&front, 0, sizeof front); }
 
@@ -1418,51 +1418,28 @@ int main(int argc, char **argv) {
                    error.text))
         return test_end("test_corners");
     mixed_reference = mixed_oracle(prompt, PROMPT, 64);
-    RUN_BOTH(tokens_equal_the_oracle);
-    RUN_BOTH(stop_inside_a_window);
-    RUN_BOTH(stop_rolled_back);
-    RUN_BOTH(length_reached_at_every_offset_of_a_window);
-    RUN_BOTH(window_of_one);
-    RUN_BOTH(window_larger_than_the_output);
-    RUN_BOTH(group_of_one);
-    RUN_BOTH(mismatch_at_the_first_a_middle_and_the_last_position);
-    RUN_BOTH(mismatch_at_every_position);
-    RUN_BOTH(cancel_in_mid_window);
-    RUN_BOTH(preemption_in_mid_window);
-    RUN_BOTH(shared_prefix_that_ends_inside_a_page);
-    RUN_BOTH(fast_pages_are_not_read_by_deterministic_requests);
-    RUN_BOTH(pages_are_found_by_all_tokens_before_them);
-    RUN_BOTH(prompt_of_one_token);
-    RUN_BOTH(n_samples_of_one_prompt);
-    RUN_BOTH(deterministic_arrival_while_the_kv_pool_is_full);
-    RUN_BOTH(a_failed_pass_leaves_the_engine_as_it_was);
-    RUN_BOTH(a_failed_replay_is_not_read_by_others);
-    RUN_BOTH(ordinary_requests_go_on_at_w_1);
-    RUN_BOTH(the_last_window_reaches_the_prefix_cache);
-    RUN(a_backend_whose_rows_change_with_their_place_is_refused);
-    RUN(a_preset_fills_the_fields_that_are_zero);
-    RUN(the_presets_are_what_they_are_called);
-    RUN(an_engine_has_the_policies_of_its_preset);
-    RUN(an_engine_has_no_more_windows_than_requests_run);
-    RUN(presets_that_are_refused);
-    RUN(invariant_prompts_ride_beside_decodes);
-    RUN(invariant_prompts_may_be_cut_anywhere);
-    RUN(invariant_prompts_share_pages_of_invariant_rows);
-    RUN(pages_of_outputs_are_not_shared_with_invariant_prompts);
-    RUN(preemption_under_invariant_prefill);
+    RUN_BOTH(tokens_equal_the_oracle, stop_inside_a_window, stop_rolled_back,
+             length_reached_at_every_offset_of_a_window, window_of_one, window_larger_than_the_output, group_of_one,
+             mismatch_at_the_first_a_middle_and_the_last_position, mismatch_at_every_position, cancel_in_mid_window,
+             preemption_in_mid_window, shared_prefix_that_ends_inside_a_page,
+             fast_pages_are_not_read_by_deterministic_requests, pages_are_found_by_all_tokens_before_them,
+             prompt_of_one_token, n_samples_of_one_prompt, deterministic_arrival_while_the_kv_pool_is_full,
+             a_failed_pass_leaves_the_engine_as_it_was, a_failed_replay_is_not_read_by_others,
+             ordinary_requests_go_on_at_w_1, the_last_window_reaches_the_prefix_cache);
+    RUN(a_backend_whose_rows_change_with_their_place_is_refused, a_preset_fills_the_fields_that_are_zero,
+        the_presets_are_what_they_are_called, an_engine_has_the_policies_of_its_preset,
+        an_engine_has_no_more_windows_than_requests_run, presets_that_are_refused,
+        invariant_prompts_ride_beside_decodes, invariant_prompts_may_be_cut_anywhere,
+        invariant_prompts_share_pages_of_invariant_rows, pages_of_outputs_are_not_shared_with_invariant_prompts,
+        preemption_under_invariant_prefill);
     RUN_BOTH(events_carry_the_tokens_once_and_steps_allocate_nothing);
     RUN(arrivals_in_the_future_wait);
     RUN_BOTH(run_until_waits_in_real_time);
-    RUN(metrics_and_spans);
-    RUN(a_file_of_weights_that_shrinks);
-    RUN(a_forked_child_runs_passes);
+    RUN(metrics_and_spans, a_file_of_weights_that_shrinks, a_forked_child_runs_passes);
     RUN_BOTH(a_request_whose_embedding_holds_nan);
-    RUN(requests_that_are_never_released);
-    RUN(a_cancelled_request_does_not_fail);
+    RUN(requests_that_are_never_released, a_cancelled_request_does_not_fail);
     RUN_BOTH(a_token_whose_embedding_holds_nan_is_decoded);
-    RUN(the_sampler);
-    RUN(unlikely_tokens_are_drawn_as_often_as_they_should);
-    RUN(the_border_of_top_p);
+    RUN(the_sampler, unlikely_tokens_are_drawn_as_often_as_they_should, the_border_of_top_p);
     llm42_model_free(model);
     return test_end("test_corners");
 }

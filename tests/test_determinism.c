@@ -464,11 +464,7 @@ int main(int argc, char **argv) {
         return test_end("test_determinism");
     make_requests();
     RUN_FIRST(alone_in_the_engine);
-    RUN(one_result_under_every_load);
-    RUN(it_is_that_of_scoring);
-    RUN(fixed_packed);
-    RUN(the_paper);
-    RUN(fixed_with_invariant_prefill);
+    RUN(one_result_under_every_load, it_is_that_of_scoring, fixed_packed, the_paper, fixed_with_invariant_prefill);
     if (!TEST_SLOW) RUN(controls);  // they compare results, and are passes like others to a sanitizer
     printf("  %lld comparisons of a request with its reference, in %lld configurations\n", (long long)checked,
            (long long)configurations);

@@ -394,16 +394,11 @@ static void hear_line(void *user, const char *line) {
 }
 
 static void try_odd_drafter(int preset, int kind, int at) {
-    static const char *const texts[ODDITIES] = {
+    static const char *const texts[ODDITIES] = TEST_LIST(
         "drafter odd: drafts.txt: cannot be read: the engine goes on without drafts",
-        "it returned an error and no text",
-        "it returned an error and no text",
-        "got -1 drafts: at most",
-        "drafts: at most",
-        "got 2147483647 drafts: at most",
-        "got draft -1: it is outside the vocabulary of 64",
-        "got draft 64: it is outside the vocabulary of 64",
-    };
+        "it returned an error and no text", "it returned an error and no text", "got -1 drafts: at most",
+        "drafts: at most", "got 2147483647 drafts: at most", "got draft -1: it is outside the vocabulary of 64",
+        "got draft 64: it is outside the vocabulary of 64");
     static answer got[REQUESTS];
     llm42_engine_desc desc = plain(preset, 1, 1);
     desc.policy.window = 16, desc.policy.group = 2;
@@ -1100,23 +1095,12 @@ int main(int argc, char **argv) {
     }
     if (!CHECK_MSG(loaded, "%s", error.text)) return test_end("test_draft");
     make_prompts();
-    RUN(drafts_change_no_result);
-    RUN(control_drafts_are_believed);
-    RUN(a_drafter_that_fails_is_not_asked_again);
-    RUN(a_drafter_that_fails_takes_no_time);
-    RUN(a_time_that_is_none_is_a_fault_of_the_drafter);
-    RUN(what_is_refused_at_open);
-    RUN(drafts_end_where_a_request_ends);
-    RUN(cancelling_in_events_of_drafts);
-    RUN(lookup_finds_the_longest_match);
-    RUN(lookup_is_linear);
-    RUN(model_drafts_as_one_that_gets_the_whole_text);
-    RUN(model_draws_with_the_noise_of_the_request);
-    RUN(model_that_is_refused);
-    RUN(oracle_is_right_as_often_as_it_should_be);
-    RUN(oracle_that_is_refused);
-    RUN(drafts_pay_or_are_left_out);
-    RUN(drafts_pay_beside_prompts);
+    RUN(drafts_change_no_result, control_drafts_are_believed, a_drafter_that_fails_is_not_asked_again,
+        a_drafter_that_fails_takes_no_time, a_time_that_is_none_is_a_fault_of_the_drafter, what_is_refused_at_open,
+        drafts_end_where_a_request_ends, cancelling_in_events_of_drafts, lookup_finds_the_longest_match,
+        lookup_is_linear, model_drafts_as_one_that_gets_the_whole_text, model_draws_with_the_noise_of_the_request,
+        model_that_is_refused, oracle_is_right_as_often_as_it_should_be, oracle_that_is_refused,
+        drafts_pay_or_are_left_out, drafts_pay_beside_prompts);
     llm42_model_free(model);
     llm42_model_free(other);
     llm42_model_free(shape);

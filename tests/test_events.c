@@ -227,9 +227,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "test_events: %s\n", error.text);
         return 1;
     }
-    RUN(actions_while_passes_run);
-    RUN(actions_while_windows_wait);
-    RUN(actions_with_auto_release);
+    RUN(actions_while_passes_run, actions_while_windows_wait, actions_with_auto_release);
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     return test_end("test_events");

@@ -437,13 +437,8 @@ int main(int argc, char **argv) {
                        llm42_calibration_load(&calibration, "tests/calibration.tsv", &error) == LLM42_OK,
                    "%s", error.text))
         return test_end("test_fleet");
-    RUN(a_run_in_pieces_is_the_uncut_run);
-    RUN(run_until_waits_and_refuses);
-    RUN(the_tree_finds_the_first_of_the_smallest);
-    RUN(replicas_set_apart);
-    RUN(fleets_by_brute_force);
-    RUN(tokens_do_not_depend_on_the_replica);
-    RUN(a_key_names_a_request);
+    RUN(a_run_in_pieces_is_the_uncut_run, run_until_waits_and_refuses, the_tree_finds_the_first_of_the_smallest,
+        replicas_set_apart, fleets_by_brute_force, tokens_do_not_depend_on_the_replica, a_key_names_a_request);
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     return test_end("test_fleet");

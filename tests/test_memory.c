@@ -190,11 +190,7 @@ int main(int argc, char **argv) {
                  !llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:tiny"}, &error) &&
                  !llm42_calibration_load(&calibration, calibration_path, &error);
     if (CHECK_MSG(ready, "%s", error.text)) {
-        RUN(models);
-        RUN(calibrations);
-        RUN(engines);
-        RUN(requests);
-        RUN(observers);
+        RUN(models, calibrations, engines, requests, observers);
     }
     llm42_calibration_free(calibration);
     llm42_model_free(model);

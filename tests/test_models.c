@@ -578,20 +578,13 @@ int main(int argc, char **argv) {
     if (!TEST_SLOW) RUN(shared_architectures_agree_with_hf);
     test_state.name = "tiny_read";
     if (tiny_read()) {
-        RUN(old_and_new_config_spelling_are_the_same);
-        RUN(fp32_weights_give_the_bits_of_bf16);
-        RUN(fp16_weights_load);
-        RUN(prefixes_of_names);
-        RUN(a_head_beside_tied_embeddings);
-        RUN(a_head_of_its_own);
-        RUN(shards_give_the_bits_of_one_file);
+        RUN(old_and_new_config_spelling_are_the_same, fp32_weights_give_the_bits_of_bf16, fp16_weights_load,
+            prefixes_of_names, a_head_beside_tied_embeddings, a_head_of_its_own, shards_give_the_bits_of_one_file);
     }
     tiny_free();
     test_state.name = "tied_load";
     if (tied_load(&tied, folder)) {
-        RUN(router_takes_the_expert_of_the_larger_logit);
-        RUN(router_in_fp32_keeps_bits);
-        RUN(router_in_fp32_in_an_engine);
+        RUN(router_takes_the_expert_of_the_larger_logit, router_in_fp32_keeps_bits, router_in_fp32_in_an_engine);
     }
     llm42_model_free(tied.loaded);
     test_remove(folder);

@@ -1305,24 +1305,14 @@ int main(int argc, char **argv) {
     test_remove(folder);
     if (!CHECK_MSG(loaded, "%s", error.text)) return test_end("test_planner");
     make_prompts();
-    RUN(cheating_planners_are_refused_by_rule);
-    RUN(plans_that_are_too_large_and_planners_that_fail);
-    RUN(what_a_planner_returns_is_checked);
-    RUN(what_a_backend_returns_is_checked);
-    RUN(a_failed_window_is_verified_whole);
-    RUN(planners_see_the_engine_as_it_is);
-    RUN(random_planners_on_the_cpu);
-    RUN(random_planners_on_the_simulator);
-    RUN(control_drafts_are_believed);
-    RUN(wait_does_not_wait_for_windows_that_cannot_come);
-    RUN(hybrid_learns_from_passes_of_the_same_kind);
-    RUN(hybrid_takes_the_cheaper_way);
-    RUN(control_without_kv_overwrite);
-    RUN(a_wrapped_planner_changes_no_result);
-    RUN(planners_of_the_examples_in_every_mode);
-    RUN(a_made_up_view_ends_in_a_rule_or_in_the_same_result);
-    RUN(parts_of_a_plan_compose);
-    RUN(nothing_waits_behind_a_request_that_runs);
+    RUN(cheating_planners_are_refused_by_rule, plans_that_are_too_large_and_planners_that_fail,
+        what_a_planner_returns_is_checked, what_a_backend_returns_is_checked, a_failed_window_is_verified_whole,
+        planners_see_the_engine_as_it_is, random_planners_on_the_cpu, random_planners_on_the_simulator,
+        control_drafts_are_believed, wait_does_not_wait_for_windows_that_cannot_come,
+        hybrid_learns_from_passes_of_the_same_kind, hybrid_takes_the_cheaper_way, control_without_kv_overwrite,
+        a_wrapped_planner_changes_no_result, planners_of_the_examples_in_every_mode,
+        a_made_up_view_ends_in_a_rule_or_in_the_same_result, parts_of_a_plan_compose,
+        nothing_waits_behind_a_request_that_runs);
     llm42_model_free(model);
     llm42_model_free(shape);
     return test_end("test_planner");

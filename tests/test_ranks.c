@@ -391,20 +391,10 @@ TEST(what_does_not_divide_is_refused) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    static const test_shape mixture = {
-        "qwen3_moe",
-        64,
-        64,
-        2,
-        8,
-        4,
-        16,
-        48,
-        4,
-        false,
-        "BF16",
+    static const test_shape mixture = TEST_LIST(
+        "qwen3_moe", 64, 64, 2, 8, 4, 16, 48, 4, false, "BF16",
         "\"moe_intermediate_size\": 48, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ",
-        256};
+        256);
     char folder[64];
     test_folder(folder);
     test_model_folder(folder, &mixture);
@@ -418,13 +408,9 @@ int main(int argc, char **argv) {
                            "%s", error.text);
     test_remove(folder);
     if (loaded) {
-        RUN(results_depend_on_what_is_documented);
-        RUN(sums_have_the_order_that_is_documented);
-        RUN(one_result_on_any_number_of_ranks);
-        RUN(controls_differ);
-        RUN(fixed_depends_on_leaves_with_prefill_invariant_only);
-        RUN(base42_on_eight_ranks);
-        RUN(what_does_not_divide_is_refused);
+        RUN(results_depend_on_what_is_documented, sums_have_the_order_that_is_documented,
+            one_result_on_any_number_of_ranks, controls_differ, fixed_depends_on_leaves_with_prefill_invariant_only,
+            base42_on_eight_ranks, what_does_not_divide_is_refused);
     }
     for (int m = 0; m < MODELS; m++) llm42_model_free(models[m]);
     return test_end("test_ranks");

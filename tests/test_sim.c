@@ -309,24 +309,9 @@ TEST(misspelt_keys_are_refused) {
     }
     for (size_t i = 0; i < sizeof without_unit / sizeof *without_unit; i++)
         misspelt(without_unit[i][0], without_unit[i][1]);
-    static const char *const comments[] = {"note",
-                                           "overlap_fast",
-                                           "host",
-                                           "flips",
-                                           "tables",
-                                           "exchange",
-                                           "parameters",
-                                           "windows",
-                                           "ms",
-                                           "rows",
-                                           "time",
-                                           "measured with",
-                                           "KV",
-                                           "cuda leaves",
-                                           "padding is free",
-                                           "advice",
-                                           "x",
-                                           ""};
+    static const char *const comments[] = TEST_LIST("note", "overlap_fast", "host", "flips", "tables", "exchange",
+                                                    "parameters", "windows", "ms", "rows", "time", "measured with",
+                                                    "KV", "cuda leaves", "padding is free", "advice", "x", "");
     for (size_t i = 0; i < sizeof comments / sizeof *comments; i++)
         CHECK_MSG(!*message_for(comments[i]), "%s: %s", comments[i], error.text);
 }
@@ -1347,37 +1332,19 @@ int main(int argc, char **argv) {
     if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
     RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;
-    RUN(times_do_not_fall_beyond_the_grid);
-    RUN(doubtful_measurements_are_told);
-    RUN(bad_calibrations_are_refused);
-    RUN(misspelt_keys_are_refused);
-    RUN(bad_flip_tables_are_refused);
-    RUN(ranks_divide_a_pass_and_exchange);
-    RUN(invariant_passes_have_exchanges_of_their_own);
-    RUN(passes_are_padded);
-    RUN(calibrations_with_bad_whole_numbers_are_refused);
-    RUN(calibrations_with_bad_tables_are_refused);
-    RUN(bad_tables_of_invariant_windows_are_refused);
-    RUN(a_calibration_cut_short_is_refused);
-    RUN(a_calibration_with_a_hole_is_refused);
-    RUN(the_clock_is_the_sum_of_the_passes);
-    RUN(a_mixed_pass_costs_the_mean_of_its_rows);
-    RUN(invariant_windows_may_have_times_of_their_own);
-    RUN(windows_read_keys_and_values_each_for_itself);
-    RUN(short_windows_never_take_less);
-    RUN(the_host_works_for_passes_and_windows);
-    RUN(every_policy_returns_the_true_tokens);
-    RUN(the_seed_decides_everything);
-    RUN(flips_have_the_rate_asked_for);
-    RUN(flips_are_counted_by_rows);
-    RUN(invariant_replay_passes_have_a_flip_rate_of_their_own);
-    RUN(candidates_count_for_the_pass_that_made_them);
-    RUN(batch_invariant_passes_can_be_slowed);
-    RUN(a_failed_replay_pass_is_repeated);
-    RUN(partial_windows_by_age);
-    RUN(a_reserve_avoids_preemption);
-    RUN(a_step_allocates_nothing);
-    RUN(what_cannot_be_is_refused);
+    RUN(times_do_not_fall_beyond_the_grid, doubtful_measurements_are_told, bad_calibrations_are_refused,
+        misspelt_keys_are_refused, bad_flip_tables_are_refused, ranks_divide_a_pass_and_exchange,
+        invariant_passes_have_exchanges_of_their_own, passes_are_padded,
+        calibrations_with_bad_whole_numbers_are_refused, calibrations_with_bad_tables_are_refused,
+        bad_tables_of_invariant_windows_are_refused, a_calibration_cut_short_is_refused,
+        a_calibration_with_a_hole_is_refused, the_clock_is_the_sum_of_the_passes,
+        a_mixed_pass_costs_the_mean_of_its_rows, invariant_windows_may_have_times_of_their_own,
+        windows_read_keys_and_values_each_for_itself, short_windows_never_take_less,
+        the_host_works_for_passes_and_windows, every_policy_returns_the_true_tokens, the_seed_decides_everything,
+        flips_have_the_rate_asked_for, flips_are_counted_by_rows, invariant_replay_passes_have_a_flip_rate_of_their_own,
+        candidates_count_for_the_pass_that_made_them, batch_invariant_passes_can_be_slowed,
+        a_failed_replay_pass_is_repeated, partial_windows_by_age, a_reserve_avoids_preemption, a_step_allocates_nothing,
+        what_cannot_be_is_refused);
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     test_remove(folder);

@@ -411,17 +411,9 @@ TEST(sizes_that_overflow) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(steps_are_as_described);
-    RUN(sums_of_many_large_addends);
-    RUN(sums_just_below_the_largest_integer);
-    RUN(products_are_chains_of_steps);
-    RUN(other_sums_are_those_of_threads);
-    RUN(elementary_functions);
-    RUN(draws);
-    RUN(least_exponent);
-    RUN(special_values);
-    RUN(gamma_draws);
-    RUN(sizes_that_overflow);
+    RUN(steps_are_as_described, sums_of_many_large_addends, sums_just_below_the_largest_integer,
+        products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, draws, least_exponent,
+        special_values, gamma_draws, sizes_that_overflow);
     llm42_error error;
     llm42_model *model = NULL;
     if (CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), "%s",

@@ -492,9 +492,8 @@ int main(int argc, char **argv) {
                  !llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:tiny"}, &error) &&
                  !llm42_calibration_load(&calibration, path, &error);
     if (CHECK_MSG(ready, "%s", error.text)) {
-        RUN(a_faulty_trace_is_found_out);
-        RUN(chrome_traces_hold_what_the_engine_did);
-        RUN(a_trace_that_cannot_be_written_says_so);
+        RUN(a_faulty_trace_is_found_out, chrome_traces_hold_what_the_engine_did,
+            a_trace_that_cannot_be_written_says_so);
     }
     run_transcripts();
     free(seen.entries);

@@ -500,13 +500,9 @@ TEST(specs_that_are_wrong) {
                       "mooncake:FILE";
     const char *const unknown[] = {"", "share", "sharegpt2", "fixed", "lengths", "Azure:x", "mooncake", ":"};
     for (int i = 0; i < 8; i++) refused(unknown[i], "1", LLM42_INVALID, all);
-    const char *const fixed[] = {"fixed:",           "fixed:x",
-                                 "fixed:5",          "fixed:0x5",
-                                 "fixed:5x0",        "fixed:-1x5",
-                                 "fixed:5x5x5",      "fixed:1.5x5",
-                                 "fixed:10000001x5", "fixed:5x1e300",
-                                 "fixed:nanx5",      "fixed: 5x5",
-                                 "fixed:5x",         "fixed:5x99999999999999999999"};
+    const char *const fixed[] = TEST_LIST("fixed:", "fixed:x", "fixed:5", "fixed:0x5", "fixed:5x0", "fixed:-1x5",
+                                          "fixed:5x5x5", "fixed:1.5x5", "fixed:10000001x5", "fixed:5x1e300",
+                                          "fixed:nanx5", "fixed: 5x5", "fixed:5x", "fixed:5x99999999999999999999");
     for (int i = 0; i < 14; i++)
         refused(fixed[i], "1", LLM42_INVALID,
                 "expected fixed:IxO, I input and O output tokens, each from 1 to 10000000");
@@ -671,31 +667,14 @@ TEST(files_that_end_early) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    RUN(sharegpt_has_the_published_figures);
-    RUN(sharegpt_served_has_the_served_figures);
-    RUN(sglang_lengths_are_numpys);
-    RUN(arxiv_has_the_published_figures);
-    RUN(uniform_lengths_are_uniform);
-    RUN(the_seed_decides_everything);
-    RUN(rewinding_begins_again);
-    RUN(a_million_requests_take_no_memory);
-    RUN(poisson_gaps_are_exponential);
-    RUN(offline_arrives_at_once);
-    RUN(marks_are_exact_and_even);
-    RUN(marks_know_nothing_of_lengths);
-    RUN(clipping_fits_the_context);
-    RUN(lengths_come_in_the_order_of_the_file);
-    RUN(lengths_may_bring_their_arrivals);
-    RUN(azure_brings_its_arrivals);
-    RUN(mooncake_shares_the_prefixes_of_its_blocks);
-    RUN(prompts_without_blocks_differ);
-    RUN(a_trace_can_come_faster);
-    RUN(the_real_traces_are_read);
-    RUN(specs_that_are_wrong);
-    RUN(arrivals_that_are_wrong);
-    RUN(tables_that_are_wrong);
-    RUN(objects_that_are_wrong);
-    RUN(files_that_end_early);
+    RUN(sharegpt_has_the_published_figures, sharegpt_served_has_the_served_figures, sglang_lengths_are_numpys,
+        arxiv_has_the_published_figures, uniform_lengths_are_uniform, the_seed_decides_everything,
+        rewinding_begins_again, a_million_requests_take_no_memory, poisson_gaps_are_exponential,
+        offline_arrives_at_once, marks_are_exact_and_even, marks_know_nothing_of_lengths, clipping_fits_the_context,
+        lengths_come_in_the_order_of_the_file, lengths_may_bring_their_arrivals, azure_brings_its_arrivals,
+        mooncake_shares_the_prefixes_of_its_blocks, prompts_without_blocks_differ, a_trace_can_come_faster,
+        the_real_traces_are_read, specs_that_are_wrong, arrivals_that_are_wrong, tables_that_are_wrong,
+        objects_that_are_wrong, files_that_end_early);
     test_remove(folder);
     return test_end("test_workload");
 }

@@ -10,20 +10,9 @@
 
 enum { TIED_ROWS = 96, TIED_D = 128, TIED_V = 64, TIED_AT = 5 };  // TIED_AT: the weight that differs
 
-static const test_shape tied_shape = {
-    "qwen3_moe",
-    TIED_V,
-    TIED_D,
-    1,
-    4,
-    2,
-    32,
-    64,
-    2,
-    false,
-    "BF16",
-    "\"moe_intermediate_size\": 64, \"num_experts\": 2, \"num_experts_per_tok\": 1, \"norm_topk_prob\": true, ",
-    128};
+static const test_shape tied_shape = TEST_LIST(
+    "qwen3_moe", TIED_V, TIED_D, 1, 4, 2, 32, 64, 2, false, "BF16",
+    "\"moe_intermediate_size\": 64, \"num_experts\": 2, \"num_experts_per_tok\": 1, \"norm_topk_prob\": true, ", 128);
 
 typedef struct tied_models {
     llm42_model *loaded;

@@ -573,20 +573,11 @@ TEST(a_part_of_a_file_is_no_file) {
 }
 
 static void run_transcripts(void) {
-    RUN(sha256_is_that_of_fips_180_4);
-    RUN(the_hash_of_tiny42_is_known);
-    RUN(files_do_not_matter);
-    RUN(every_weight_matters);
-    RUN(the_configuration_matters_where_it_computes);
-    RUN(threads_do_not_matter);
-    RUN(synthetic_models_are_hashed_by_their_recipes);
-    RUN(what_is_read_is_what_was_served);
-    RUN(a_recorder_says_what_it_cannot_do);
-    RUN(a_name_is_one_line);
-    RUN(a_file_is_read);
-    RUN(a_broken_file_is_refused_with_its_line);
-    RUN(every_byte_counts_in_a_digest);
-    RUN(a_part_of_a_file_is_no_file);
+    RUN(sha256_is_that_of_fips_180_4, the_hash_of_tiny42_is_known, files_do_not_matter, every_weight_matters,
+        the_configuration_matters_where_it_computes, threads_do_not_matter,
+        synthetic_models_are_hashed_by_their_recipes, what_is_read_is_what_was_served,
+        a_recorder_says_what_it_cannot_do, a_name_is_one_line, a_file_is_read, a_broken_file_is_refused_with_its_line,
+        every_byte_counts_in_a_digest, a_part_of_a_file_is_no_file);
 }
 
 #endif  // LLM42_TRANSCRIPTS_H
