@@ -1756,11 +1756,24 @@ LLM42__DEVICE void llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const
     }
 }
 
-// piece += other (first + its bias, rounded), but for EMBED, rounded; x = the pieces, but for ADD_DRAWS. Returns the
-// sum of the thread's squares, with elements ascending; that of an idle thread is zero.
+// What few models have: embeddings times a scale, or other plus a bias; rounded.
+template <int KIND>
+LLM42__DEVICE void llm42__amend_row(uint4 (&piece)[4], const llm42__rank_parts &delta, const llm42__held_pieces &held) {
+    if (KIND == LLM42__EMBED ? delta.embed_scale == 0 : !delta.bias) return;
+    LLM42__UNROLLED(int n = 0; n < 16 && !held.ended(n / 4); n++) {
+        __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[n / 4] + n % 4;
+        const float *bias = delta.bias + held.at(n / 4) + n % 4 * 2, scale = delta.embed_scale;
+        const float2 a = __bfloat1622float2(*p);
+        if constexpr (KIND == LLM42__EMBED) *p = __floats2bfloat162_rn(a.x * scale, a.y * scale);
+        else *p = __floats2bfloat162_rn(a.x + bias[0], a.y + bias[1]);
+    }
+}
+
+// piece += other, but for EMBED, rounded; x = the pieces, but for ADD_DRAWS. Returns the sum of the thread's squares,
+// with elements ascending; that of an idle thread is zero.
 template <int KIND>
 LLM42__DEVICE float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], llm42__bf16 *x,
-                                   const llm42__rank_parts &delta, const llm42__held_pieces &held) {
+                                   const llm42__held_pieces &held) {
     float sum = 0;
     LLM42__UNROLLED(int i = 0; i < 4; i++) {
         if (held.ended(i)) break;
@@ -1770,15 +1783,9 @@ LLM42__DEVICE float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], l
             float2 a = __bfloat1622float2(p[j]);
             if (KIND != LLM42__EMBED) {
                 float2 b = __bfloat1622float2(o[j]);
-                if (delta.bias) {
-                    const float2 bias = ((const float2 *)(delta.bias + held.at(i)))[j];
-                    b = {llm42__rounded(b.x + bias.x), llm42__rounded(b.y + bias.y)};
-                }
                 p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
-            } else if (delta.embed_scale != 0) {
-                p[j] = __floats2bfloat162_rn(a.x * delta.embed_scale, a.y * delta.embed_scale);
+                a = __bfloat1622float2(p[j]);
             }
-            a = __bfloat1622float2(p[j]);
             sum = fmaf(a.x, a.x, sum);
             sum = fmaf(a.y, a.y, sum);
         }
@@ -1835,7 +1842,8 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         if (draws && some_rows && (int)row / delta.own_rows != delta.self) continue;
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         llm42__gather_row<KIND, PARTS>(piece, other, x, delta, row, held, meta, sums);
-        const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, delta, held);
+        llm42__amend_row<KIND>(KIND == LLM42__EMBED ? piece : other, delta, held);
+        const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, held);
         llm42__norm_row(piece, llm42__block_sum(squares, shared[turn]), w, width, eps, held, [&](int at, uint4 v) {
             if (!some_rows) *(uint4 *)(h + (size_t)place * stride + at) = v;
             else
@@ -1848,7 +1856,8 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
 typedef struct llm42__heads {
     int heads, kv_heads, head_dim, qkv_stride;  // qkv [R, stride]: q, k, v side by side
     const float *bias, *q_norm, *k_norm;        // [(H + 2K) d] [d] [d], NULL where there is none
-    const float *q_rope, *k_rope;               // [T][d / 2][2]; NULL in a layer that is not rotated
+    const float *q_rope, *k_rope;               // [T][d / 2][2]
+    bool rotated;                               // false: the layer takes queries and keys as they are
     float eps;
 } llm42__heads;
 
@@ -1913,7 +1922,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     llm42__pairs<DP> p(a, lane);
     float2 turn[8];  // cosine and sine
     LLM42__UNROLLED(int i = 0; i < 8; i++)
-        turn[i] = a.k_rope && p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
+        turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
     p.load(qkv + (size_t)row * a.qkv_stride + (size_t)head * d, needed);
     if (a.bias && needed)
@@ -1938,7 +1947,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
             p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.low + i]);
             p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.high + i]);
         }
-        if (a.k_rope && (is_q || is_k)) {
+        if (a.rotated && (is_q || is_k)) {
             const float2 before = {p.x[i][0], p.x[i][1]};
             p.x[i][0] = fmaf(before.x, turn[i].x, -(before.y * turn[i].y));
             p.x[i][1] = fmaf(before.y, turn[i].x, before.x * turn[i].y);

@@ -794,9 +794,10 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, int rows, int l, llm42_
     llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    const float *rope = cu->model->layer[l].unrotated ? nullptr : cu->rope, *q_rope = cu->q_rope ? cu->q_rope : rope;
-    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv, layer->bias,
-                      layer->q_norm, layer->k_norm, q_rope,      rope,    c->norm_eps};
+    const float *q_rope = cu->q_rope ? cu->q_rope : cu->rope;
+    const bool rotated = !cu->model->layer[l].unrotated;
+    llm42__heads a = {c->heads,      c->kv_heads, c->head_dim, cu->qkv, layer->bias, layer->q_norm,
+                      layer->k_norm, q_rope,      cu->rope,    rotated, c->norm_eps};
     const int heads = 128 / (cu->dp / 16);  // of a block
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
     return LLM42__STATUS(llm42__by_head_dim(cu->dp, [&](auto dp) {
