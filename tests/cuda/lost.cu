@@ -3,7 +3,7 @@
 // not crash.
 //
 // Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0.
-#include "llm42.h"
+#include "examples/util/llm42_cuda.h"
 
 #include <cuda_runtime.h>
 #include <math.h>
