@@ -86,6 +86,14 @@ static void refused(const char *path, llm42_result want, const char *part) {
     if (result == LLM42_OK) llm42_model_free(got);
 }
 
+// Loading path must succeed; the caller frees the model.
+static llm42_model *loaded(const char *path) {
+    llm42_model *got = NULL;
+    llm42_error error = {0};
+    CHECK_MSG(!llm42_model_load(&got, &(llm42_model_desc){.path = path}, &error), "%s: %s", path, error.text);
+    return got;
+}
+
 // A valid folder, to be broken.
 static const char *fresh(const test_shape *shape) {
     static char dir[80];
@@ -122,13 +130,10 @@ static const test_shape *const llama = &test_shapes[0];
 
 TEST(valid_models_load) {
     for (int i = 0; i < TEST_SHAPES; i++) {
-        llm42_model *m = NULL;
-        llm42_error error = {0};
         const char *dir = fresh(&test_shapes[i]);
         for (int sharded = 0; sharded < 2; sharded++) {
             if (sharded) test_remove(test_path(dir, "model.safetensors")), test_shards(dir, &test_shapes[i]);
-            CHECK_MSG(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK, "%s %d: %s",
-                      test_shapes[i].type, sharded, error.text);
+            llm42_model *m = loaded(dir);
             CHECK(m && m->config.vocab == 32 && m->config.stop_count == 2);
             llm42_model_free(m);
         }
@@ -334,10 +339,7 @@ TEST(nesting_and_strings) {
     test_append(&quoted, config.data + 1, config.size - 1);
     dir = fresh(llama);
     test_write(test_path(dir, "config.json"), quoted.data, quoted.size);
-    llm42_model *loaded = NULL;
-    llm42_error error = {0};
-    CHECK_MSG(llm42_model_load(&loaded, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK, "%s", error.text);
-    llm42_model_free(loaded);
+    llm42_model_free(loaded(dir));
     test_text_free(&deep);
     test_text_free(&text);
     test_text_free(&config);
@@ -393,16 +395,14 @@ TEST(generation_config) {
         "[]", "{\"eos_token_id\": 1",        "{\"eos_token_id\": 1, \"eos_token_id\": 2}"};
     const char *dir = fresh(llama);
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        llm42_model *m = NULL;
-        llm42_error error = {0};
-        test_write(test_path(dir, "generation_config.json"), good[i].text, strlen(good[i].text));
-        CHECK_MSG(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error) == LLM42_OK, "%s", error.text);
+        test_write_text(test_path(dir, "generation_config.json"), good[i].text);
+        llm42_model *m = loaded(dir);
         CHECK_INT(m ? m->config.stop_count : -1, good[i].count);
         if (good[i].count) CHECK_INT(m ? m->config.stop[0] : -1, good[i].first);
         llm42_model_free(m);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        test_write(test_path(dir, "generation_config.json"), bad[i], strlen(bad[i]));
+        test_write_text(test_path(dir, "generation_config.json"), bad[i]);
         refused(dir, LLM42_FORMAT, "/generation_config.json: ");
     }
 }
@@ -658,12 +658,9 @@ TEST(index_that_names_a_missing_file) {
 
 // transformers reads the single file, whatever index another checkpoint has left behind.
 TEST(an_index_beside_a_single_file) {
-    llm42_model *model = NULL;
-    llm42_error error = {0};
     const char *dir = fresh(llama);
     test_write_text(test_path(dir, "model.safetensors.index.json"), "{\"weight_map\": {\"a\": \"gone.safetensors\"}}");
-    CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = dir}, &error), "%s", error.text);
-    llm42_model_free(model);
+    llm42_model_free(loaded(dir));
 }
 
 // What a folder has in place of weights that can be read.
@@ -710,6 +707,14 @@ static void desc_refused(const llm42_engine_desc *desc, llm42_result want, const
     if (result == LLM42_OK) llm42_engine_close(e);
 }
 
+// An engine's good desc named d, changed by one statement, must be refused so.
+#define DESC_REFUSED(change, part)                                               \
+    do {                                                                         \
+        llm42_engine_desc d = {.model = model, .backend_desc = TEST_THREADS(1)}; \
+        change;                                                                  \
+        desc_refused(&d, LLM42_INVALID, part);                                   \
+    } while (0)
+
 TEST(sizes_of_an_engine_desc) {
     const struct {
         const char *name;
@@ -723,15 +728,11 @@ TEST(sizes_of_an_engine_desc) {
 #undef FIELD
     const int values[] = {-1, INT32_MIN};
     for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
-        for (size_t v = 0; v < 2; v++) {
-            llm42_engine_desc desc = {.model = model, .backend_desc = TEST_THREADS(1)};
-            memcpy((char *)&desc + fields[f].at, &values[v], sizeof(int));
-            desc_refused(&desc, LLM42_INVALID, fields[f].name);
-        }
-    desc_refused(&(llm42_engine_desc){.backend_desc = TEST_THREADS(1)}, LLM42_INVALID, "model");
+        for (size_t v = 0; v < 2; v++)
+            DESC_REFUSED(memcpy((char *)&d + fields[f].at, &values[v], sizeof(int)), fields[f].name);
+    DESC_REFUSED(d.model = NULL, "model");
     for (int threads = -1; threads <= 1025; threads += 1026)
-        desc_refused(&(llm42_engine_desc){.model = model, .backend_desc = &(llm42_cpu_desc){threads}}, LLM42_INVALID,
-                     "llm42_cpu_desc.threads");
+        DESC_REFUSED(d.backend_desc = &(llm42_cpu_desc){threads}, "llm42_cpu_desc.threads");
 #ifdef _OPENMP
     const int offered = omp_get_max_threads();
     omp_set_num_threads(1025);  // the default takes no more than it may
@@ -742,32 +743,14 @@ TEST(sizes_of_an_engine_desc) {
     omp_set_num_threads(offered);
 #endif
     const double rates[] = {-0.1, 1.1, NAN, INFINITY};
-    for (size_t i = 0; i < 4; i++)
-        desc_refused(
-            &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .experiment.inject_rate = rates[i]},
-            LLM42_INVALID, "inject_rate");
-    desc_refused(&(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .policy.mode = (llm42_mode)99},
-                 LLM42_INVALID, "mode");
-    desc_refused(
-        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .numerics.compute = (llm42_dtype)99},
-        LLM42_INVALID, "compute");
-    desc_refused(
-        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .policy.verify = (llm42_verify)99},
-        LLM42_INVALID, "verify");
-    desc_refused(
-        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .policy.prefill = (llm42_prefill)99},
-        LLM42_INVALID, "prefill");
-    desc_refused(&(llm42_engine_desc){.model = model,
-                                      .backend_desc = TEST_THREADS(1),
-                                      .policy.prefill = (llm42_prefill)(LLM42_PREFILL_INVARIANT + 1)},
-                 LLM42_INVALID, "prefill");
-    desc_refused(
-        &(llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .experiment.bonus = (llm42_bonus)99},
-        LLM42_INVALID, "bonus");
-    desc_refused(
-        &(llm42_engine_desc){
-            .model = model, .backend_desc = TEST_THREADS(1), .policy.window = INT32_MAX, .policy.group = INT32_MAX},
-        LLM42_INVALID, "window");
+    for (size_t i = 0; i < 4; i++) DESC_REFUSED(d.experiment.inject_rate = rates[i], "inject_rate");
+    DESC_REFUSED(d.policy.mode = (llm42_mode)99, "mode");
+    DESC_REFUSED(d.numerics.compute = (llm42_dtype)99, "compute");
+    DESC_REFUSED(d.policy.verify = (llm42_verify)99, "verify");
+    DESC_REFUSED(d.policy.prefill = (llm42_prefill)99, "prefill");
+    DESC_REFUSED(d.policy.prefill = (llm42_prefill)(LLM42_PREFILL_INVARIANT + 1), "prefill");
+    DESC_REFUSED(d.experiment.bonus = (llm42_bonus)99, "bonus");
+    DESC_REFUSED((d.policy.window = INT32_MAX, d.policy.group = INT32_MAX), "window");
     CHECK_INT(llm42_engine_open(NULL, &(llm42_engine_desc){.model = model}, NULL), LLM42_INVALID);
     llm42_engine_close(NULL);
 }

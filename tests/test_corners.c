@@ -123,6 +123,9 @@ static run one(llm42_engine_desc desc, llm42_request_desc request) {
     return out;
 }
 
+// The desc of a deterministic request.
+#define MARKED(...) ((llm42_request_desc){.deterministic = true, __VA_ARGS__})
+
 // The slow oracle: every token goes through a pass of its own, of M rows if it is FIXED.
 static run oracle_by(llm42_schedule prompts, llm42_schedule replay, const int32_t *start, int count, int outputs,
                      llm42_sampling sampling) {
@@ -200,11 +203,8 @@ TEST(tokens_equal_the_oracle) {
             .temperature = i % 2 ? 0.9f : 0, .top_p = i == 3 ? 0.8f : 0, .top_k = i == 5 ? 20 : 0, .seed = (uint64_t)i};
         int count = 1 + i * 5 % PROMPT;
         run want = oracle(prompt, count, 80, sampling);
-        run got = one((llm42_engine_desc){0}, (llm42_request_desc){.prompt = prompt,
-                                                                   .prompt_count = count,
-                                                                   .max_new_tokens = 80,
-                                                                   .deterministic = true,
-                                                                   .sampling = sampling});
+        run got = one((llm42_engine_desc){0},
+                      MARKED(.prompt = prompt, .prompt_count = count, .max_new_tokens = 80, .sampling = sampling));
         same(&got, &want, 80, "greedy and sampled requests");
     }
 }
@@ -224,8 +224,7 @@ TEST(stop_inside_a_window) {
         int at = stop_place(from);
         if (at < 0) break;  // the rest of the text only repeats tokens
         run got = one((llm42_engine_desc){0},
-                      (llm42_request_desc){
-                          .max_new_tokens = 64, .deterministic = true, .stop = &reference.tokens[at], .stop_count = 1});
+                      MARKED(.max_new_tokens = 64, .stop = &reference.tokens[at], .stop_count = 1));
         same(&got, &reference, at + 1, "stop token");
         CHECK_INT(got.finish, LLM42_FINISH_STOP);
     }
@@ -239,9 +238,7 @@ TEST(stop_rolled_back) {
         clear_front();
         front.wrong[PROMPT + at - 1] = true;
         front.put[PROMPT + at - 1] = stop;
-        run got = one(
-            (llm42_engine_desc){0},
-            (llm42_request_desc){.max_new_tokens = 40, .deterministic = true, .stop = &stop, .stop_count = 1});
+        run got = one((llm42_engine_desc){0}, MARKED(.max_new_tokens = 40, .stop = &stop, .stop_count = 1));
         same(&got, &reference, 40, "stop token rolled back");
         CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
         CHECK(got.stats.rollbacks >= 1);
@@ -255,7 +252,7 @@ TEST(length_reached_at_every_offset_of_a_window) {
             for (int n = 1; n <= 20; n += TEST_SLOW ? 6 : 1) {
                 run got = one(
                     (llm42_engine_desc){.experiment.bonus = (llm42_bonus)bonus, .policy.verify = (llm42_verify)verify},
-                    (llm42_request_desc){.max_new_tokens = n, .deterministic = true});
+                    MARKED(.max_new_tokens = n));
                 same(&got, &reference, n, "length");
                 CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
             }
@@ -268,14 +265,13 @@ TEST(window_of_one) {
                                               .policy.group = 32,
                                               .policy.verify = (llm42_verify)verify,
                                               .experiment.bonus = (llm42_bonus)bonus},
-                          (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+                          MARKED(.max_new_tokens = 40));
             same(&got, &reference, 40, "W = 1");
         }
 }
 
 TEST(window_larger_than_the_output) {
-    run got = one((llm42_engine_desc){.policy.window = 32, .policy.group = 1},
-                  (llm42_request_desc){.max_new_tokens = 9, .deterministic = true});
+    run got = one((llm42_engine_desc){.policy.window = 32, .policy.group = 1}, MARKED(.max_new_tokens = 9));
     same(&got, &reference, 9, "W = 32, output of 9");
     CHECK_INT(got.stats.verifications, 1);
 }
@@ -283,8 +279,7 @@ TEST(window_larger_than_the_output) {
 TEST(group_of_one) {
     llm42_engine *engine = open_with((llm42_engine_desc){.policy.window = 32, .policy.group = 1});
     int64_t ids[5];
-    for (int i = 0; i < 5; i++)
-        ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 50, .deterministic = true});
+    for (int i = 0; i < 5; i++) ids[i] = submit(engine, MARKED(.max_new_tokens = 50));
     finish(engine);
     for (int i = 0; i < 5; i++) {
         run got = take(engine, ids[i]);
@@ -301,7 +296,7 @@ TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
             clear_front();
             front.wrong[PROMPT + places[i] - 1] = true;
             run got = one((llm42_engine_desc){.policy.verify = (llm42_verify)verify, .policy.deadline = 3},
-                          (llm42_request_desc){.max_new_tokens = 8, .deterministic = true});
+                          MARKED(.max_new_tokens = 8));
             same(&got, &reference, 8, "one mismatch");
             CHECK_INT(got.stats.rollbacks, 1);
             CHECK_INT(got.stats.recomputed, 7 - places[i]);
@@ -312,14 +307,12 @@ TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
 TEST(mismatch_at_every_position) {
     memset(front.wrong, 1, sizeof front.wrong);
     for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
-        run got = one((llm42_engine_desc){.policy.verify = (llm42_verify)verify},
-                      (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+        run got = one((llm42_engine_desc){.policy.verify = (llm42_verify)verify}, MARKED(.max_new_tokens = 40));
         same(&got, &reference, 40, "every candidate wrong");
         CHECK_INT(got.stats.rollbacks, got.stats.verifications);
     }
     clear_front();
-    run got = one((llm42_engine_desc){.experiment.inject_rate = 1},
-                  (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+    run got = one((llm42_engine_desc){.experiment.inject_rate = 1}, MARKED(.max_new_tokens = 40));
     same(&got, &reference, 40, "injection of 100%");
     CHECK_INT(got.stats.injected, got.stats.candidates);
     CHECK_INT(got.stats.rollbacks, got.stats.verifications);
@@ -327,8 +320,8 @@ TEST(mismatch_at_every_position) {
 
 TEST(cancel_in_mid_window) {
     llm42_engine *engine = open_with((llm42_engine_desc){0});
-    int64_t gone = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
-    int64_t stays = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    int64_t gone = submit(engine, MARKED(.max_new_tokens = 60));
+    int64_t stays = submit(engine, MARKED(.max_new_tokens = 60));
     for (int i = 0; i < 200 && llm42_engine_request(engine, gone)->candidates != 3; i++)
         CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     CHECK_INT(llm42_engine_request(engine, gone)->candidates, 3);
@@ -375,12 +368,10 @@ TEST(shared_prefix_that_ends_inside_a_page) {
     run want = oracle(other, PROMPT + 6, 30, (llm42_sampling){0});
     for (int size = 1; size <= 16; size *= 2) {
         llm42_engine *engine = open_with((llm42_engine_desc){.kv.page_size = size, .kv.prefix_cache = true});
-        int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+        int64_t a = submit(engine, MARKED(.max_new_tokens = 30));
         finish(engine);
-        int64_t b = submit(
-            engine, (llm42_request_desc){
-                        .prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30, .deterministic = true});
-        int64_t c = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+        int64_t b = submit(engine, MARKED(.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30));
+        int64_t c = submit(engine, MARKED(.max_new_tokens = 30));
         int64_t d = submit(engine,
                            (llm42_request_desc){.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30});
         finish(engine);
@@ -401,7 +392,7 @@ TEST(fast_pages_are_not_read_by_deterministic_requests) {
     submit(engine, (llm42_request_desc){.max_new_tokens = 30});
     finish(engine);
     int64_t again = submit(engine, (llm42_request_desc){.max_new_tokens = 30});
-    int64_t marked = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    int64_t marked = submit(engine, MARKED(.max_new_tokens = 30));
     finish(engine);
     CHECK_INT(llm42_engine_request(engine, again)->prefix_hits, 8);
     CHECK_INT(llm42_engine_request(engine, marked)->prefix_hits, 0);
@@ -430,11 +421,9 @@ TEST(pages_are_found_by_all_tokens_before_them) {
     CHECK(chain[0] == chain[1]);
     for (int cached = 0; cached < 2; cached++) {
         llm42_engine *engine = open_with((llm42_engine_desc){.max_context = 128, .kv.prefix_cache = cached});
-        submit(engine, (llm42_request_desc){.prompt = text[1], .prompt_count = 17, .deterministic = true});
+        submit(engine, MARKED(.prompt = text[1], .prompt_count = 17));
         for (int i = 0; i < 2; i++) {
-            int64_t id = submit(
-                engine, (llm42_request_desc){
-                            .prompt = text[i], .prompt_count = 40, .max_new_tokens = 20, .deterministic = true});
+            int64_t id = submit(engine, MARKED(.prompt = text[i], .prompt_count = 40, .max_new_tokens = 20));
             finish(engine);
             (cached ? got : want)[i] = take(engine, id);
             if (cached) CHECK_INT(llm42_engine_request(engine, id)->prefix_hits, 16 * i);
@@ -451,9 +440,8 @@ TEST(prompt_of_one_token) {
         bool invariant = used->replay == LLM42_SCHEDULE_INVARIANT || prefill == LLM42_PREFILL_INVARIANT;
         run want = oracle_by(invariant ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FIXED, used->replay, prompt, 1, 30,
                              (llm42_sampling){0});
-        run got = one(
-            (llm42_engine_desc){.policy.prefill = (llm42_prefill)prefill, .kv.prefix_cache = true},
-            (llm42_request_desc){.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30, .deterministic = true});
+        run got = one((llm42_engine_desc){.policy.prefill = (llm42_prefill)prefill, .kv.prefix_cache = true},
+                      MARKED(.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30));
         CHECK_INT(got.count, 30);
         if (invariant || prefill == LLM42_PREFILL_PACKED) same(&got, &want, 30, "prompt of one token");
     }
@@ -463,12 +451,8 @@ TEST(n_samples_of_one_prompt) {
     llm42_engine *engine = open_with((llm42_engine_desc){.kv.prefix_cache = true, .kv.page_size = 4});
     int64_t ids[6], twin;
     for (int i = 0; i < 6; i++)
-        ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 40,
-                                                     .deterministic = true,
-                                                     .sampling = {.temperature = 1},
-                                                     .sample_index = i});
-    twin = submit(engine, (llm42_request_desc){
-                              .max_new_tokens = 40, .deterministic = true, .sampling = {.temperature = 1, .seed = 44}});
+        ids[i] = submit(engine, MARKED(.max_new_tokens = 40, .sampling = {.temperature = 1}, .sample_index = i));
+    twin = submit(engine, MARKED(.max_new_tokens = 40, .sampling = {.temperature = 1, .seed = 44}));
     finish(engine);
     for (int i = 0; i < 6; i++) {
         run want = oracle(prompt, PROMPT, 40, (llm42_sampling){.temperature = 1, .seed = 42 + (uint64_t)i}),
@@ -489,7 +473,7 @@ TEST(deterministic_arrival_while_the_kv_pool_is_full) {
     int64_t others[3];
     for (int i = 0; i < 3; i++) others[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 110});
     while (llm42_engine_stats(engine).pages_free > 0) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
-    int64_t id = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    int64_t id = submit(engine, MARKED(.max_new_tokens = 60));
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     finish(engine);
     run got = take(engine, id);
@@ -506,8 +490,8 @@ static void a_pass_fails(llm42_prefill prefill, const run *want) {
         clear_front();
         front.fail_pass = fail;
         llm42_engine *engine = open_with((llm42_engine_desc){.policy.prefill = prefill});
-        int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
-        int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 25, .deterministic = true});
+        int64_t a = submit(engine, MARKED(.max_new_tokens = 25));
+        int64_t b = submit(engine, MARKED(.max_new_tokens = 25));
         llm42_result result = llm42_engine_run(engine, &error);
         if (front.passes >= fail) {
             CHECK_INT(result, LLM42_BACKEND);
@@ -532,9 +516,9 @@ TEST(a_failed_replay_is_not_read_by_others) {
     for (int cancel = 0; cancel < 2; cancel++) {
         clear_front();
         llm42_engine *engine = open_with((llm42_engine_desc){.policy.verify = LLM42_VERIFY_EAGER});
-        int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+        int64_t a = submit(engine, MARKED(.max_new_tokens = 40));
         for (int i = 0; i < 3; i++) llm42_engine_step(engine, &error);
-        int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 40, .deterministic = true});
+        int64_t b = submit(engine, MARKED(.max_new_tokens = 40));
         while (llm42_engine_request(engine, a)->candidates < 7) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
         front.fail_pass = front.passes + 1;  // the replay pass
         front.spoil = true;
@@ -551,7 +535,7 @@ TEST(a_failed_replay_is_not_read_by_others) {
 
 TEST(ordinary_requests_go_on_at_w_1) {
     llm42_engine *engine = open_with((llm42_engine_desc){.policy.window = 1, .policy.group = 8});
-    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    int64_t a = submit(engine, MARKED(.max_new_tokens = 60));
     int64_t b = submit(engine, (llm42_request_desc){.max_new_tokens = 20});
     while (llm42_engine_request(engine, b)->finish == LLM42_FINISH_NONE)
         CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
@@ -565,16 +549,14 @@ static int64_t next_turn(llm42_engine *engine, int64_t a, int32_t turn[PROMPT + 
     memcpy(turn, prompt, sizeof prompt);
     memcpy(turn + PROMPT, llm42_engine_request(engine, a)->tokens, 30 * sizeof *turn);
     turn[PROMPT + 30] = 325;
-    int64_t b = submit(
-        engine,
-        (llm42_request_desc){.prompt = turn, .prompt_count = PROMPT + 31, .max_new_tokens = 20, .deterministic = true});
+    int64_t b = submit(engine, MARKED(.prompt = turn, .prompt_count = PROMPT + 31, .max_new_tokens = 20));
     finish(engine);
     return b;
 }
 
 TEST(the_last_window_reaches_the_prefix_cache) {
     llm42_engine *engine = open_with((llm42_engine_desc){.kv.page_size = 4, .kv.prefix_cache = true});
-    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    int64_t a = submit(engine, MARKED(.max_new_tokens = 30));
     finish(engine);
     int32_t turn[PROMPT + 31];
     int64_t b = next_turn(engine, a, turn);
@@ -801,7 +783,7 @@ static const llm42_engine_desc invariant_prefill = {.policy.prefill = LLM42_PREF
 // Together in one pass: a deterministic prompt, others, and rows that decode. Its first token is final, theirs are not.
 TEST(invariant_prompts_ride_beside_decodes) {
     llm42_engine *engine = open_with(invariant_prefill);
-    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = true});
+    int64_t a = submit(engine, MARKED(.max_new_tokens = 60));
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     CHECK_INT(llm42_engine_request(engine, a)->committed, 1);
     CHECK_INT(llm42_engine_request(engine, a)->candidates, 0);
@@ -809,9 +791,7 @@ TEST(invariant_prompts_ride_beside_decodes) {
     CHECK_INT(llm42_engine_stats(engine).passes[LLM42_SCHEDULE_FAST], 1);  // no prompt: FAST again
     int32_t other[PROMPT];
     for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
-    int64_t b = submit(
-        engine,
-        (llm42_request_desc){.max_new_tokens = 60, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    int64_t b = submit(engine, MARKED(.max_new_tokens = 60, .prompt = other, .prompt_count = PROMPT));
     int64_t c = submit(engine, (llm42_request_desc){.max_new_tokens = 60});
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     llm42_stats stats = llm42_engine_stats(engine);
@@ -860,20 +840,18 @@ TEST(invariant_prompts_share_pages_of_invariant_rows) {
     int32_t other[PROMPT];
     for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
     int64_t ids[5];
-    ids[0] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    ids[0] = submit(engine, MARKED(.max_new_tokens = 30));
     submit(engine,
            (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in the same pass
     finish(engine);
-    ids[1] = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
-    ids[2] = submit(engine, (llm42_request_desc){
-                                .max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    ids[1] = submit(engine, MARKED(.max_new_tokens = 30));
+    ids[2] = submit(engine, MARKED(.max_new_tokens = 30, .prompt = other, .prompt_count = PROMPT));
     finish(engine);
     for (int i = 0; i < PROMPT; i++) other[i]++;
     submit(engine,
            (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in a FAST pass
     finish(engine);
-    ids[3] = submit(engine, (llm42_request_desc){
-                                .max_new_tokens = 30, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    ids[3] = submit(engine, MARKED(.max_new_tokens = 30, .prompt = other, .prompt_count = PROMPT));
     finish(engine);
     const int hits[] = {0, 8, 8, 0};
     for (int i = 0; i < 4; i++) {
@@ -895,11 +873,10 @@ TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     llm42_engine_desc desc = invariant_prefill;
     desc.kv.page_size = 1;
     llm42_engine *engine = open_with(desc);
-    int64_t a = submit(engine, (llm42_request_desc){.max_new_tokens = 30, .deterministic = true});
+    int64_t a = submit(engine, MARKED(.max_new_tokens = 30));
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     int32_t other[PROMPT] = {0};
-    submit(engine,
-           (llm42_request_desc){.max_new_tokens = 1, .deterministic = true, .prompt = other, .prompt_count = PROMPT});
+    submit(engine, MARKED(.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT));
     finish(engine);
     CHECK_INT(llm42_engine_stats(engine).passes[LLM42_SCHEDULE_INVARIANT], 2);
     int32_t turn[PROMPT + 31];
@@ -936,9 +913,7 @@ TEST(preemption_under_invariant_prefill) {
         desc.on_event = hear_preempted, desc.event_user = &seen;
         llm42_engine *engine = open_with(desc);
         int64_t ids[5];
-        ids[0] = submit(engine,
-                        (llm42_request_desc){
-                            .prompt = turn, .prompt_count = PROMPT + 40, .max_new_tokens = 40, .deterministic = true});
+        ids[0] = submit(engine, MARKED(.prompt = turn, .prompt_count = PROMPT + 40, .max_new_tokens = 40));
         for (int i = 1; i < 5; i++)
             ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 2});
         finish(engine);
@@ -1036,8 +1011,7 @@ TEST(run_until_waits_in_real_time) {
               0);
     CHECK_INT(llm42_engine_cancel(engine, late, &error), LLM42_OK);
     now = llm42_engine_now(engine);
-    int64_t id = submit(engine,
-                        (llm42_request_desc){.max_new_tokens = 8, .deterministic = true, .arrival = now + 0.03});
+    int64_t id = submit(engine, MARKED(.max_new_tokens = 8, .arrival = now + 0.03));
     llm42_result result = LLM42_OK;
     for (int i = 2; result == LLM42_OK && i < 100000; i++)
         result = llm42_engine_run_until(engine, now + 0.01 * i, &error);
@@ -1080,7 +1054,7 @@ static int truncated_model(const char *dir, bool no_mmap, run *got) {
     }
     if (llm42_model_load(&model, &(llm42_model_desc){.path = dir, .no_mmap = no_mmap}, &error)) return 1;
     if (truncate(test_path(dir, "model.safetensors"), 0)) return 1;
-    *got = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 8, .deterministic = true});
+    *got = one((llm42_engine_desc){0}, MARKED(.max_new_tokens = 8));
     llm42_model_free(model);
     model = good;
     return 0;
@@ -1090,7 +1064,7 @@ static int truncated_model(const char *dir, bool no_mmap, run *got) {
 TEST(a_file_of_weights_that_shrinks) {
     char dir[64];
     test_folder(dir);
-    run want = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = 8, .deterministic = true}), got = {0};
+    run want = one((llm42_engine_desc){0}, MARKED(.max_new_tokens = 8)), got = {0};
     CHECK_INT(truncated_model(dir, true, &got), 0);
     CHECK(got.count == 8 && !memcmp(got.tokens, want.tokens, 8 * sizeof *got.tokens));
     CHECK(!memcmp(got.logprobs, want.logprobs, 8 * sizeof *got.logprobs));
@@ -1228,7 +1202,7 @@ TEST(a_cancelled_request_does_not_fail) {
 TEST(a_token_whose_embedding_holds_nan_is_decoded) {
     enum { LENGTH = 24, AT = 6 };
     static const struct { int window, group, inject; } how[] = {{8, 4, 0}, {4, 8, 0}, {32, 1, 0}, {1, 8, 0}, {8, 4, 1}};
-    run plain = one((llm42_engine_desc){0}, (llm42_request_desc){.max_new_tokens = LENGTH, .deterministic = true});
+    run plain = one((llm42_engine_desc){0}, MARKED(.max_new_tokens = LENGTH));
     llm42_model *good = model, broken = *model;
     size_t D = (size_t)model->config.dim, size = (size_t)model->config.vocab * D;
     uint16_t *embed = malloc(size * sizeof *embed);
@@ -1241,7 +1215,7 @@ TEST(a_token_whose_embedding_holds_nan_is_decoded) {
         run got = one((llm42_engine_desc){.policy.window = how[i].window,
                                           .policy.group = how[i].group,
                                           .experiment.inject_rate = how[i].inject ? 0.5 : 0},
-                      (llm42_request_desc){.max_new_tokens = LENGTH, .deterministic = true});
+                      MARKED(.max_new_tokens = LENGTH));
         CHECK_INT(got.finish, LLM42_FINISH_ERROR);
         CHECK_INT(got.count, AT + 1);
         CHECK(!memcmp(got.tokens, plain.tokens, (AT + 1) * sizeof *got.tokens));
