@@ -41,13 +41,6 @@ static void set_up(void) {
                error.text);
 }
 
-static void one_line(llm42_result result, const llm42_error *error) {
-    FUZZ_CHECK(result < 0 && error->result == result, "result %d, in the error %d", (int)result, (int)error->result);
-    FUZZ_CHECK(error->text[0] && memchr(error->text, 0, sizeof error->text), "no text");
-    for (const char *p = error->text; *p; p++)
-        FUZZ_CHECK((unsigned char)*p >= ' ', "a control character in '%s'", error->text);
-}
-
 // Times are finite and positive. More rows take at most a quarter less, and as many more positions never less.
 static void check_times(const llm42_calibration *c) {
     static const struct {
@@ -96,7 +89,7 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
                               .policy.prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
     if (result != LLM42_OK) {
-        one_line(result, &error);
+        fuzz_one_line(result, &error);
         return;
     }
     for (int i = 0; i < 6; i++) {
@@ -129,7 +122,7 @@ static void load_calibration(const char *path, unsigned conditions) {
     if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
     seen.starved += result == LLM42_MEMORY;
     if (result != LLM42_OK) {
-        one_line(result, &error);
+        fuzz_one_line(result, &error);
         return;
     }
     seen.calibrations++;
@@ -149,7 +142,7 @@ static void load_transcript(const char *path, unsigned conditions) {
     if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
     seen.starved += result == LLM42_MEMORY;
     if (result != LLM42_OK) {
-        one_line(result, &error);
+        fuzz_one_line(result, &error);
         return;
     }
     seen.transcripts++;
@@ -196,7 +189,7 @@ static void load_workload(const char *spec, const char *qps, unsigned conditions
     llm42_error error = {0};
     llm42_result result = workload_open(&w, spec, qps, conditions >> 3, &error);
     if (result != LLM42_OK) {
-        one_line(result, &error);
+        fuzz_one_line(result, &error);
         return;
     }
     seen.workloads++;

@@ -54,13 +54,6 @@ static void set_up(void) {
         }
 }
 
-static void one_line(llm42_result result, const llm42_error *error) {
-    FUZZ_CHECK(result < 0 && error->result == result, "result %d, in the error %d", (int)result, (int)error->result);
-    FUZZ_CHECK(error->text[0] && memchr(error->text, 0, sizeof error->text), "no text");
-    for (const char *p = error->text; *p; p++)
-        FUZZ_CHECK((unsigned char)*p >= ' ', "a control character in '%s'", error->text);
-}
-
 static void run_model(const llm42_model *model, bool deterministic) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
@@ -80,13 +73,13 @@ static void run_model(const llm42_model *model, bool deterministic) {
     if (model->config.context < 8) desc.max_context = 0;
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
     if (result != LLM42_OK) {
-        one_line(result, &error);
+        fuzz_one_line(result, &error);
         return;
     }
     result = llm42_engine_submit(engine, &request, &id, &error);
     if (result == LLM42_OK) result = llm42_engine_run(engine, &error);
     if (result != LLM42_OK) {
-        one_line(result, &error);
+        fuzz_one_line(result, &error);
     } else {
         const llm42_request *r = llm42_engine_request(engine, id);
         bool overflown = r && r->finish == LLM42_FINISH_ERROR;  // or the weights hold NaN
@@ -108,7 +101,7 @@ static void load_model(const char *path, bool deterministic, unsigned starve) {
     starved += result == LLM42_MEMORY;
     models += result == LLM42_OK;
     if (result == LLM42_OK) run_model(model, deterministic);
-    else one_line(result, &error);
+    else fuzz_one_line(result, &error);
     FUZZ_CHECK((result == LLM42_OK) == (model != NULL), "result %d", (int)result);
     llm42_model_free(model);
 }
@@ -120,7 +113,7 @@ static void load_tokenizer(const char *path) {
     llm42_error error = {0};
     llm42_result result = tok_load(&t, path, 0, &error);
     if (result != LLM42_OK) {
-        one_line(result, &error);
+        fuzz_one_line(result, &error);
         FUZZ_CHECK(t == NULL, "a tokenizer in spite of %s", error.text);
         return;
     }
@@ -129,7 +122,7 @@ static void load_tokenizer(const char *path) {
     char *text = NULL;
     result = tok_encode(t, sample, sizeof sample - 1, true, &ids, &error);
     if (result == LLM42_OK) tok_decode(t, ids, (int)arrlen(ids), &text);
-    else one_line(result, &error);
+    else fuzz_one_line(result, &error);
     for (int i = 0; i < (int)arrlen(ids); i++) FUZZ_CHECK(ids[i] >= 0 && ids[i] < t->count, "id %d", (int)ids[i]);
     tok_stream stream = {.t = t, .skip_special = true};  // any tokens: what is shown is UTF-8
     for (int i = 0; i <= t->count && i < 600; i++) {

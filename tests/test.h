@@ -311,6 +311,12 @@ static inline bool test_decimal_comma(const char *folder) {
 #define TEST_LIST(...) \
     { __VA_ARGS__ }
 
+// A desc's log: adds the line to a text of 2,048 bytes, which is log_user.
+static inline void test_keep_line(void *user, const char *line) {
+    const size_t used = strlen(user);
+    snprintf((char *)user + used, 2048 - used, "%s\n", line);
+}
+
 // The next number of a fixed sequence (splitmix64), for tests that want arbitrary values, the same each time.
 static inline uint64_t test_random(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;

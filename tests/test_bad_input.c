@@ -513,12 +513,6 @@ TEST(keys_that_cannot_be_ignored) {
     }
 }
 
-static void keep_lines(void *user, const char *line) {
-    char *text = user;
-    const size_t used = strlen(text);
-    snprintf(text + used, 2048 - used, "%s\n", line);
-}
-
 // Keys that do nothing here, whatever they mean elsewhere, and keys that say what is so anyway.
 TEST(keys_that_can_be_ignored) {
     char lines[2048] = "";
@@ -527,7 +521,7 @@ TEST(keys_that_can_be_ignored) {
     const char *dir = fresh_with("llama", "\"use_cache\": true, \"attention_dropout\": 0.5, \"qk_norm\": false, "
                                           "\"rope_type\": null, \"shared_experts\": 3, \"max_window_layers\": 3, "
                                           "\"architectures\": [\"LlamaForCausalLM\"], ");
-    const llm42_model_desc desc = {.path = dir, .log = keep_lines, .log_user = lines};
+    const llm42_model_desc desc = {.path = dir, .log = test_keep_line, .log_user = lines};
     CHECK_MSG(llm42_model_load(&m, &desc, &error) == LLM42_OK, "%s", error.text);
     CHECK_CONTAINS(lines, "config.json: not used: shared_experts\n");
     llm42_model_free(m);

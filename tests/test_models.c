@@ -415,12 +415,6 @@ TEST(prefixes_of_names) {
     prefix = "model.";
 }
 
-static void keep_lines(void *user, const char *line) {
-    char *text = user;
-    const size_t used = strlen(text);
-    snprintf(text + used, 2048 - used, "%s\n", line);
-}
-
 // config.json says that the head is the embedding, but the file has one: transformers 5 takes the file's, and so do we.
 TEST(a_head_beside_tied_embeddings) {
     tensor head, more;
@@ -438,7 +432,7 @@ TEST(a_head_beside_tied_embeddings) {
     CHECK(same_bits(unused, TINY));
     const char *const dirs[] = {dir, unused};
     for (int i = 0; i < 2; i++) {
-        const llm42_model_desc desc = {.path = dirs[i], .log = keep_lines, .log_user = lines};
+        const llm42_model_desc desc = {.path = dirs[i], .log = test_keep_line, .log_user = lines};
         CHECK_MSG(!llm42_model_load(&model, &desc, &error), "%s", error.text);
         llm42_model_free(model);
     }
