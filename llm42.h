@@ -290,8 +290,8 @@ typedef struct llm42_config {
     double rope_factor;                                  // 0: not scaled
     double rope_low_freq_factor, rope_high_freq_factor;  // llama3; yarn: beta_slow, beta_fast
     double rope_original_context;                        // llama3, yarn
-    double rope_scale;                                   // of cosine and sine, in yarn; 0: 1
-    double query_beta;  // queries at position t also times 1 + beta ln(1 + floor(t / rope_original_context)); 0: not
+    double rope_scale;                                   // factor of cosine and sine, in yarn; 0: 1
+    double query_beta;  // above 0: queries at position t are multiplied by 1 + this ln(1 + floor(t / original_context))
     bool tied;          // the LM head is the embedding
     int bos;            // -1: none
     int stop[LLM42_MAX_STOP];  // end-of-sequence tokens, of generation_config.json or else of config.json
@@ -1839,7 +1839,7 @@ static bool llm42__json_ends(const llm42__json *json, int i, const char *text) {
     return t->end - t->start >= length && memcmp(json->text + t->end - length, text, (size_t)length) == 0;
 }
 
-// The value of a key in an object; -1 where there is none. The key is marked: its size, else 1, becomes 2.
+// The value of a key in an object; -1 where there is none. Marks the key as read: its size in jsmn becomes 2, not 1.
 static int llm42__json_get(const llm42__json *json, int object, const char *key) {
     if (object < 0 || json->token[object].type != JSMN_OBJECT) return -1;
     for (int i = object; (i = llm42__json_next(json, object, i)) > 0;)
@@ -1984,8 +1984,8 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
 // Invariant: in a config that was read, sizes are positive and the KV heads divide the heads. No key that changes what
 // a model computes was skipped.
 
-// Which layers have a sliding window: none; all, if sliding_window is a number; or, if use_sliding_window is true,
-// those from max_window_layers on, or all.
+// Which layers have a sliding window. NONE; ALL, if sliding_window is a number; LATE, those from max_window_layers on, or
+// ASKED, all, if use_sliding_window is true.
 enum { LLM42__NONE, LLM42__ALL, LLM42__LATE, LLM42__ASKED };
 
 typedef struct llm42__family {
@@ -2050,8 +2050,8 @@ static llm42_result llm42__config_kind(const llm42__json *json) {
     return LLM42_OK;
 }
 
-// Called when all is read: what nobody has asked for might change what a model computes. It is reported, and refused if
-// its name and value look as if it did. What is listed here means nothing to a forward pass.
+// Runs last. Reports the keys that nothing has read, and refuses those whose names suggest that they change the result.
+// The keys that are listed here mean nothing to a forward pass.
 static llm42_result llm42__config_unread(const llm42__owner *owner, const llm42__json *json) {
     static const char *const nothing =
         " dtype initializer_range max_length max_window_layers norm_topk_prob original_max_position_embeddings "
@@ -2124,13 +2124,14 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json)
     if (!llm42__json_null(json, scaling) && !llm42__json_null(json, older))
         LLM42__MALFORMED("rope_parameters, rope_scaling: keep one of the two");
     if (llm42__json_null(json, scaling)) scaling = older;
-    c->rope_theta = 10000.0;
-    double whole = 1.0;  // all of a head is rotated
+    double whole = 1.0;  // the share of a head that is rotated
     LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta));
-    LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 1.0, 1.0, &whole));
+    LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 0.0, 1.0, &whole));
+    if (whole < 1) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
     if (llm42__json_null(json, scaling)) return LLM42_OK;
     if (json->token[scaling].type != JSMN_OBJECT) LLM42__MALFORMED("rope_parameters: expected an object");
-    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 1.0, 1.0, &whole));
+    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 0.0, 1.0, &whole));
+    if (whole < 1) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
     LLM42__TRY(llm42__config_rope_scaling(c, json, scaling));
     LLM42__TRY(llm42__json_unique(json, scaling));
     for (int i = scaling; (i = llm42__json_next(json, scaling, i)) > 0;)
@@ -2196,8 +2197,9 @@ static llm42_result llm42__config_family(llm42__owner *owner, const llm42__json 
     return LLM42_OK;
 }
 
-// Granite's four multipliers. The residual stream is kept divided by residual_multiplier, so that what a layer adds to
-// it needs none: norms see no difference, if their epsilon is divided by its square. logits_scaling is for the loader.
+// Granite's four multipliers. The residual stream is kept divided by residual_multiplier, so that a layer's output is
+// added without a multiplier. Norms give the same result, because their epsilon is divided by the multiplier's square.
+// logits_scaling is for the loader.
 static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *json, double *logits_scaling) {
     double embedding = 1, residual = 1, attention = 1;
     LLM42__TRY(llm42__json_field(json, 0, "embedding_multiplier", 1e-6, 1e6, &embedding));
@@ -2233,6 +2235,10 @@ static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *j
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &c->tied));
     LLM42__TRY(llm42__json_int(json, "bos_token_id", 0, c->vocab - 1, &c->bos));
     LLM42__TRY(llm42__config_rope(c, json));
+    const bool complete = c->rope_theta > 0 && llm42__json_get(json, 0, "rms_norm_eps") >= 0;
+    if (c->arch > LLM42_ARCH_QWEN3_MOE && !complete)  // their defaults differ from those of the families before them
+        LLM42__MALFORMED("rope_theta, rms_norm_eps: model_type %s needs both", owner->family->type);
+    if (c->rope_theta == 0) c->rope_theta = 10000.0;
     owner->logits_scaling = 1;
     if (c->arch == LLM42_ARCH_GRANITE) LLM42__TRY(llm42__config_granite(c, json, &owner->logits_scaling));
     LLM42__TRY(llm42__config_check(c, json));
@@ -2240,8 +2246,8 @@ static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *j
 }
 
 // Which layers have a sliding window: as layer_types says, or else as the family has it. transformers ignores
-// layer_types for mistral and qwen3_moe. Here it is followed for mistral, because older folders of Ministral say
-// mistral. A qwen3_moe folder is refused if only some layers have the window.
+// layer_types for mixtral, ministral3, phi3 and qwen3_moe: a folder of these is refused if only some layers have the
+// window.
 static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json *json, llm42_layer *layer) {
     llm42_config *c = &owner->model.config;
     const int windows = owner->family->windows, types = llm42__json_get(json, 0, "layer_types");
@@ -2269,7 +2275,10 @@ static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json
                              windows == LLM42__ALL ? "" : " and use_sliding_window: true, where a model has it");
         i = llm42__json_skip(json, i);
     }
-    if (windows == LLM42__ASKED && c->sliding_window && sliding < c->layers)
+    if (c->arch == LLM42_ARCH_SMOLLM3 && wanted && !listed)
+        LLM42__NOT_SUPPORTED("use_sliding_window: true: model_type smollm3 then needs layer_types");
+    const bool one_kind = windows == LLM42__ASKED || (windows == LLM42__ALL && c->arch != LLM42_ARCH_MISTRAL);
+    if (one_kind && c->sliding_window && sliding < c->layers)
         LLM42__NOT_SUPPORTED(
             "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
     if (!sliding) c->sliding_window = 0;
@@ -2336,7 +2345,7 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     int64_t begin, end, n;
     if (!llm42__json_whole(json, offsets + 1, (double)data_size, &begin) ||
         !llm42__json_whole(json, offsets + 2, (double)data_size, &end) || end < begin)
-        LLM42__MALFORMED("%.*s: data_offsets lie outside the file", LLM42__SHOW(json, name));
+        LLM42__MALFORMED("%.*s: data_offsets lie outside the file: is it incomplete?", LLM42__SHOW(json, name));
     double elements = 1;
     for (int i = 0; i < tensor->dims; i++) {
         if (!llm42__json_whole(json, shape + 1 + i, 1e15, &n))
@@ -2373,7 +2382,7 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
     uint64_t header = 0;
     memcpy(&header, file.data, (size_t)LLM42__MIN(file.size, sizeof header));
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
-        LLM42__FAIL(FORMAT, "%s: truncated, or the header length is beyond the file", path);
+        LLM42__FAIL(FORMAT, "%s: truncated, or no safetensors file (a git-lfs pointer?): fetch it again", path);
     const char *data = file.data + 8 + header;
     llm42__json json;
     llm42_result result = llm42__json_parse(&json, path, file.data + 8, (size_t)header, error);
@@ -2476,8 +2485,8 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     const bool stacked = w->rows && t->dims == 3;  // [experts, rows, k]
     if (t->dims != (w->k ? 2 + stacked : 1) || t->shape[stacked + (w->k > 0)] != (w->k ? w->k : rows) ||
         (w->k && t->shape[0] * (stacked ? t->shape[1] : 1) != rows))
-        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: %d dimensions [%lld, %lld], but config.json asks for [%d%s%.0d]",
-                    t->path, name, t->dims, (long long)t->shape[0], (long long)t->shape[1], rows, w->k ? ", " : "",
+        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: [%lld, %lld, ...], %d dimensions, but config.json asks for [%d%s%.0d]",
+                    t->path, name, (long long)t->shape[0], (long long)t->shape[1], t->dims, rows, w->k ? ", " : "",
                     w->k);
     t->used = true;
     const size_t element = t->type == LLM42_DTYPE_FP32 ? 4 : 2, count = (size_t)w->n * (size_t)LLM42__MAX(w->k, 1);
@@ -2582,6 +2591,7 @@ static llm42_result llm42__config_all(llm42_model *model, const llm42__json *jso
     const int inner = llm42__json_get(json, 0, "text_config");
     if (inner >= 0 && json->token[inner].type == JSMN_OBJECT)
         text.token += inner, text.count = llm42__json_skip(json, inner) - inner;
+    LLM42__TRY(llm42__config_kind(&text));
     LLM42__TRY(llm42__config_read(owner, &text));
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &model->config.tied));
     LLM42__TRY(llm42__model_layers(model, layer, json->error));
@@ -2605,7 +2615,7 @@ static llm42_result llm42__load_config(llm42_model *model, const char *path, llm
     return result;
 }
 
-// The embedding, the LM head and the last norm. Their names tell what the names of the layers' tensors begin with.
+// The embedding, the LM head and the last norm. The embedding's name shows the prefix of all tensors' names.
 static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
     llm42__owner *owner = model->owner;
@@ -2625,7 +2635,7 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     float *scaled = (float *)(uintptr_t)model->final_norm;  // a copy: logits_scaling divides what the LM head sees
     for (int i = 0; i < c->dim; i++) scaled[i] = (float)(scaled[i] / owner->logits_scaling);
     head.matrix = &model->head;
-    const char *own = llm42__find_tensor(model, "lm_head.weight") ? "lm_head.weight" : "language_model.lm_head.weight";
+    const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
     const bool there = llm42__find_tensor(model, own) != NULL;
     if (c->tied && there)
         llm42__log(owner->log, owner->log_user, "%s: tie_word_embeddings is true, but %s is there and is used",

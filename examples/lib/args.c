@@ -273,6 +273,11 @@ bool args_on_device(const char *path, const llm42_backend *backend) {
     return !strcmp(backend->name, "cuda") && !strncmp(path, "synthetic:", 10);
 }
 
+void args_model_log(void *user, const char *line) {
+    (void)user;
+    if (strncmp(line, "model ", 6) != 0) fprintf(stderr, "%s: %s\n", args_program(), line);
+}
+
 void args_manifest_log(void *user, const char *line) {
     args_manifest *manifest = user;
     size_t length = strlen(line);

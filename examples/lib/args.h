@@ -188,6 +188,8 @@ typedef struct args_manifest {
 } args_manifest;
 
 void args_manifest_log(void *user, const char *line);
+// What loading a model finds odd (keys and tensors that nothing uses), on standard error: .log of llm42_model_desc.
+void args_model_log(void *user, const char *line);
 // Each line as `# cuda KEY: VALUE`.
 void args_manifest_print(const args_manifest *manifest, FILE *file);
 // Items of a comma-separated list, for sizing what args_ids fills.
