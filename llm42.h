@@ -1984,8 +1984,8 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
 // Invariant: in a config that was read, sizes are positive and the KV heads divide the heads. No key that changes what
 // a model computes was skipped.
 
-// Which layers have a sliding window. NONE; ALL, if sliding_window is a number; LATE, those from max_window_layers on, or
-// ASKED, all, if use_sliding_window is true.
+// Which layers have a sliding window. NONE; ALL, if sliding_window is a number; LATE, those from max_window_layers on,
+// or ASKED, all, if use_sliding_window is true.
 enum { LLM42__NONE, LLM42__ALL, LLM42__LATE, LLM42__ASKED };
 
 typedef struct llm42__family {
@@ -2485,9 +2485,9 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     const bool stacked = w->rows && t->dims == 3;  // [experts, rows, k]
     if (t->dims != (w->k ? 2 + stacked : 1) || t->shape[stacked + (w->k > 0)] != (w->k ? w->k : rows) ||
         (w->k && t->shape[0] * (stacked ? t->shape[1] : 1) != rows))
-        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: [%lld, %lld, ...], %d dimensions, but config.json asks for [%d%s%.0d]",
-                    t->path, name, (long long)t->shape[0], (long long)t->shape[1], t->dims, rows, w->k ? ", " : "",
-                    w->k);
+        LLM42__FAIL(
+            FORMAT, "%s: %s: wrong shape: [%lld, %lld, ...], %d dimensions, but config.json asks for [%d%s%.0d]",
+            t->path, name, (long long)t->shape[0], (long long)t->shape[1], t->dims, rows, w->k ? ", " : "", w->k);
     t->used = true;
     const size_t element = t->type == LLM42_DTYPE_FP32 ? 4 : 2, count = (size_t)w->n * (size_t)LLM42__MAX(w->k, 1);
     const char *data = t->data + (size_t)w->first * (size_t)LLM42__MAX(w->k, 1) * element;

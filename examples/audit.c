@@ -441,7 +441,7 @@ static llm42_model *load_model(audit *a, const llm42_backend *backend) {
     char found[4096];
     const char *from = args_find(from_file ? a->t->model : model_path, found);
     const bool synthetic = !strncmp(from, "synthetic:", 10);
-    llm42_model_desc load = {.path = from, .on_device = synthetic};
+    llm42_model_desc load = {.path = from, .on_device = synthetic, .log = args_model_log};
     llm42_error error = {0};
     llm42_model *model = NULL;
     args_check(llm42_model_load(&model, &load, &error), &error);
@@ -451,7 +451,7 @@ static llm42_model *load_model(audit *a, const llm42_backend *backend) {
     if (synthetic) check_hash(a, model);
     if (no_mmap || load.on_device != args_on_device(from, backend)) {
         llm42_model_free(model);
-        load.on_device = args_on_device(from, backend), load.no_mmap = no_mmap;
+        load.on_device = args_on_device(from, backend), load.no_mmap = no_mmap, load.log = NULL;
         args_check(llm42_model_load(&model, &load, &error), &error);
     }
     if (!synthetic) check_hash(a, model);

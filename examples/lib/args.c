@@ -275,7 +275,7 @@ bool args_on_device(const char *path, const llm42_backend *backend) {
 
 void args_model_log(void *user, const char *line) {
     (void)user;
-    if (strncmp(line, "model ", 6) != 0) fprintf(stderr, "%s: %s\n", args_program(), line);
+    if (strncmp(line, "model ", 6) != 0) fprintf(stderr, "%s: %s\n", args_program, line);
 }
 
 void args_manifest_log(void *user, const char *line) {

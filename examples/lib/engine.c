@@ -16,7 +16,7 @@ llm42_model *engine_model(engine_options *o) {
     llm42_model *model = NULL;
     o->path = args_find(o->model, o->found);
     const llm42_model_desc desc = {
-        .path = o->path, .on_device = args_on_device(o->path, o->table), .no_mmap = o->no_mmap};
+        .path = o->path, .on_device = args_on_device(o->path, o->table), .no_mmap = o->no_mmap, .log = args_model_log};
     args_check(llm42_model_load(&model, &desc, &error), &error);
     return model;
 }
