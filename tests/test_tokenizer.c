@@ -377,24 +377,14 @@ TEST(bos_comes_from_the_post_processor) {
 
 // The bos_token_id of config.json counts for nothing: transformers writes one where no text has ever had one.
 TEST(the_tokenizer_says_whether_text_has_a_bos) {
-    static const char *const configs[] = {"{\"add_bos_token\": true, \"bos_token\": \"<s>\"}",
-                                          "{\"add_bos_token\": true, \"bos_token\": {\"content\": \"<s>\"}}",
-                                          "{\"add_bos_token\": false, \"bos_token\": \"<s>\"}",
-                                          "{\"bos_token\": \"<s>\"}",
-                                          "{\"add_bos_token\": true}",
-                                          "{\"add_bos_token\": true, \"bos_token\": \"<none>\"}"};
     llm42_model model = {.config = {.arch = LLM42_ARCH_LLAMA, .vocab = 2048, .bos = 1}};
     parts p = {.vocab = ",\"<s>\":256", .added = S_TOKEN(256)};
     tok *t = NULL;
-    for (int i = 0; i < 6; i++) {
-        const char *path = write_parts(&p);
-        test_write_text(test_path(folder, "tokenizer_config.json"), configs[i]);
-        const llm42_result result = tok_open(&t, &model, NULL, path, &error);
-        CHECK_INT(result, i < 4 ? LLM42_OK : LLM42_FORMAT);
-        if (i < 4) CHECK_INT(t->bos, i < 2 ? 256 : -1);
-        else CHECK_CONTAINS(error.text, "tokenizer_config.json");
-        tok_free(t);
-    }
+    const char *path = write_parts(&p);
+    test_write_text(test_path(folder, "tokenizer_config.json"), "{\"add_bos_token\": true, \"bos_token\": \"<s>\"}");
+    CHECK_MSG(!tok_open(&t, &model, NULL, path, &error), "%s", error.text);
+    CHECK_INT(t ? t->bos : -2, -1);  // transformers 5 ignores add_bos_token
+    tok_free(t);
     test_remove(test_path(folder, "tokenizer_config.json"));
     CHECK_MSG(!tok_open(&t, &model, "examples/tiny42", NULL, &error), "%s", error.text);
     CHECK_INT(t ? t->bos : -2, 0);

@@ -236,14 +236,13 @@ static bool ask_content(serve_call *c, json_t *content, int number, tok_text *te
 
 // Who speaks, and what is said. No chat template that is known here spells .name. An assistant may have said nothing.
 static bool ask_message(serve_call *c, json_t *message, int number, chat_turn *turn) {
-    static const char *const roles[][2] = {
-        {"system", "system"}, {"developer", "system"}, {"user", "user"}, {"assistant", "assistant"}};
+    static const char *const roles[] = {"system", "user", "assistant"};
     json_t *content = ask_get(message, "content"), *name = ask_get(message, "name");
-    for (int i = 0; i < 4; i++)
-        if (ask_is(json_object_get(message, "role"), roles[i][0])) turn->role = roles[i][1];
+    for (int i = 0; i < 3; i++)
+        if (ask_is(json_object_get(message, "role"), roles[i])) turn->role = roles[i];
     if (!turn->role)
-        return ask_bad(c, "messages", "message %d: its role must be system, user or assistant, since no tools are here",
-                       number);
+        return ask_bad(c, "messages",
+                       "message %d: its role must be system, user or assistant: no known template has others", number);
     if (!ask_only(c, message, "messages", 'm', " role content name ", "")) return false;
     if (name && !json_is_string(name)) return ask_bad(c, "messages", "the name of message %d must be a text", number);
     json_t *nothing = !content && !strcmp(turn->role, "assistant") ? json_string("") : NULL;

@@ -147,7 +147,7 @@ static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_
 
 // Loads the tokenizer of a model: `file`, or if that is NULL tokenizer.json in the model's folder, or else the
 // tokenizer.bin there. The model gives the vocabulary. Whether text has a BOS says the tokenizer, never the model:
-// llama2.c's always has, and tokenizer.json by its post_processor or add_bos_token of the tokenizer_config.json beside.
+// llama2.c's always has, and tokenizer.json where its post_processor puts one. (transformers 5 ignores add_bos_token.)
 static inline llm42_result tok_open(tok **t, const llm42_model *model, const char *model_path, const char *file,
                                     llm42_error *error);
 static inline void tok_free(tok *t);  // NULL is fine
@@ -833,24 +833,6 @@ static inline llm42_result tok_load_bin(tok *t, const char *path, int vocab, llm
 
 // Loading ----------------------------------------------------------------------------------------------------------
 
-// Where tokenizer.json puts no token before the text, add_bos_token of the tokenizer_config.json beside it may.
-static inline llm42_result tok_config_bos(tok *t, const char *file, llm42_error *error) {
-    char path[2048];
-    const char *slash = strrchr(file, '/');
-    struct stat status;
-    tok_json json, *j = &json;
-    snprintf(path, sizeof path, "%.*stokenizer_config.json", slash ? (int)(slash + 1 - file) : 0, file);
-    if (t->bos >= 0 || stat(path, &status)) return LLM42_OK;
-    llm42_result result = tok_json_load(j, path, error);
-    int token = result ? -1 : tok_json_get(j, 0, "bos_token");
-    if (!result && tok_json_is(j, token, JSMN_OBJECT)) token = tok_json_get(j, token, "content");
-    if (!result && tok_json_word(j, tok_json_get(j, 0, "add_bos_token"), "true") &&
-        (!tok_json_is(j, token, JSMN_STRING) || (t->bos = tok_word_id(t, tok_json_string(j, token))) < 0))
-        result = tok_fail(error, LLM42_FORMAT, path, "add_bos_token: bos_token is no token of %s", file);
-    tok_json_free(j);
-    return result;
-}
-
 static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_error *error) {
     size_t size = strlen(path);
     *t = calloc(1, sizeof **t);
@@ -858,7 +840,6 @@ static inline llm42_result tok_load(tok **t, const char *path, int vocab, llm42_
     (*t)->bos = (*t)->tail = (*t)->unknown = -1;
     bool bin = size > 4 && !strcmp(path + size - 4, ".bin");
     llm42_result result = bin ? tok_load_bin(*t, path, vocab, error) : tok_load_json(*t, path, error);
-    if (!result && !bin) result = tok_config_bos(*t, path, error);
     if (!result && vocab && (*t)->count > vocab)
         result = tok_fail(error, LLM42_FORMAT, path, "has %d tokens, the model %d", (*t)->count, vocab);
     if (result) {
