@@ -42,7 +42,7 @@ static const args_option options[] = {
     ARGS_ONCE("chat-command COMMAND", &serve.command,
               "a shell runs COMMAND to spell a chat: JSON on standard input, the prompt on standard\n"
               "                         output; serve/README.md has an example"),
-    ARGS_INT("chat-timeout S", &serve.chat_timeout, 1, 86400, "seconds that it may take"),
+    ARGS_INT("chat-timeout S", &serve.chat_timeout, 1, 86400, "seconds that --chat-command may take"),
     ARGS_FLAG("deterministic", &serve.deterministic, "what counts for requests that do not say"),
     ARGS_INT("max-connections N", &connections, 1, 4096, "connections at once"),
     ARGS_INT("max-body N", &serve.max_body, 1, 1 << 28, "bytes of a request's body"),
@@ -321,7 +321,8 @@ static void open_texts(void) {
     const llm42_result result = chat_open(&serve.chat, serve.t, how.path, &chatted, &serve.chat_error);
     if (result && (chatted.format || result == LLM42_INVALID)) args_fail(2, "%s", serve.chat_error.text);
     if (result && !serve.command)
-        fprintf(stderr, "%s: chats will be refused: %s or --chat-command\n", args_program, serve.chat_error.text);
+        fprintf(stderr, "%s: chats will be refused: %s, or give a program that spells chats by --chat-command\n",
+                args_program, serve.chat_error.text);
     serve.stop_count = chat_stop(&serve.chat, &serve.model->config, serve.stop);
 }
 

@@ -373,12 +373,12 @@ turns "one that thinks" qwen3-thinking none "${m}user\n hi <|im_end|>\n${m}assis
 turns "Llama 2" llama2 bos "[INST] hi [/INST]"
 turns "Llama 2, system" llama2 bos "[INST] <<SYS>>\nBe nice.\n<</SYS>>\n\n hi [/INST]" --system 'Be nice.'
 turns "Mistral 0.2" mistral-0.2 bos "[INST]  hi  [/INST]"
-turns "Mistral, Nemo" mistral-nemo bos "[INST]Be nice.\n\n hi [/INST]" --system 'Be nice.'
+turns "Mistral, a system" mistral-7b-instruct-v0.2 bos " [INST] Be nice.\n\n hi  [/INST]" --system 'Be nice.'
 refuses() { printf '{"chat_template": %s}' "$2" >"$dir/chat/tokenizer_config.json"; says 1 "$1" --model "$dir/chat" --chat -n 4 "${@:3}"; }
 check "Mistral without a system" says 1 '^generate: --system: .* has no system.s turn$' --model "$dir/chat" --chat \
     --chat-format mistral-0.2 --system x
 check "an unknown template" refuses 'template is not known here; .* by --chat-format, give --ids, .* leave out --chat' '"{{ messages }}"'
-check "known turns and more" refuses "is nearest to chatml, which has no '>>>': name a format" \
+check "known turns and more" refuses 'has the markers <.im_start.> <.im_end.> of known formats, but' \
     '"{{ x }}<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n>>>"'
 check "no such format" says 2 "^generate: --chat-format: 'llama': there are llama3, llama3.1, " --chat --chat-format llama
 check "chat, text alone" [ "$("${generate[@]}" --chat --system 'It was' --prompt 'a very' -n 12 --ids-out)" = \

@@ -1,6 +1,7 @@
 // examples/lib/chat.h: formats spell chats as jinja2 spelled them (chat/golden.json), a template is known by its whole
-// text only, and what is said of another one. `test_chat --spell FOLDER` reads chats, a list of [role, text] in each
-// line, and prints each as a JSON string, or null: chat_templates.py compares these with jinja2.
+// text only, what is said of another one, and dates and markers are checked. `test_chat --spell FOLDER` reads chats, a
+// list of [role, text] in each line, and prints each as a JSON string, or null: chat_templates.py compares these with
+// jinja2.
 #include "test.h"
 
 #define LLM42_SHA256_IMPLEMENTATION
@@ -134,41 +135,93 @@ TEST(known_by_the_whole_text) {
     close_folder(&f);
 }
 
-// The message names the nearest format and what that format has not, and an option names another.
+// The message names the markers that the template shares with known formats. It proposes no format: one with the same
+// markers may put them together in another way.
 TEST(unknown) {
     static const struct {
         const char *template, *says;
     } cases[] = {
         {"{{ bos_token }}<|start_header_id|>user<|end_header_id|>\n\nTask: say yes.\n",
-         "llama3, which has no 'Task: say yes.'"},
-        {"{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m }}<|im_end|>\n{% endfor "
-         "%}<|im_start|>assistant\n>>>",
-         "which has no '>>>'"},
-        {"{% set x = 'Be \\'nice\\'.' %}{{ '<|im_start|>system\\n' + x }}", "has no 'Be 'nice'.'"},
-        {"{{ bos_token }}{# <|x|> #}{{ '<|eot_id|>' }}{{ raise_exception('no <|y|>') }}",
-         "its marks are those of llama3,"},
-        {"{{ '[[q]]' }}", "none of its marks"},
-        {"{{ '", "none of its marks"},
+         "the markers <|start_header_id|> <|end_header_id|> of known formats"},
+        {"{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}x",
+         "markers <|im_start|> <|im_end|> of"},
+        {"{{ '[INST] ' + m + '[/INST]' }}<think>{{ eos_token }}", "the markers [INST] [/INST] of"},
+        {"{{ '<seed:bos>' + role + content + '<seed:eos>' }}", "the markers <seed:bos> <seed:eos> of"},
+        {"{{ '[[q]]' }}", "it has no marker of a known format"},
+        {"{{ '", "it has no marker of a known format"},
     };
     folder f;
     chat c;
     llm42_error error = {0};
     open_folder(&f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int count = 0;
         CHECK_INT(opens(&f, cases[i].template, &(chat_options){0}, &c, &error), LLM42_UNSUPPORTED);
         CHECK_CONTAINS(error.text, cases[i].says);
         CHECK_CONTAINS(error.text, "--chat-format");
         CHECK_CONTAINS(error.text, f.path);
+        for (const chat_format *all = chat_formats(&count); count--; all++) {
+            char name[64];
+            snprintf(name, sizeof name, " %s", all->name);
+            CHECK_MSG(!strstr(error.text, name), "%s proposes%s", error.text, name);
+        }
     }
     CHECK(!opens(&f, "{{ x }}", &(chat_options){.format = "text"}, &c, &error));
     CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "nonsense"}, &c, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "'nonsense': there are llama3, llama3.1, ");
-    CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "llama3"}, &c, &error), LLM42_FORMAT);
-    CHECK_CONTAINS(error.text, "lacks the token <|start_header_id|>");
-    CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "granite3"}, &c, &error), LLM42_INVALID);
+    close_folder(&f);
+}
+
+TEST(dates) {
+    chat c;
+    llm42_error error = {0};
+    static const char folder[] = "examples/tiny42";
+    CHECK_INT(chat_open(&c, NULL, folder, &(chat_options){.format = "granite3"}, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "give --chat-date");
-    CHECK(!opens(&f, "{{ x }}", &(chat_options){.format = "granite3", .date = "May 1"}, &c, &error));
+    CHECK(!chat_open(&c, NULL, folder, &(chat_options){.format = "granite3", .date = "May 1"}, &error));
     CHECK_STR(c.date, "May 1");
+    for (int i = 0; i < 2; i++) {
+        const chat_options how = {.format = i ? "llama3.1" : "granite3", .date = ""};
+        CHECK_INT(chat_open(&c, NULL, folder, &how, &error), LLM42_INVALID);
+        CHECK_CONTAINS(error.text, "--chat-date: the text is empty");
+    }
+}
+
+// A tokenizer must have a format's markers as tokens, unless models with this format learned them as text.
+TEST(markers) {
+    static const char *const as_text[] = {
+        "llama2", "mistral-0.1",      "mistral-0.2",    "mistral-7b-instruct-v0.2", "zephyr",
+        "tulu-3", "axolotl-metharme", "smaug-34b-v0.1", "h2o-danube-1.8b-chat",     "apriel-1.5"};
+    static const char *const as_tokens[][2] = {{"llama3", "<|start_header_id|>"},
+                                               {"chatml", "<|im_start|>"},
+                                               {"phi3", "<|user|>"},
+                                               {"phi3.5", "<|user|>"},
+                                               {"phi4", "<|im_start|>"},
+                                               {"phi-4-mini-instruct", "<|user|>"},
+                                               {"granite3", "<|start_of_role|>"},
+                                               {"granite-3.0-8b-instruct", "<|start_of_role|>"},
+                                               {"seed-oss", "<seed:bos>"},
+                                               {"deepseek-r1", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>"},
+                                               {"ministral-3-14b-reasoning-2512", "[SYSTEM_PROMPT]"},
+                                               {"mistral-0.3", "[INST]"},
+                                               {"mistral-nemo", "[INST]"},
+                                               {"openchat-3.5-0106", "<|end_of_turn|>"},
+                                               {"codellama-70b-instruct", "<s>"},
+                                               {"yandexgpt-5-lite-8b-instruct", "<s>"}};
+    folder f;
+    chat c;
+    llm42_error error = {0};
+    open_folder(&f);
+    test_write_text(test_path(f.path, "tokenizer_config.json"), "{\"bos_token\": \"It\", \"eos_token\": \".\"}");
+    for (size_t i = 0; i < sizeof as_text / sizeof *as_text; i++)
+        CHECK_MSG(!opens(&f, "x", &(chat_options){.format = as_text[i]}, &c, &error), "%s", error.text);
+    for (size_t i = 0; i < sizeof as_tokens / sizeof *as_tokens; i++) {
+        const chat_options how = {.format = as_tokens[i][0], .date = strstr(as_tokens[i][0], "granite3") ? "x" : NULL};
+        char want[96];
+        snprintf(want, sizeof want, "lacks the token %s of the chat format %s,", as_tokens[i][1], how.format);
+        CHECK_INT(opens(&f, "x", &how, &c, &error), LLM42_FORMAT);
+        CHECK_CONTAINS(error.text, want);
+    }
     close_folder(&f);
 }
 
@@ -237,6 +290,8 @@ int main(int argc, char **argv) {
     RUN(white_space);
     RUN(known_by_the_whole_text);
     RUN(unknown);
+    RUN(dates);
+    RUN(markers);
     RUN(tokens);
     RUN(templates_like_known_ones);
     return test_end("test_chat");

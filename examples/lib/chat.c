@@ -66,11 +66,33 @@ static llm42_result chat_token(const char *folder, const char *name, char text[6
 }
 
 // >>format -----------------------------------------------------------------------------------------------------------
+enum { CHAT_STRINGS = 6, CHAT_MARKER = 64 };
+
+static const char *chat_string(const chat_format *f, int i) {
+    const char *const all[CHAT_STRINGS] = {f->alone, f->system, f->then, f->reply, f->next, f->answer};
+    return all[i] ? all[i] : "";
+}
+
 static bool chat_has(const chat_format *f, const char *text) {
-    const char *const all[] = {f->alone, f->system, f->then, f->reply, f->next, f->answer};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i] && strstr(all[i], text)) return true;
+    for (int i = 0; i < CHAT_STRINGS; i++)
+        if (strstr(chat_string(f, i), text)) return true;
     return false;
+}
+
+// Copies the first marker of turns at or behind `at`, such as <|im_end|>, <seed:bos> or [INST], and returns what
+// follows it. NULL: there is none. <think> and </think> are not markers here: they belong to what a model says, and
+// some tokenizers have no token for them.
+static const char *chat_marker(const char *at, char marker[CHAT_MARKER]) {
+    static const char capitals[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_/";
+    for (; *at; at++) {
+        const bool bracket = *at == '[';
+        const size_t n = bracket ? strspn(at + 1, capitals) : *at == '<' ? strcspn(at + 1, "<> \n") : 0;
+        if (!n || n + 3 > CHAT_MARKER || at[n + 1] != (bracket ? ']' : '>')) continue;
+        if (n >= 5 && !strncmp(at + n - 4, "think", 5)) continue;
+        snprintf(marker, CHAT_MARKER, "%.*s", (int)n + 2, at);
+        return at + n + 2;
+    }
+    return NULL;
 }
 
 // The end of the tag of Jinja at `at`, which begins with {{, {% or {#. NULL: it has none, or brackets that do not
@@ -97,7 +119,7 @@ static const char *chat_tag_end(const char *at) {
     return NULL;
 }
 
-// Is it {% raw %}, between which and its end nothing is a tag?
+// Does this tag begin a raw block, in which nothing is a tag?
 static bool chat_is_raw(const char *tag) {
     const char *at = tag + 2 + (tag[2] == '-' || tag[2] == '+');
     at += strspn(at, " \n");
@@ -125,7 +147,7 @@ static bool chat_without_blanks(const char *at, char **out) {
     return true;
 }
 
-// The format whose table has the SHA-256 of a template, as far as its text decides about anything (see chat.h).
+// Finds the format whose table lists the SHA-256 of the normalised template (see chat.h).
 static const chat_format *chat_known(const char *template) {
     char hex[LLM42_SHA256_TEXT], *lines = NULL, *plain = NULL;
     llm42_sha256 s;
@@ -152,6 +174,19 @@ static void chat_names(char *text, size_t size) {
     text[0] = 0;
     for (size_t i = 0, used = 0; i < CHAT_NAMED && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s, ", chat_format_list[i].name);
+}
+
+// The markers that a template shares with known formats. How it puts them together is not read, so an error must not
+// propose a format.
+static void chat_markers(const char *template, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < CHAT_FORMATS * CHAT_STRINGS; i++) {
+        const char *at = chat_string(&chat_format_list[i / CHAT_STRINGS], i % CHAT_STRINGS);
+        for (char marker[CHAT_MARKER]; (at = chat_marker(at, marker));)
+            if (strstr(template, marker) && !strstr(text, marker) && used + strlen(marker) + 2 < size)
+                used += (size_t)snprintf(text + used, size - used, " %s", marker);
+    }
 }
 
 // What a folder without a template might have, as its special tokens tell. It is a hint, and nothing is taken from it.
@@ -182,12 +217,14 @@ static llm42_result chat_choose(chat *c, const tok *t, const char *folder, llm42
                           "format by --chat-format",
                           folder, chat_hint(t));
     c->format = chat_known(template);
-    if (!c->format) chat_unknown(template, text, sizeof text);
+    if (!c->format) chat_markers(template, text, 120);
     free(template);
-    return c->format ? LLM42_OK
-                     : llm42_fail(error, LLM42_UNSUPPORTED,
-                                  "%.150s: the chat template is not known here; %s: name a format by --chat-format",
-                                  folder, text);
+    if (c->format) return LLM42_OK;
+    return llm42_fail(error, LLM42_UNSUPPORTED,
+                      "%.150s: the chat template is not known here; it has %s%s%s: if you know a format that spells "
+                      "turns as it does, name that by --chat-format",
+                      folder, text[0] ? "the markers" : "no marker of a known format", text,
+                      text[0] ? " of known formats, but may put them together in another way" : "");
 }
 
 // BOS is what the tokenizer's files say, or else the token that its post-processor puts first.
@@ -203,6 +240,8 @@ static llm42_result chat_fill(chat *c, const tok *t, const char *folder, llm42_e
         return llm42_fail(error, LLM42_FORMAT,
                           "%.150s: the chat format %s writes %s, which tokenizer_config.json does not name", folder,
                           c->format->name, bos ? "bos_token" : "eos_token");
+    if (c->how.date && !c->how.date[0])
+        return llm42_fail(error, LLM42_INVALID, "--chat-date: the text is empty: give a date, or leave it out");
     const char *date = c->how.date ? c->how.date : c->format->date;
     const time_t now = time(NULL);
     if (!chat_has(c->format, CHAT_DATE))
@@ -224,23 +263,22 @@ static llm42_result chat_fill(chat *c, const tok *t, const char *folder, llm42_e
 }
 
 // Fails if the tokenizer lacks a token of the format, because it would spell the token's name letter by letter, which
-// no model has learned.
+// no model with this format has learned.
 static llm42_result chat_check_tokens(const chat *c, const tok *t, const char *folder, llm42_error *error) {
-    static const char *const names[] = {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",   "<|im_start|>",
-                                        "<|im_end|>",          "<start_of_turn>",   "<end_of_turn>"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        int32_t *ids = NULL;
-        if (!chat_has(c->format, names[i])) continue;
-        const llm42_result result = tok_encode(t, names[i], strlen(names[i]), false, &ids, error);
-        const ptrdiff_t count = arrlen(ids);
-        arrfree(ids);
-        if (result) return result;
-        if (count != 1)
-            return llm42_fail(error, LLM42_FORMAT,
-                              "%.150s: the tokenizer lacks the token %s of the chat format %s, and would spell it as "
-                              "text: give the tokenizer that belongs to the template",
-                              folder, names[i], c->format->name);
-    }
+    char marker[CHAT_MARKER];
+    for (int i = 0; i < CHAT_STRINGS && !c->format->plain; i++)
+        for (const char *at = chat_string(c->format, i); (at = chat_marker(at, marker));) {
+            int32_t *ids = NULL;
+            const llm42_result result = tok_encode(t, marker, strlen(marker), false, &ids, error);
+            const ptrdiff_t count = arrlen(ids);
+            arrfree(ids);
+            if (result) return result;
+            if (count != 1)
+                return llm42_fail(error, LLM42_FORMAT,
+                                  "%.150s: the tokenizer lacks the token %s of the chat format %s, and would spell it "
+                                  "as text: give the tokenizer that belongs to the template",
+                                  folder, marker, c->format->name);
+        }
     return LLM42_OK;
 }
 
@@ -334,7 +372,7 @@ static void chat_write(const chat *c, FILE *file, const tok_text *system, const 
     }
 }
 
-// Does the template pass over a system that says this?
+// Does the template ignore a system prompt with this text?
 static bool chat_is_none(const chat_format *f, tok_text text) {
     return f->empty && !(f->empty == 2 ? chat_trim(text, CHAT_BEGIN | CHAT_END) : text).size;
 }
@@ -345,17 +383,18 @@ static llm42_result chat_check_turn(const chat_format *f, const chat_turn *turn,
                            : !strcmp(turn->role, "user") ? CHAT_USER
                                                          : CHAT_ASSISTANT);
     if (f->blank & role && !chat_trim(turn->text, CHAT_BEGIN | CHAT_END).size)
-        return llm42_fail(error, LLM42_UNSUPPORTED,
-                          "turn %d, of the %s, is empty, and the chat template treats such a turn in a way of its own: "
-                          "leave it out, or write something",
-                          number, turn->role);
+        return llm42_fail(
+            error, LLM42_UNSUPPORTED,
+            "turn %d (%s): the text is empty or white space, which the chat template treats specially: leave "
+            "the turn out, or write something",
+            number, turn->role);
     for (int i = 0; f->where & role && i < CHAT_WORDS && f->words[i]; i++)
         for (size_t at = 0, size = strlen(f->words[i]); at + size <= turn->text.size; at++)
             if (!memcmp(turn->text.data + at, f->words[i], size))
                 return llm42_fail(error, LLM42_UNSUPPORTED,
-                                  "turn %d, byte %zu: the chat template does something of its own with '%s', which is "
-                                  "not done here: leave it out",
-                                  number, at, f->words[i]);
+                                  "turn %d (%s), byte %zu: the chat template treats '%s' specially, which llm42 does "
+                                  "not imitate: remove it, or let jinja2 render the template",
+                                  number, turn->role, at, f->words[i]);
     return LLM42_OK;
 }
 

@@ -4,7 +4,7 @@
 // SHA-256 of every template that chat_templates.py has compared with one of them, conversation by conversation. A
 // template is known only if its whole text is in that table. For any other one somebody has to name the format.
 //
-// Some white space of a template decides about nothing, and is left out before the text is hashed: jinja2 itself reads
+// Some white space in a template changes no output, and is left out before the text is hashed: jinja2 itself reads
 // \r\n and \r as \n, and drops the newline at the end and what stands before {%-, {{- or {#-, or behind -%}, -}} or
 // -#}. No other white space is touched, because it may stand in what the template spells. If a part of a template is
 // not understood, or it has {% raw %}, only the ends of lines are touched.
@@ -24,40 +24,42 @@
 enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES };
 enum { CHAT_BEGIN = 1, CHAT_END = 2, CHAT_WORDS = 8 };  // CHAT_BEGIN and CHAT_END: bits, the two ends of a text
 
-// A chat is .alone or, if there is a system, .system, its words and .then; the user's words; and for each turn of an
-// assistant .reply, its words, .next and the user's words. .answer ends it: there the model's answer begins.
+// A chat is spelled as [alone | system S then] U1 reply A1 next U2 answer. S, U and A are the words of the system, the
+// user and the assistant. Behind .answer the model's answer begins.
 typedef struct chat_format {
     const char *name;
     const char *alone, *system, *then;  // .system NULL: there is no system's turn
     const char *reply, *next, *answer;  // .reply NULL: only one turn of the user can be spelled
-    const char *date, *form;            // if nobody says one, NULL: somebody must; and how strftime writes today's
+    const char *date, *form;            // date: the default; NULL: the user must give one. form: strftime's for today's
     int trim[CHAT_ROLES];               // at which ends a role's words lose their white space
     bool together;  // the system's and the first user's words are one text to be trimmed, so the user's keep theirs at
                     // the beginning
-    int blank;      // bits 1 << role of those that must not say white space alone, as the template has a way of its own
-                    // with it
-    int empty;      // 1: a system that says nothing is none; 2: nor is one that says white space alone
-    int cut;        // bits. 1: what an assistant said up to the last </think> is left out; 2: the newlines behind it,
-                    // too; 4: newlines at the beginning are left out
-    bool late;      // the system's words and .then stand before the last user's words, behind .alone or .next
-    int where;      // bits 1 << role of those that must not say one of
-    const char *words[CHAT_WORDS];  // these, as the template does something of its own with them
+    int blank;   // bit 1 << role: a turn of this role with only white space is refused, because the template treats it
+                 // specially
+    bool plain;  // a tokenizer may lack the markers, because models with this format learned them as plain text
+    int empty;   // 1: a system that says nothing is none; 2: nor is one that says white space alone
+    int cut;     // bits. 1: what an assistant said up to the last </think> is left out; 2: the newlines behind it,
+                 // too; 4: newlines at the beginning are left out
+    bool late;   // the system's words and .then stand before the last user's words, behind .alone or .next
+    int where;   // roles (bits) in which `words` are refused, because the template treats these words specially
+    const char *words[CHAT_WORDS];
 } chat_format;
 
 // The options of a program.
 typedef struct chat_options {
     const char *system;  // what the system says first; NULL: nothing
     const char *format;  // the name of one; NULL: that of the folder's template
-    const char *date;    // NULL: that of the format; "today": as transformers does it
+    const char *date;    // NULL: that of the format; "today": today's date
 } chat_options;
 
-#define CHAT_OPTIONS(o)                                                                                         \
-    ARGS_ONCE("chat-format NAME", &(o)->format,                                                                 \
-              "spell chats as llama3, chatml or another format, whatever the model's template is;\n"            \
-              "                         a wrong NAME lists all"),                                               \
-        ARGS_ONCE("chat-date TEXT", &(o)->date,                                                                 \
-                  "what templates with a date write, as in '26 Jul 2024', which is the default of Llama 3's;\n" \
-                  "                         today: today's, as transformers writes it")
+#define CHAT_OPTIONS(o)                                                                                              \
+    ARGS_ONCE("chat-format NAME", &(o)->format,                                                                      \
+              "spell chats as llama3, chatml or another format, whatever the model's template is;\n"                 \
+              "                         a wrong NAME lists all"),                                                    \
+        ARGS_ONCE("chat-date TEXT", &(o)->date,                                                                      \
+                  "the date that templates with a date write, as in '26 Jul 2024', the default of Llama 3.1\n"       \
+                  "                         and later; today: today's, which transformers writes for many models,\n" \
+                  "                         but not for Llama 3.1")
 
 // The template of a model that only continues a text: what all have said is one text, which the answer continues.
 #define CHAT_TEXT_ALONE                                                                                             \
@@ -85,8 +87,6 @@ llm42_result chat_template(const char *folder, char **template, llm42_error *err
 // template is not known, and no format was named), INVALID (no such format, or a date is missing or means nothing),
 // FORMAT (the tokenizer is another one's).
 llm42_result chat_open(chat *c, tok *t, const char *folder, const chat_options *how, llm42_error *error);
-// Says in `text` which format a template is nearest to, and what it has that this format has not (chat_unknown.c).
-void chat_unknown(const char *template, char *text, size_t size);
 // The stop tokens of a model and the one that ends a turn. Returns their number.
 int chat_stop(const chat *c, const llm42_config *config, int32_t stop[LLM42_MAX_STOP]);
 // The turns as a text, to be freed, that ends where the answer begins. UNSUPPORTED: the format spells no such turns.

@@ -41,6 +41,9 @@ NAMES = {"llama3": "Meta-Llama-3-8B-Instruct", "llama3.1": "Llama-3.1-8B-Instruc
          "phi3.5": "Phi-3.5-mini-instruct", "phi4": "phi-4", "granite3": "granite-3.3-2b-instruct",
          "smollm2": "SmolLM2-135M-Instruct", "smollm3": "SmolLM3 (mistral.rs)", "seed-oss": "Seed-OSS-36B-Instruct",
          "deepseek-r1": "DeepSeek-R1-Distill-Qwen-32B", "text": "tiny42"}
+# Formats whose markers some models with them learned as plain text, or whose models' tokenizers were not looked at.
+PLAIN = {"llama2", "mistral-0.1", "mistral-0.2", "mistral-7b-instruct-v0.2", "zephyr", "tulu-3", "axolotl-metharme",
+         "smaug-34b-v0.1", "h2o-danube-1.8b-chat", "apriel-1.5"}
 ODD = ["  two blanks  ", "\n\nnewlines\n\n", "\t\v\f tabs \f\v\t", "\u3000wide\u3000", "\u00a0hard\u00a0",
        "\u0085next\u0085",
        "\x1cfile\x1f", "\u2003em\u200a", "\u2028line\u2029", "\u1680ogham\u205f", "\u202fnarrow\u202f",
@@ -307,7 +310,9 @@ def c_format(name, f):
                                            for k in ("alone", "system", "then", "reply", "next", "answer", "date",
                                                      "form")]
     fields += [("trim", "{%d, %d, %d}" % f.trim if any(f.trim) else None)]
-    fields += [(k, getattr(f, k) or None) for k in ("together", "blank", "empty", "late", "cut")]
+    fields += [(k, getattr(f, k) or None) for k in ("together", "blank")]
+    fields += [("plain", 1 if name in PLAIN else None)]
+    fields += [(k, getattr(f, k) or None) for k in ("empty", "late", "cut")]
     fields += [("where", f.where if f.words else None)]
     fields += [("words", "{%s}" % ", ".join(map(c_string, f.words)) if f.words else None)]
     return "{" + ",\n".join(f".{k} = {v}" for k, v in fields if v is not None) + "},\n"

@@ -5,8 +5,7 @@
 The input is an object of JSON with `messages`, and, if wanted, `tools` and `chat_template_kwargs`. The text on standard
 output is the prompt, with its special tokens written out, up to where the model's answer begins. If the template
 refuses the messages, its reason is on standard error and the exit status is 3; any other fault ends with another
-status.
-llm42.py uses this file for Model.chat.
+status. llm42.py uses this file for Model.chat.
 """
 import datetime
 import functools
@@ -16,6 +15,11 @@ import sys
 
 REFUSED = 3  # the exit status for messages that the template refuses
 INSTALL = "python3 -m pip install jinja2    # or the package python3-jinja2 of Debian and Ubuntu"
+
+
+USAGE = """usage: llm42_chat.py FOLDER <request.json
+Standard input must be the request, an object of JSON such as {"messages": [{"role": "user", "content": "hi"}]}; it may
+also have "tools" and "chat_template_kwargs". FOLDER is a model's; standard output is the prompt."""
 
 
 class Refused(ValueError):
@@ -118,13 +122,27 @@ def render_folder(folder, messages, tools=None, variables=()):
     return render(template(folder, bool(tools)), messages, tools, {**special_tokens(folder), **dict(variables)})
 
 
+def _request():
+    """The request on standard input."""
+    try:
+        asked = json.load(sys.stdin)
+    except ValueError as error:
+        raise Missing(f"standard input is no JSON: {error}\n{USAGE}") from None
+    if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
+        raise Missing(f"standard input has no list of `messages`\n{USAGE}")
+    return asked
+
+
 def main(arguments):
+    if arguments in (["--help"], ["-h"]):
+        print(USAGE)
+        return 0
     try:
         sys.stdin.reconfigure(encoding="utf-8")
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         if len(arguments) != 1:
-            raise Missing("usage: llm42_chat.py FOLDER <request.json")
-        asked = json.load(sys.stdin)
+            raise Missing(f"give one FOLDER\n{USAGE}")
+        asked = _request()
         sys.stdout.write(render_folder(arguments[0], asked["messages"], asked.get("tools"),
                                        asked.get("chat_template_kwargs") or {}))
     except Refused as error:

@@ -40,7 +40,7 @@ static const struct {
      "no answer is forced into a form such as JSON here: leave it out, or give {\"type\": \"text\"}; ask for the form "
      "in the prompt, and check the answer"},
     {"c", "suffix", "[\"\"]", "text is continued here, and not filled in: leave it out, or give \"\""},
-    {"t", "tools", "[[]]", "models call no tools here: leave it out, or give []"},
+    {"t", "tools", "[[]]", "needs a server that was started with --chat-command: leave it out, or give []"},
     {"t", "tool_choice", "[\"none\", \"auto\"]", "models call no tools here: leave it out, or give \"none\""},
     {"t", "functions", "[[]]", "models call no functions here: leave it out, or give []"},
     {"t", "function_call", "[\"none\", \"auto\"]", "models call no functions here: leave it out, or give \"none\""},
@@ -48,8 +48,9 @@ static const struct {
     {"t", "verbosity", "[\"medium\"]", "no model here has levels of it: leave it out, or give \"medium\""},
     {"t", "add_generation_prompt", "[true]", "an answer is always a new turn: leave it out, or give true"},
     {"t", "continue_final_message", "[false]", "an answer is always a new turn: leave it out, or give false"},
-    {"t", "chat_template_kwargs", "[{}]", "chat templates have no switches here: leave it out, or give {}"},
-    {"m", "tool_calls", "[[]]", "models call no tools here: leave it out, or give []"},
+    {"t", "chat_template_kwargs", "[{}]",
+     "needs a server that was started with --chat-command: leave it out, or give {}"},
+    {"m", "tool_calls", "[[]]", "needs a server that was started with --chat-command: leave it out, or give []"},
     {"m", "annotations", "[[]]", "no turn has annotations here: leave it out, or give []"},
     {"s", "continuous_usage_stats", "[false]", "the last event alone has the usage: leave it out, or give false"},
     {"s", "include_obfuscation", "[false]", "no event is padded here: leave it out, or give false"},
@@ -242,7 +243,9 @@ static bool ask_message(serve_call *c, json_t *message, int number, chat_turn *t
         if (ask_is(json_object_get(message, "role"), roles[i])) turn->role = roles[i];
     if (!turn->role)
         return ask_bad(c, "messages",
-                       "message %d: its role must be system, user or assistant: no known template has others", number);
+                       "message %d: its role must be system, user or assistant, as in all known templates; other roles "
+                       "need a server that was started with --chat-command",
+                       number);
     if (!ask_only(c, message, "messages", 'm', " role content name ", "")) return false;
     if (name && !json_is_string(name)) return ask_bad(c, "messages", "the name of message %d must be a text", number);
     json_t *nothing = !content && !strcmp(turn->role, "assistant") ? json_string("") : NULL;
@@ -283,7 +286,8 @@ static bool ask_messages(serve_call *c, const json_t *body) {
     if (serve.command) return ask_command(c, body);
     if (!serve.chat.format)
         return ask_bad(c, "messages",
-                       "%s or --chat-command, or give the turns to /v1/completions, written out or as ids, or have "
+                       "%s, or start the server with --chat-command and a program that spells chats, or give the turns "
+                       "to /v1/completions, written out or as ids, or have "
                        "Python spell them (examples/python/llm42_chat.py)",
                        serve.chat_error.text);
     if (effort && serve.chat.format->cut & 1)

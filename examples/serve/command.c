@@ -2,8 +2,8 @@
 // one object of JSON on its standard input: `messages` as the client sent them, and `tools` and `chat_template_kwargs`
 // if the client sent any. It prints the prompt, special tokens included, and ends with status 0. Status 3 says that the
 // messages are at fault, and what is on standard error becomes an error 400. Any other end is an error 500. It is
-// killed after --chat-timeout seconds, with all that it has started. Only the thread that reads what is long comes
-// here.
+// killed after --chat-timeout seconds, with all that it has started. Only the thread that reads long requests calls
+// this.
 #define _GNU_SOURCE  // pipe2
 #include "serve.h"
 
@@ -13,7 +13,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-enum { COMMAND_REFUSED = 3, COMMAND_SHOWN = 400 };
+enum { COMMAND_REFUSED = 3, COMMAND_SHOWN = 400, COMMAND_SAID = 1 << 20 };
 
 extern char **environ;
 
@@ -71,7 +71,7 @@ static bool command_run(command *c, const char *input, size_t size, double until
     while (c->out >= 0 || c->err >= 0) {
         struct pollfd at[] = {{c->in, POLLOUT, 0}, {c->out, POLLIN, 0}, {c->err, POLLIN, 0}};
         const double left = until - serve_now();
-        if (left <= 0 || arrlenu(c->text) > (size_t)serve.max_body || arrlenu(c->said) > 1 << 20) return false;
+        if (left <= 0 || arrlenu(c->text) > (size_t)serve.max_body || arrlenu(c->said) > COMMAND_SAID) return false;
         if (poll(at, 3, (int)(left * 1000) + 1) < 0 && errno != EINTR) return false;
         if (at[0].revents) {
             const ssize_t n = write(c->in, input + c->sent, size - c->sent);
@@ -125,10 +125,16 @@ bool command_spell(serve_call *call, const char *input, size_t size, char **text
         return serve_fail(call, 500, NULL, "chat_command_failed", "--chat-command: cannot start: %s", strerror(errno));
     const bool in_time = command_run(&c, input, size, until), ended = command_wait(&c, until, in_time, &status);
     command_close(&c.in), command_close(&c.out), command_close(&c.err);
-    if (!ended)
+    if (!ended && arrlenu(c.text) > (size_t)serve.max_body)
         serve_fail(call, 500, NULL, "chat_command_failed",
-                   "--chat-command: not finished within %" PRId64 " s, or it printed more than %" PRId64 " bytes: %s",
-                   serve.chat_timeout, serve.max_body, command_said(&c));
+                   "--chat-command: printed more than %" PRId64 " bytes, the limit that --max-body sets: %s",
+                   serve.max_body, command_said(&c));
+    else if (!ended && arrlenu(c.said) > COMMAND_SAID)
+        serve_fail(call, 500, NULL, "chat_command_failed",
+                   "--chat-command: wrote more than %d bytes to standard error: %s", COMMAND_SAID, command_said(&c));
+    else if (!ended)
+        serve_fail(call, 500, NULL, "chat_command_failed", "--chat-command: not finished within %" PRId64 " s: %s",
+                   serve.chat_timeout, command_said(&c));
     else if (WIFEXITED(status) && WEXITSTATUS(status) == COMMAND_REFUSED)
         serve_fail(call, 400, "messages", "invalid_value", "messages: %s", command_said(&c));
     else if (status)

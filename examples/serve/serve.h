@@ -127,7 +127,7 @@ extern struct serve {
     llm42_model *model;
     tok *t;                // NULL: requests have ids
     size_t longest;        // bytes of its longest token
-    chat chat;             // its format is NULL: chat_error says why
+    chat chat;             // if chat.format is NULL, chats are refused, for the reason in chat_error
     const char *command;   // spells chats in place of that; NULL: none
     int64_t chat_timeout;  // seconds that it may take
     llm42_error chat_error;
@@ -175,9 +175,8 @@ int serve_chars(const char *text, size_t size);
 void serve_take_text(serve_sample *s, int to, bool ended);
 void serve_call_free(serve_call *c);
 
-// >>ask, reply, command, http, tap: each the file of its name
-// ------------------------------------------------------------- Reads the body of a call. False: the call says what is
-// wrong.
+// >>ask, reply, command, http, tap: each the file of its name -------------------------------------------------------
+// Reads the body of a call. False: the call says what is wrong.
 bool ask_read(serve_call *c);
 
 enum { REPLY_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };  // 9 digits give the bits of a float back

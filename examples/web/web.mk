@@ -27,7 +27,7 @@ WASM_SHARED := $(patsubst %,examples/lib/%.c,args compare scoring texts)
 $(WEB)/web.wasm: examples/web/web.c $(WASM_SHARED) $(wildcard sweep/lib/*.c) $(WASM_NEEDS)
 	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) -mexec-model=reactor $(filter %.c,$^) -o $@
 $(WEB)/audit.wasm: examples/audit.c examples/audit/against.c $(WASM_SHARED) $(WASM_NEEDS) \
-    $(patsubst %,examples/lib/%.c,answers chat chat_unknown request_file)
+    $(patsubst %,examples/lib/%.c,answers chat request_file)
 $(WEB)/diff.wasm: examples/diff.c examples/diff/explain.c $(WASM_SHARED) $(WASM_NEEDS)
 $(WEB)/audit.wasm $(WEB)/diff.wasm:
 	$(SAY)mkdir -p $(@D) && $(WASM_CC) $(WASM_FLAGS) $(filter %.c,$^) -o $@

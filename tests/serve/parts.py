@@ -738,14 +738,14 @@ def part_chat():
                         ('messages', {'messages': [{'role': 'user', 'content': 'hi', 'x': 5}]}, 'x: no such'),
                         ('messages', {'messages': [{'role': 'user', 'content': None}]}, 'content of message 0'),
                         ('messages', {'messages': [turns[1], {'role': 'assistant', 'content': None, 'tool_calls': [{}]}]},
-                         'tool_calls: models call no tools here'),
+                         'tool_calls: needs a server that was started with --chat-command'),
                         ('tool_choice', {'messages': turns, 'tool_choice': 'required'}, 'models call no tools here'),
                         ('reasoning_effort', {'messages': turns, 'reasoning_effort': 5}, 'must be a text'),
                         ('messages', {'messages': [{'role': 'user\0x', 'content': 'hi'}]}, 'its role'),
                         ('messages', {'messages': [{'role': 'user', 'content': [
                             {'type': 'text', 'text': 'hi', 'x': 1}]}]}, 'x: no such field'),
                         ('messages', {'messages': [{'role': 'user', 'content': [{'type': 'image_url'}]}]}, 'of type text'),
-                        ('tools', {'messages': turns, 'tools': [{}]}, 'models call no tools here: leave it out'),
+                        ('tools', {'messages': turns, 'tools': [{}]}, 'needs a server that was started with --chat-command: leave it out'),
                         ('top_logprobs', {'messages': turns, 'top_logprobs': 2}, 'needs'),
                         ('logprobs', {'messages': turns, 'logprobs': 2}, 'true or false'),
                         ('max_tokens', {'messages': turns, 'max_tokens': 1, 'max_completion_tokens': 1}, 'give it or')):
@@ -754,7 +754,7 @@ def part_chat():
         with serve('--model', folder + '/model', '--chat-format', 'qwen3') as server:  # where an effort would mean something
             refused(server, 400, 'reasoning_effort', 'no levels of it',
                     json.dumps({'messages': turns[1:2], 'reasoning_effort': 'low'}).encode(), path=path)
-            refused(server, 400, 'messages', "turn 0, byte 2: the chat template does something of its own",
+            refused(server, 400, 'messages', "turn 0 (user), byte 2: the chat template treats '<tool_response>' specially",
                     json.dumps({'messages': [{'role': 'user', 'content': 'x <tool_response>'}]}).encode(), path=path)
         with serve('--model', folder + '/model', '--chat-format', 'mistral-0.2') as server:
             for some, text in ((turns[1:2], '[INST] hi [/INST]'),
@@ -811,15 +811,21 @@ def part_command():
             for said, status, param, pattern in (
                     ('refuse', 400, 'messages', 'messages: not these'), ('fail', 500, None, 'status 1: no such template'),
                     ('bytes', 500, None, 'no UTF-8'), ('nothing', 500, None, 'printed nothing'),
-                    ('more', 500, None, 'more than 2000 bytes')):
+                    ('more', 500, None, '--chat-command: printed more than 2000 bytes, ')):
                 refused(server, status, param, pattern, chat(said), path=path)
             begin = time.monotonic()
             slow, quick = together([lambda: server.ask(path, json.loads(chat('hang'))),
                                     lambda: (time.sleep(0.3), server.complete(max_tokens=2), time.monotonic())[2]])
-            assert slow[0] == 500 and 'within 2 s' in slow[2] and quick - begin < 1.8, (slow, quick - begin)
+            assert slow[0] == 500 and '--chat-command: not finished within 2 s: ' in slow[2] and quick - begin < 1.8, (slow, quick - begin)
             assert time.monotonic() - begin < 6
         with serve('--chat-command', 'exit 0', '--chat-timeout', '5') as server:  # it does not read what it is given
             refused(server, 500, None, 'printed nothing', chat('x' * 100000), path=path)
+        for arguments, said, status, pattern in (
+                (['--help'], '', 0, 'Standard input must be the request'), (['x'], '', 1, 'standard input is no JSON'),
+                (['x'], '[]', 1, 'no list of `messages`'), ([], '', 1, 'give one FOLDER')):
+            ran = subprocess.run([sys.executable, 'examples/python/llm42_chat.py', *arguments], input=said,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding='utf-8')
+            assert ran.returncode == status and pattern in ran.stdout and 'usage: ' in ran.stdout, ran
         try:
             import jinja2
         except ImportError:
