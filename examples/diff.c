@@ -17,6 +17,7 @@
 //
 // A side is written as a list of key=value. To add a key, add a line to the table keys, a field to side and its use in
 // run_side.
+//
 // Exit status: 0 if all values are equal to the bit, 1 if any differs, 2 if something went wrong.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION

@@ -386,6 +386,9 @@ check "chat, text alone" [ "$("${generate[@]}" --chat --system 'It was' --prompt
 mkdir "$dir/none" && cp examples/tiny42/{config.json,tokenizer.json,model.safetensors} "$dir/none"
 check "no template" says 1 'no chat_template in tokenizer_config.json .*: name the format by --chat-format, .* leave out --chat' \
     --model "$dir/none" --chat
+mkdir "$dir/bare" && cp "$dir/chat/"{config.json,tokenizer.json,model.safetensors} "$dir/bare"
+check "no template, its markers" says 1 'chat_template.jinja; its tokenizer has the marker <.start_header_id.>: name the' \
+    --model "$dir/bare" --chat
 check "no template, special tokens" says 0 '' --model "$dir/none" --chat --chat-format text -n 4
 for name in '<|eot_id|>' '<|im_end|>'; do
     family=llama3

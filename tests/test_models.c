@@ -479,8 +479,7 @@ TEST(shards_give_the_bits_of_one_file) {
     CHECK(same_bits(dir, TINY));
 }
 
-// Mixtures: router logits in bf16 and in fp32
-// --------------------------------------------------------------------------
+// Mixtures: router logits in bf16 and in fp32 ------------------------------------------------------------------------
 
 static tied_models tied;
 

@@ -427,7 +427,7 @@ TEST(bad_json_is_refused) {
         {{.post = "{\"type\":\"BertProcessing\"}"}, LLM42_UNSUPPORTED, "post_processor"},
         {{.pre = "{\"type\":\"Sequence\"}"}, LLM42_FORMAT, "pretokenizers"},
         {{.pre = LIST(SPLIT_BY("(") "," LEVEL)}, LLM42_UNSUPPORTED, "PCRE2"},
-        {{.pre = LIST(SPLIT_BY("[a&&[b]]") "," LEVEL)}, LLM42_UNSUPPORTED, "a class in a class"},
+        {{.pre = LIST(SPLIT_BY("[a&&[b]]") "," LEVEL)}, LLM42_UNSUPPORTED, "nested classes are unsupported"},
         {{.pre = LIST(LEVEL "," SPLIT)}, LLM42_UNSUPPORTED, "after ByteLevel"},
         {{.lacks = 256, .model = "\"unk_token\":\"<unk>\",", .vocab = ",\"x1\":255"}, LLM42_FORMAT, "unk_token"},
         {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Strip\"}]}"},
@@ -550,8 +550,7 @@ TEST(damaged_json_does_no_harm) {
     free(small);
 }
 
-// Pipelines
-// -------------------------------------------------------------------------------------------------------------
+// Pipelines ---------------------------------------------------------------------------------------------------------
 
 #define MARK "\xE2\x96\x81"
 #define LLAMA_NORMALIZER                                                                       \

@@ -189,11 +189,12 @@ static void chat_markers(const char *template, char *text, size_t size) {
     }
 }
 
-// What a folder without a template might have, as its special tokens tell. It is a hint, and nothing is taken from it.
+// What the tokenizer of a folder without a template tells. Several formats have each of these markers, so none is
+// proposed here either.
 static const char *chat_hint(const tok *t) {
     return !t                                           ? ""
-           : tok_word_id(t, "<|start_header_id|>") >= 0 ? "; its special tokens are those of llama3 or llama3.1"
-           : tok_word_id(t, "<|im_start|>") >= 0        ? "; its special tokens are those of chatml"
+           : tok_word_id(t, "<|start_header_id|>") >= 0 ? "; its tokenizer has the marker <|start_header_id|>"
+           : tok_word_id(t, "<|im_start|>") >= 0        ? "; its tokenizer has the marker <|im_start|>"
                                                         : "";
 }
 

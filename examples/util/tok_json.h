@@ -157,7 +157,7 @@ static inline bool tok_json_same(const tok_json *j, int i, const char *text) {
     return tok_json_is(j, i, JSMN_STRING) && !strcmp(tok_json_string(j, i), text);
 }
 
-// One that is too large or too small for a double is a number, too: infinity or about 0.
+// A number beyond double's range counts as infinity or about 0.
 static inline bool tok_json_number(const tok_json *j, int i, double *value) {
     if (!tok_json_is(j, i, JSMN_PRIMITIVE)) return false;
     const char *text = tok_json_string(j, i), *end = j->text + j->token[i].end;
@@ -177,7 +177,8 @@ static inline llm42_result tok_json_fail(const tok_json *j, size_t at, const cha
     return tok_fail(error, LLM42_FORMAT, j->path, "malformed JSON at byte %zu: %s", at, what);
 }
 
-// Checks the grammar but for what tokens say: brackets match, values and commas alternate, nothing is too deep.
+// Checks the grammar between tokens; their contents are checked below. Brackets match, values and commas alternate,
+// nothing is too deep.
 static inline llm42_result tok_json_scan(const tok_json *j, llm42_error *error) {
     char open[TOK_MAX_DEPTH], last = 0;  // last: a bracket, ',' or ':', 's' a string, 'v' another value, 0 nothing yet
     int depth = 0;

@@ -17,8 +17,7 @@
 // 2. The normalizer changes it: NFC, Prepend and Replace of a string.
 // 3. Added tokens that are `normalized` are cut out.
 // 4. The pre-tokenizer cuts it into pieces: Split by a regular expression or a string, Digits and Punctuation, each
-// with
-//    any behaviour; Metaspace; and ByteLevel, which must be the last.
+//    with any behaviour; Metaspace; and ByteLevel, which must be the last.
 // 5. The model, BPE, makes tokens of each piece: with ByteLevel of its bytes, otherwise of its characters. What the
 //    vocabulary lacks becomes tokens of bytes (byte_fallback) or unk_token, or is left out, as HF does it.
 // 6. The decoder makes text of tokens: ByteLevel, Metaspace, or Replace, ByteFallback, Fuse and Strip in this order.
@@ -74,7 +73,7 @@ typedef struct tok_pair {
     int32_t rank, merged;
 } tok_pair;  // key: left id << 32 | right id
 typedef struct tok_added {
-    char *text;  // a normalized one's is
+    char *text;  // normalized if the token is `normalized`
     int size;
     int32_t id;
     bool normalized, single_word, lstrip, rstrip;
@@ -106,7 +105,9 @@ typedef struct tok_steps {
 typedef struct tok_part {
     const char *text;
     size_t size;
-    bool match, begins, first;  // of a Split; a prefix may be put; it begins where the whole text does
+    bool match;   // of a Split
+    bool begins;  // a prefix may be put
+    bool first;   // it begins where the whole text does
 } tok_part;
 
 typedef struct tok {
@@ -152,7 +153,8 @@ static inline llm42_result tok_open(tok **t, const llm42_model *model, const cha
                                     llm42_error *error);
 static inline void tok_free(tok *t);  // NULL is fine
 
-// What the ids of rare characters depend on: "PCRE2 10.42 2022-12-11 (Unicode 14.0.0)".
+// Names the installed PCRE2 and its Unicode version, on which the ids of rare characters depend, as in "PCRE2 10.42
+// 2022-12-11 (Unicode 14.0.0)".
 static inline const char *tok_versions(char text[128]);
 
 // Appends the ids of `size` bytes of text to the stb_ds array *ids. bos: with the tokens that the tokenizer puts around
@@ -176,7 +178,7 @@ typedef struct tok_stream {
     char *text;
     char held[4];  // the beginning of a character
     int holds;     // bytes of it
-    int before;    // characters of the text returned that end before its token, U+FFFD all
+    int before;    // of the returned characters, how many belong to earlier tokens (all are U+FFFD)
 } tok_stream;
 
 typedef struct tok_text {
@@ -188,7 +190,8 @@ typedef struct tok_text {
 static inline void tok_show(char **to, const char *text, size_t size);
 static inline tok_text tok_stream_next(tok_stream *s, int32_t id);
 static inline tok_text tok_stream_end(tok_stream *s);  // what is still held back
-// What comes next follows these tokens, whose own text, also the beginning of a character, belongs to somebody else.
+// Tells the stream which tokens come before. Their text is shown elsewhere, so the stream returns none of it, even if
+// they end inside a character.
 static inline void tok_stream_follow(tok_stream *s, const int32_t *ids, int count);
 static inline void tok_stream_free(tok_stream *s);
 
@@ -215,8 +218,8 @@ static inline llm42_result tok_step_add(tok_steps *steps, const tok_json *j, con
     return LLM42_OK;
 }
 
-// What \s, \w and \d are in HF's expressions. PCRE2's \s is U+180E too and its \w has no marks, and JavaScript's are
-// others again.
+// What \s, \w and \d are in HF's expressions. PCRE2's \s also matches U+180E, its \w matches no marks, and JavaScript's
+// classes differ from both.
 static const char *const tok_classes[][2] = {
     {"s",
      "\\t-\\r \xC2\x85\xC2\xA0\xE1\x9A\x80\xE2\x80\x80-\xE2\x80\x8A\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAF\xE2\x81\x9F"
@@ -225,8 +228,8 @@ static const char *const tok_classes[][2] = {
           "\xF0\x9F\x85\xA9\xF0\x9F\x85\xB0-\xF0\x9F\x86\x89"},
     {"d", "\\p{Nd}"}};
 
-// Appends an expression with these classes spelt out. False: it has a class in a class, which PCRE2 would take
-// otherwise.
+// Appends an expression with these classes spelt out. False: it nests one class in another, which PCRE2 reads
+// differently.
 static inline bool tok_expression(char **to, const char *pattern) {
     bool class = false;  // inside brackets
     for (const char *p = pattern; *p; p++) {
@@ -257,7 +260,7 @@ static inline llm42_result tok_compile(const char *pattern, pcre2_code **code, c
     char *spelled = NULL;
     if (!tok_expression(&spelled, pattern))
         return arrfree(spelled),
-               tok_fail(error, LLM42_UNSUPPORTED, path, "%s: '%s': a class in a class", field, pattern);
+               tok_fail(error, LLM42_UNSUPPORTED, path, "%s: '%s': nested classes are unsupported", field, pattern);
     *code = pcre2_compile((PCRE2_SPTR)spelled, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &number, &at, NULL);
     arrfree(spelled);
     if (!*code) {
@@ -269,7 +272,7 @@ static inline llm42_result tok_compile(const char *pattern, pcre2_code **code, c
     return LLM42_OK;
 }
 
-// Puts the text that a step makes of a part into `to`, where it makes another one.
+// Applies a step to a part; writes to `to` only if the text changes.
 static inline llm42_result tok_change(const tok_step *s, tok_part *part, char **to, llm42_error *error) {
     const size_t front = s->text ? strlen(s->text) : 0, from = s->from ? strlen(s->from) : 0;
     const char *text = part->text, *end = text + part->size, *found = text, *done = text;
@@ -430,7 +433,7 @@ static inline llm42_result tok_json_pre_tokenizer(tok *t, const tok_json *j, int
     return result;
 }
 
-// A Metaspace is a REPLACE by a space, or by nothing in the token that begins a text.
+// Decoding Metaspace replaces its mark by a space, but drops the mark that begins a text.
 static inline llm42_result tok_json_decoder(tok *t, const tok_json *j, int i, llm42_error *error) {
     const char *type = tok_json_type(j, i);
     const bool early = !t->decodes_fallback && !t->fuses, none = early && !t->decoder.count;
@@ -703,8 +706,8 @@ static inline llm42_result tok_json_unknown(tok *t, const tok_json *j, int model
     return tok_fail(error, LLM42_FORMAT, j->path, "model.unk_token: '%s' is not in model.vocab", word);
 }
 
-// BOS is the special token that a TemplateProcessing, alone or in a Sequence, puts before the text; one may be behind
-// it.
+// BOS is the special token that a TemplateProcessing, alone or in a Sequence, puts before the text. Another token may
+// follow the text.
 static inline llm42_result tok_json_bos(tok *t, const tok_json *j, int post, llm42_error *error) {
     int type = tok_json_get(j, post, "type"), list = tok_json_get(j, post, "processors");
     if (tok_json_absent(j, post) || tok_json_same(j, type, "ByteLevel")) return LLM42_OK;
@@ -999,7 +1002,7 @@ static inline void tok_merge_all(tok *t, int32_t **ids) {
 }
 
 // Tokens of the characters of a piece, or of its bytes. `pending` is an unknown token to which the next unknown
-// character may belong; HF puts bytes that stand for a character before it.
+// character may belong. If a character falls back to bytes, HF places them before the pending unknown token.
 static inline void tok_symbols(tok *t, const char *text, size_t size) {
     int32_t pending = -1;
     for (size_t i = 0, n; i < size; i += n) {
@@ -1150,8 +1153,8 @@ static inline bool tok_is_space(const char *text, int size) {
            c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// Cuts out the added tokens of a kind, with the spaces that belong to them; what is left goes on. One that must be a
-// single word and is not is text.
+// Cuts out the added tokens of a kind, with the spaces that belong to them; what is left goes on. A single_word
+// token inside a longer word is left as text.
 static inline llm42_result tok_encode_added(tok *t, tok_part part, bool normalized, int32_t **ids, llm42_error *error) {
     llm42_result result = LLM42_OK;
     size_t done = 0;
