@@ -463,6 +463,7 @@ static const chat_format chat_format_list[] = {
      .reply = "\n\n Ассистент: ",
      .next = "\n\n Пользователь: ",
      .answer = "\n\n Ассистент:[SEP]",
+     .plain = 1,
      .empty = 2},
     {.name = "yi-1.5-9b-chat",
      .alone = "<|im_start|>user\n",

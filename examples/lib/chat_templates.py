@@ -43,7 +43,7 @@ NAMES = {"llama3": "Meta-Llama-3-8B-Instruct", "llama3.1": "Llama-3.1-8B-Instruc
          "deepseek-r1": "DeepSeek-R1-Distill-Qwen-32B", "text": "tiny42"}
 # Formats whose markers some models with them learned as plain text, or whose models' tokenizers were not looked at.
 PLAIN = {"llama2", "mistral-0.1", "mistral-0.2", "mistral-7b-instruct-v0.2", "zephyr", "tulu-3", "axolotl-metharme",
-         "smaug-34b-v0.1", "h2o-danube-1.8b-chat", "apriel-1.5"}
+         "smaug-34b-v0.1", "h2o-danube-1.8b-chat", "apriel-1.5", "yandexgpt-5-lite-8b-instruct"}
 ODD = ["  two blanks  ", "\n\nnewlines\n\n", "\t\v\f tabs \f\v\t", "\u3000wide\u3000", "\u00a0hard\u00a0",
        "\u0085next\u0085",
        "\x1cfile\x1f", "\u2003em\u200a", "\u2028line\u2029", "\u1680ogham\u205f", "\u202fnarrow\u202f",

@@ -51,7 +51,8 @@ def tables():
     rows("uint32_t nfc_classes[][3]", "{first, last, combining class} of the marks that have one.",
          [triple(*r) for r in ranges([c for c in ALL if unicodedata.combining(chr(c))],
                                      lambda c: unicodedata.combining(chr(c)))])
-    rows("uint32_t nfc_doubtful[][3]", "{first, last, 1: never in NFC; 0: changed behind some characters}.",
+    rows("uint32_t nfc_doubtful[][3]",
+         "{first, last, x}, where x is 1: never occurs in NFC text; 0: may combine with the character before.",
          [triple(*r) for r in ranges(changed | second, lambda c: int(c in changed))])
     order, runs, values = sorted(parts), [], []
     for i, c in enumerate(order):
