@@ -158,8 +158,10 @@ campaign: setup banner  ## 1,100,000 simulated and 22,000 CPU requests under 600
 programs: $(PROGRAMS)
 tests: $(TESTS)
 
-# Each source has an object in $(B)/o. The library is in llm42.o, with its assertions, because tests rely on them.
-$(B)/llm42.o: llm42.h tests/allocate.h $(B)/.flags
+# Each source has an object in $(B)/o. The library is in llm42.o, with its assertions, because tests rely on them, and
+# with random weights, whose header includes llm42.h.
+WHOLE := examples/util/llm42_synthetic.h
+$(B)/llm42.o: $(WHOLE) llm42.h tests/allocate.h $(B)/.flags
 	$(SAY)$(CC) $(CFLAGS) $(HEADER_CFLAGS) $(LIBRARY_CFLAGS) -UNDEBUG $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION \
 	    -include tests/allocate.h -x c -c $< -o $@
 # Shared libraries have an object of the library of their own, since code in them must run at any address. The second
@@ -167,7 +169,7 @@ $(B)/llm42.o: llm42.h tests/allocate.h $(B)/.flags
 EXPORTED = -fPIC -fvisibility=hidden -D'LLM42_API=extern __attribute__((visibility("default")))'
 PIC := $(B)/o/pic
 shared: need banner $(B)/libllm42.so $(B)/libllm42_python.so  ## build/libllm42.so, and libllm42_python.so for Python
-$(PIC)/llm42.o: llm42.h $(B)/.flags
+$(PIC)/llm42.o: $(WHOLE) llm42.h $(B)/.flags
 	$(SAY)mkdir -p $(@D) && $(CC) $(CFLAGS) $(REQUIRED) $(OMP) $(EXPORTED) -DLLM42_IMPLEMENTATION -x c -c $< -o $@
 $(PIC)/declarations.inc: examples/python/binding.h llm42.h $(wildcard examples/util/*.h) $(B)/.flags
 	@mkdir -p $(@D)

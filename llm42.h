@@ -60,8 +60,8 @@
 
    STEP BY STEP
 
-   1. llm42_model_load loads a model: an HF folder (examples/README.md has a table of families), or random weights of
-      a named shape. A model is read-only, so any number of engines may share it.
+   1. llm42_model_load loads a model: an HF folder (examples/README.md has a table of families), or, with the companion
+      llm42_synthetic.h, random weights. A model is read-only, so any number of engines may share it.
    2. llm42_engine_open opens an engine. Zero every field of its desc that you do not care about, because zero always
       means the default that the field's comment states. .preset names a set of policies: LLM42_PRESET_BEST is for
       serving, and the default, LLM42_PRESET_DVR, shows the protocol. LLM42_PRESETS lists what each of them sets.
@@ -182,7 +182,7 @@
    -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, owner, config, safetensors, synthetic, load
+      model       json, owner, config, safetensors, shapes, load
       backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibrated, sim
       engine      state, kv, submit, step, admit, planner, hybrid, draft, plan, verify, open
 
@@ -300,7 +300,7 @@ typedef struct llm42_config {
 
 // How a synthetic matrix is made: element i (row-major) is bf16(scale x noise(key, i)), where the noise is close to
 // normal. In the LM head, the embedding of each token, times `lead`, is then added to the row of that token's
-// successor. Section synthetic has the formulas.
+// successor. The companion llm42_synthetic.h has the formulas.
 typedef struct llm42_recipe {
     uint64_t key;
     float scale;
@@ -342,9 +342,9 @@ typedef struct llm42_model {
 } llm42_model;
 
 typedef struct llm42_model_desc {
-    // Required. One of: an HF folder (config.json and *.safetensors); "synthetic:NAME[,seed=N][,margin=X]", random
-    // weights of a named shape (see llm42_synthetic_names); "shape:NAME", such a shape without weights, for the
-    // simulator. N is below 10^19, default: 42. X is 0 or from 1e-30 to 1000, default: 3 (see section synthetic).
+    // Required. One of: an HF folder (config.json and *.safetensors); "shape:NAME", a named shape without weights, for
+    // the simulator (see llm42_synthetic_names); "synthetic:NAME[,seed=N][,margin=X]", such a shape with random
+    // weights, where the companion llm42_synthetic.h is built in.
     const char *path;
     bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     // Read the files of weights into memory. Default: map them, which takes no time and shares memory between
@@ -357,7 +357,7 @@ typedef struct llm42_model_desc {
 // Its memory and its mapped files last until llm42_model_free. Errors: IO, FORMAT, UNSUPPORTED, MEMORY, INVALID.
 LLM42_API llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error);
 LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close engines that use the model first.
-// NULL-terminated list of the shapes that "synthetic:NAME" knows.
+// NULL-terminated list of the shapes that "shape:NAME" and "synthetic:NAME" know.
 LLM42_API const char *const *llm42_synthetic_names(void);
 // Bytes of KV that one token takes, all layers together.
 LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype compute);
@@ -1961,10 +1961,7 @@ void llm42_model_free(llm42_model *model) {
 static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
     llm42__owner *owner = model->owner;
     void *block = llm42__alloc(count, size);
-    if (!block || !LLM42__PUSH(owner->blocks, block)) {
-        llm42__free(block);
-        return NULL;
-    }
+    if (!block || !LLM42__PUSH(owner->blocks, block)) return llm42__free(block), NULL;
     model->copied_bytes += count * size;
     return block;
 }
@@ -2664,14 +2661,10 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     return LLM42_OK;
 }
 
-// >>synthetic ----------------------------------------------------------------------------------------------------
-// Owns: random weights in bf16 for named shapes, made from a seed. Their standard deviation is 1 in the embedding and
-// 1/sqrt(k) in other matrices. Output and down projections are also divided by sqrt(2L), so that the residual stream
-// keeps its size. Every token t has a successor, (5 t + 1) mod V, to whose row in the LM head margin/D times the
-// embedding of t is added. The larger the margin, the more often the successor leads by far. At 0 the head is noise.
-// Calls: owner, team.
-// Invariant: an element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a
-// matrix (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
+// >>shapes -------------------------------------------------------------------------------------------------------
+// Owns: named shapes, whose weights, if they have any, are made by the companion llm42_synthetic.h.
+// Calls: nothing.
+// Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
 // named model: a dense one computes as a llama, a mixture as a qwen3_moe.
@@ -2694,48 +2687,8 @@ const char *const *llm42_synthetic_names(void) {
     return names;
 }
 
-typedef struct llm42__synthesis {
-    llm42_model *model;
-    uint64_t seed, next;  // next: tensors made so far
-    double margin;
-    bool on_device;  // recipes only
-} llm42__synthesis;
-
-static bool llm42__team_lost(void);
-static llm42_result llm42__noise_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
-                                        llm42_error *error) {
-    uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
-    *out = (llm42_matrix){.type = LLM42_DTYPE_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
-    if (s->on_device) return LLM42_OK;
-    uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
-    if (!data) LLM42__FAIL(MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
-    const int64_t count = (int64_t)n * k;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) if (!llm42__team_lost())
-#endif
-    for (int64_t i = 0; i < count; i++) data[i] = llm42__to_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i));
-    out->data = data;
-    return LLM42_OK;
-}
-
-// Adds margin/D x embed[t] to the head's row of t's successor.
-static void llm42__synthetic_margin(llm42__synthesis *s) {
-    const llm42_config *c = &s->model->config;
-    uint16_t *head = (uint16_t *)(uintptr_t)s->model->head.data;
-    const uint16_t *embed = s->model->embed.data;
-    const float lead = s->model->head.recipe.lead = (float)(s->margin / c->dim);
-    assert(c->vocab % 5);
-    if (s->on_device || lead == 0) return;
-    for (int64_t t = 0; t < c->vocab; t++) {
-        uint16_t *to = head + (5 * t + 1) % c->vocab * c->dim;
-        const uint16_t *from = embed + t * c->dim;
-        for (int i = 0; i < c->dim; i++)
-            to[i] = llm42__to_bf16(fmaf(lead, llm42__from_bf16(from[i]), llm42__from_bf16(to[i])));
-    }
-}
-
 // The config of the shape whose name is the first `length` characters of spec.
-static llm42_result llm42__synthetic_config(llm42_model *model, const char *spec, size_t length, llm42_error *error) {
+static llm42_result llm42__shape_config(llm42_model *model, const char *spec, size_t length, llm42_error *error) {
     const char *const *name = llm42_synthetic_names();
 #define LLM42__SHAPE_KNOWN(name, ...) ", " name
 #define LLM42__SHAPE_SIZES(name, ...) {__VA_ARGS__},
@@ -2743,7 +2696,9 @@ static llm42_result llm42__synthetic_config(llm42_model *model, const char *spec
     static const int sizes[][10] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
     int i = 0;
     while (name[i] && (strlen(name[i]) != length || memcmp(name[i], spec, length) != 0)) i++;
-    if (!name[i]) LLM42__FAIL(UNSUPPORTED, "%s: unknown shape (known: %s)", model->name, known + 2);
+    if (!name[i])
+        LLM42__FAIL(UNSUPPORTED, "%s: unknown shape (known: %s; only synthetic:NAME takes seed and margin)",
+                    model->name, known + 2);
     llm42_config *c = &model->config;
     const int *n = sizes[i];
     c->vocab = n[0], c->dim = n[1], c->layers = n[2], c->heads = n[3], c->kv_heads = n[4], c->head_dim = n[5];
@@ -2753,65 +2708,20 @@ static llm42_result llm42__synthetic_config(llm42_model *model, const char *spec
     return LLM42_OK;
 }
 
-// Reads "NAME[,seed=N][,margin=X]".
-static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec, llm42_error *error) {
-    size_t length = strcspn(spec, ",");
-    LLM42__TRY(llm42__synthetic_config(s->model, spec, length, error));
-    for (const char *p = spec + length; *p;) {
-        const char *end = p + 1 + strcspn(p + 1, ",");
-        bool seed = strncmp(p, ",seed=", 6) == 0, margin = strncmp(p, ",margin=", 8) == 0;
-        double number;
-        bool read = (seed || margin) && llm42_number(p + (seed ? 6 : 8), end, &number);
-        if (seed) read = read && strspn(p + 6, "0123456789") == (size_t)(end - p - 6) && end - p - 6 <= 19;
-        else read = read && (number == 0 || (number >= 1e-30 && number <= 1000));  // not 0 as fp32 margin/D
-        if (!read)
-            LLM42__FAIL(INVALID,
-                        "%s: '%.*s': expected seed=N or margin=X, N below 10^19, X 0 or from 1e-30 to 1000 (a decimal "
-                        "point, no comma)",
-                        s->model->name, (int)(end - p - 1), p + 1);
-        if (seed) s->seed = strtoull(p + 6, NULL, 10);
-        else s->margin = number;
-        p = end;
-    }
-    return LLM42_OK;
-}
-
-static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
-    llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0, .on_device = on_device};
-    LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
-    const llm42_config *c = &model->config;
-    const int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, matrices = 3 * LLM42__MAX(1, c->experts);
-    const float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
-    float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);  // for norms of heads, too: d <= D
-    llm42_matrix *ffn = llm42__model_block(model, (size_t)c->layers * (size_t)matrices, sizeof *ffn);
-    llm42_layer *layer;
-    if (!ones || !ffn) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
-    LLM42__TRY(llm42__model_layers(model, &layer, error));
-    for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
-    model->final_norm = ones;
-    LLM42__TRY(llm42__noise_matrix(&s, c->vocab, c->dim, 1.0f, &model->embed, error));
-    LLM42__TRY(llm42__noise_matrix(&s, c->vocab, c->dim, in, &model->head, error));
-    for (llm42_layer *to = layer; to < layer + c->layers; to++) {
-        to->attention_norm = to->ffn_norm = ones;
-        LLM42__TRY(llm42__noise_matrix(&s, q, c->dim, in, &to->q, error));
-        for (int i = 0; i < 2; i++) LLM42__TRY(llm42__noise_matrix(&s, kv, c->dim, in, i ? &to->v : &to->k, error));
-        LLM42__TRY(llm42__noise_matrix(&s, c->dim, q, residual / sqrtf((float)q), &to->o, error));
-        if (c->experts) LLM42__TRY(llm42__noise_matrix(&s, c->experts, c->dim, in, &to->router, error));
-        if (c->experts) to->q_norm = to->k_norm = ones, to->expert = ffn;
-        for (int i = 0; i < matrices; i++, ffn++) {
-            const int n = i % 3 < 2 ? c->ffn : c->dim, k = i % 3 < 2 ? c->dim : c->ffn;
-            LLM42__TRY(llm42__noise_matrix(&s, n, k, (i % 3 < 2 ? 1.0f : residual) / sqrtf((float)k), ffn, error));
-        }
-        if (!c->experts) to->gate = ffn[-3], to->up = ffn[-2], to->down = ffn[-1];
-    }
-    llm42__synthetic_margin(&s);
-    return LLM42_OK;
-}
-
 // >>load ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_model_load, which finds the loader for a path.
-// Calls: owner, safetensors, synthetic.
+// Calls: owner, safetensors, shapes.
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
+
+#ifdef LLM42__SYNTHESIS  // the companion was included instead of this file, and goes on behind it
+static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error);
+#else
+static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
+    (void)spec, (void)on_device;
+    LLM42__FAIL(UNSUPPORTED, "%s: include examples/util/llm42_synthetic.h, not llm42.h, where LLM42_IMPLEMENTATION is",
+                model->name);
+}
+#endif
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
     if (!model) LLM42__FAIL(INVALID, "llm42_model_load: model: must not be NULL");
@@ -2820,8 +2730,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
         LLM42__FAIL(INVALID, "llm42_model_desc.path: required: a model folder or synthetic:NAME");
     const bool synthetic = strncmp(desc->path, "synthetic:", 10) == 0;
     if (desc->on_device && !synthetic)
-        LLM42__FAIL(INVALID, "llm42_model_desc.on_device: only for synthetic:NAME, not for %s: leave it out",
-                    desc->path);
+        LLM42__FAIL(INVALID, "llm42_model_desc.on_device: only for synthetic:NAME, not %s: leave it out", desc->path);
     llm42__owner *owner = llm42__alloc_zero(1, sizeof *owner);
     if (!owner) LLM42__FAIL(MEMORY, "%s: out of memory", desc->path);
     owner->no_mmap = desc->no_mmap;
@@ -2833,7 +2742,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     llm42_result result;
     if (synthetic) result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
     else if (strncmp(desc->path, "shape:", 6) == 0)
-        result = llm42__synthetic_spec(&(llm42__synthesis){.model = m}, desc->path + 6, error);
+        result = llm42__shape_config(m, desc->path + 6, strlen(desc->path + 6), error);
     else if (stat(desc->path, &st) != 0)
         result = llm42_fail(error, LLM42_IO, "%s: no such model folder: %s", desc->path, strerror(errno));
     else if (!S_ISDIR(st.st_mode))
@@ -2842,10 +2751,7 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                             "0.3.0 llama2.c files, too: examples/python/llama2c.py)",
                             desc->path);
     else result = llm42__load_folder(m, desc->path, error);
-    if (result != LLM42_OK) {
-        llm42_model_free(m);
-        return result;
-    }
+    if (result != LLM42_OK) return llm42_model_free(m), result;
     llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied",
                m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
                desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
@@ -3607,15 +3513,13 @@ static void llm42__matmul_task(const llm42__job *m, int64_t task, int thread) {
     const llm42__product *p = m->product;
     for (; task >= (p->w->n + 15) / 16; p++) task -= (p->w->n + 15) / 16;
     const int n = (p->w->n + p->ranks - 1) / p->ranks;
-    m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16,
-                              llm42_cpu_splits(m->pass->schedule, m->pass->shape, n, p->k),
-                              llm42__cpu_scratch(m->cpu, thread));
+    const int parts = llm42_cpu_splits(m->pass->schedule, m->pass->shape, n, p->k);
+    m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16, parts, llm42__cpu_scratch(m->cpu, thread));
 }
 
 // Shapes: x [R, k], some matrices [n, k], y [R, n].
 // Work: threads share blocks of sixteen outputs. A thread computes all rows of its blocks.
-// Order: that of the arithmetic over k, in llm42_cpu_splits(schedule, shape, n / ranks, k) parts. It depends only on
-// the schedule and its shape.
+// Order: that of the arithmetic over k, in llm42_cpu_splits(schedule, shape, n / ranks, k) parts.
 static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const float *x, int rows,
                               const llm42__product *products, int count) {
     const llm42__job job = {.cpu = cpu, .pass = pass, .rows = rows, .product = products, .in = x};
@@ -3639,14 +3543,10 @@ static int llm42__cpu_part_count(const llm42__cpu *cpu, llm42_schedule schedule)
 static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *w, const float *x, int rows,
                                float *y) {
     int parts = llm42__cpu_part_count(cpu, pass->schedule), k = w->k / parts;
+    const bool fp32 = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT;
     llm42__product product[8];
-    for (int p = 0; p < parts; p++)
-        product[p] = (llm42__product){.w = w,
-                                      .y = y + (size_t)p * (size_t)rows * (size_t)w->n,
-                                      .ranks = 1,
-                                      .k0 = p * k,
-                                      .k = k,
-                                      .fp32 = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT};
+    for (int p = 0; p < parts; p++, y += (size_t)rows * (size_t)w->n)
+        product[p] = (llm42__product){.w = w, .y = y, .ranks = 1, .k0 = p * k, .k = k, .fp32 = fp32};
     llm42__cpu_matmul(cpu, pass, x, rows, product, parts);
 }
 
@@ -3673,9 +3573,8 @@ static void llm42__join_task(const llm42__job *j, int64_t r, int thread) {
 // Shapes: cpu->parts [parts][R, D] -> out [R, D]. Order: leaves by a tree of neighbours, ranks one after the other.
 static void llm42__cpu_join(llm42__cpu *cpu, const llm42_pass *pass, float *out) {
     const llm42__job job = {.cpu = cpu, .pass = pass, .out = out};
-    int parts = llm42__cpu_part_count(cpu, pass->schedule);
-    llm42__team_run(&cpu->team, (double)parts * pass->rows * cpu->model->config.dim, pass->rows, 1, llm42__join_task,
-                    &job);
+    const double work = (double)llm42__cpu_part_count(cpu, pass->schedule) * pass->rows * cpu->model->config.dim;
+    llm42__team_run(&cpu->team, work, pass->rows, 1, llm42__join_task, &job);
 }
 
 // Shapes: x [R, k], w [D, k] -> out [R, D], for o and down.
@@ -3992,11 +3891,10 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
         LLM42__FAIL(INVALID, "cpu backend: a pass of %d rows: expected 1 to %d, and at most its shape %d", R,
                     cpu->desc.max_rows, pass->shape);
     for (int r = 0; r < R; r++) {
-        const llm42_row *row = &pass->row[r];
-        if (row->seq < 0 || row->token < 0 || row->token >= vocab || row->position < 0 ||
-            row->position >= cpu->desc.max_context)
-            LLM42__FAIL(INVALID, "cpu backend: row %d: token %d, position %d: out of range", r, row->token,
-                        row->position);
+        const llm42_row row = pass->row[r];
+        if (row.seq < 0 || row.token < 0 || row.token >= vocab || row.position < 0 ||
+            row.position >= cpu->desc.max_context)
+            LLM42__FAIL(INVALID, "cpu backend: row %d: token %d, position %d out of range", r, row.token, row.position);
     }
     return LLM42_OK;
 }
@@ -4075,12 +3973,11 @@ static void llm42__cpu_close(void *state) {
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
     size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)c->ffn;
-    size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim),
-           used = (size_t)c->experts_used;
+    size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
     size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
     size_t parts = (size_t)llm42__cpu_part_count(cpu, LLM42_SCHEDULE_INVARIANT);  // of any schedule, at most
-    size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
+    size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size, used = (size_t)c->experts_used;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
     llm42__memory *memory = &cpu->memory;
@@ -4414,10 +4311,9 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
                                       : llm42__fp32_span(*c, false, span, padded, scores, part, &largest);
         bool alone = b == begin;  // the first part has nothing to be merged with
         float highest = largest > top ? largest : top;
-        float old_scale = alone ? 0.0f : llm42__exp(top - highest), new_scale = llm42__exp(largest - highest);
-        for (int i = 0; i < cpu->pad; i++)
-            merged[i] = alone ? part[i] : fmaf(merged[i], old_scale, part[i] * new_scale);
-        total = alone ? weights : fmaf(total, old_scale, weights * new_scale);
+        float rescale = alone ? 0.0f : llm42__exp(top - highest), new_scale = llm42__exp(largest - highest);
+        for (int i = 0; i < cpu->pad; i++) merged[i] = alone ? part[i] : fmaf(merged[i], rescale, part[i] * new_scale);
+        total = alone ? weights : fmaf(total, rescale, weights * new_scale);
         top = highest;
     }
     float inverse = 1.0f / total;
@@ -4547,8 +4443,7 @@ static void llm42__sm90_softmax(llm42__sm90_head *h, float scale, bool first) {
     for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__exp2(fmaf(weight[i], scale, -base));
     for (int i = 0; i < LLM42__SM90_UNIT; i++) eight[i % 8] += weight[i];
     for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__round_bf16(weight[i]);
-    const float total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) +
-                        ((eight[4] + eight[5]) + (eight[6] + eight[7]));
+    float total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) + ((eight[4] + eight[5]) + (eight[6] + eight[7]));
     if (first) {
         h->top = top, h->total = total;
         return;
@@ -4900,26 +4795,24 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     if (!(desc.invariant_slowdown >= 0 && desc.invariant_slowdown <= 1e6))
         LLM42__FAIL(INVALID, "llm42_sim_desc.invariant_slowdown: %g: must be 0 (as calibrated), or at most 1e6",
                     desc.invariant_slowdown);
-    const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = desc.calibration->devices;
-    if (isnan(llm42_calibration_ranks_ms(desc.calibration, LLM42_SCHEDULE_FAST, 1, 1, ranks, 1)))
+    const llm42_calibration *c = desc.calibration;
+    const int ranks = LLM42__MAX(1, d->tensor_parallel), devices = c->devices;
+    if (isnan(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 1, 1, ranks, 1)))
         LLM42__FAIL(UNSUPPORTED,
                     "llm42_engine_desc.tensor_parallel: %d: calibration %s has times of %d device%s and no exchanges "
                     "of %d ranks: take %d, or add them",
-                    ranks, desc.calibration->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices,
-                    devices);
+                    ranks, c->name, devices, devices > 1 ? "s" : "", ranks > 1 ? ranks : devices, devices);
     const int slots = LLM42__MAX(1, d->max_running);
     llm42__sim *sim = llm42__alloc_zero(1, sizeof *sim + (size_t)slots * sizeof *sim->request);
     if (!sim) LLM42__FAIL(MEMORY, "sim backend: out of memory");
-    sim->desc = desc;
-    sim->max_running = slots;
+    sim->desc = desc, sim->max_running = slots;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
     sim->replay_rows = d->schedules >> LLM42_SCHEDULE_FIXED & 1 ? d->fixed_rows : 0;
     sim->vocab = (uint32_t)d->model->config.vocab;
     sim->ranks = ranks;
     sim->layers = d->model->config.layers;
     for (int i = 0; i < slots; i++) sim->request[i].id = -1;
-    llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", desc.calibration->name,
-               desc.calibration->device);
+    llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", c->name, c->device);
     *state = sim;
     return LLM42_OK;
 }
@@ -5450,9 +5343,7 @@ static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
 
 static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
     if (!e->busy) return LLM42_OK;
-    LLM42__FAIL(INVALID,
-                "%s: called inside an event or a planner's function: call it when llm42_engine_step has returned",
-                function);
+    LLM42__FAIL(INVALID, "%s: called inside an event or planner: call it after llm42_engine_step", function);
 }
 
 llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
@@ -5460,9 +5351,7 @@ llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc
     if (id) *id = 0;
     LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
     llm42__request *r = llm42__request_new(e, desc, max_new);
-    if (!r)
-        LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for a request of %d tokens",
-                    desc->prompt_count + max_new);
+    if (!r) LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for %d tokens", desc->prompt_count + max_new);
     r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
     e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
     if (id) *id = r->info.id;
@@ -5523,9 +5412,8 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
     if (!(d->arrival >= 0 && d->arrival < 1e18))
         LLM42__FAIL(INVALID, "%s.arrival: %g: must be 0 (now) or a time on the backend's clock", name, d->arrival);
     if (d->deterministic && e->desc.policy.mode == LLM42_MODE_NONDETERMINISTIC)
-        LLM42__FAIL(
-            INVALID,
-            "%s.deterministic: the engine's mode is NONDETERMINISTIC: open it in DVR, HYBRID or BATCH_INVARIANT", name);
+        LLM42__FAIL(INVALID,
+                    "%s.deterministic: the mode is NONDETERMINISTIC: open it in DVR, HYBRID or BATCH_INVARIANT", name);
     return llm42_sampling_check(&d->sampling, error);
 }
 
@@ -5535,33 +5423,22 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     if (!r) return NULL;
     r->tokens = llm42__alloc((size_t)d->prompt_count + (size_t)max_new, sizeof *r->tokens);
     r->logprobs = llm42__alloc((size_t)max_new, sizeof *r->logprobs);
-    if (!r->tokens || !r->logprobs) {
-        llm42__request_free(r);
-        return NULL;
-    }
+    if (!r->tokens || !r->logprobs) return llm42__request_free(r), NULL;
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
     r->slot = -1;
-    r->info = (llm42_request){.id = e->last_id + 1,
-                              .key = d->key ? d->key : e->last_id + 1,
-                              .state = LLM42_STATE_WAITING,
-                              .deterministic = d->deterministic,
-                              .verified = d->deterministic && llm42__verifies(e->desc.policy.mode),
-                              .prompt_count = d->prompt_count,
-                              .max_new_tokens = max_new,
-                              .sampling = d->sampling,
-                              .ready_since = -1,
-                              .prompt = r->tokens,
-                              .tokens = r->tokens + d->prompt_count,
-                              .logprobs = r->logprobs,
-                              .arrival = d->arrival > 0 ? d->arrival : e->backend->now(e->state),
-                              .first_token = -1,
-                              .last_token = -1,
-                              .user = d->user};
-    if (!r->info.sampling.seed) r->info.sampling.seed = 42 + (uint64_t)d->sample_index;
+    llm42_request *info = &r->info;
+    info->id = e->last_id + 1, info->key = d->key ? d->key : info->id, info->user = d->user;
+    info->state = LLM42_STATE_WAITING, info->deterministic = d->deterministic;
+    info->verified = d->deterministic && llm42__verifies(e->desc.policy.mode);
+    info->prompt_count = d->prompt_count, info->max_new_tokens = max_new, info->sampling = d->sampling;
+    info->prompt = r->tokens, info->tokens = r->tokens + d->prompt_count, info->logprobs = r->logprobs;
+    info->arrival = d->arrival > 0 ? d->arrival : e->backend->now(e->state);
+    info->ready_since = -1, info->first_token = info->last_token = -1;
+    if (!info->sampling.seed) info->sampling.seed = 42 + (uint64_t)d->sample_index;
     const llm42_config *c = &e->desc.model->config;
     r->drafted_at = -1;
-    r->info.stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
-    for (int i = 0; i < r->info.stop_count; i++) r->info.stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
+    info->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
+    for (int i = 0; i < info->stop_count; i++) info->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
 }
 
@@ -5977,8 +5854,7 @@ void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     int room = llm42__rows_left(v, plan, v->replay, most);
     if (!room || (isolated && held)) return;
     plan->schedule = v->replay;
-    for (int i = 0; i < held; i++)
-        ride = ride && (fixed || !llm42__find(v->engine, plan->choice[i].request)->info.drafts);
+    for (int i = 0; i < held; i++) ride &= fixed || !llm42__find(v->engine, plan->choice[i].request)->info.drafts;
     for (int own = 1; own >= 0 && (own || plan->count); own--)  // an empty plan has nothing to pad
         for (int i = 0; i < v->running_count && room > 0; i++) {
             const llm42_request *r = v->running[i];
@@ -6422,8 +6298,7 @@ static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
     llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
     LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
     if (plan.choice != own->choice || plan.room != own->room)
-        LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice as it is",
-                    planner->name);
+        LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice only", planner->name);
     *own = plan;
     return LLM42_OK;
 }
@@ -6605,8 +6480,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     const llm42_output *out = b->out + row;
     const int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates + r->info.drafts);
     const int first = r->info.committed, prompt = r->info.prompt_count;
-    const bool reproducible = r->info.verified ||
-                              (r->reproducible == r->info.kv && b->plan.schedule == e->reproducible);
+    bool reproducible = r->info.verified || (r->reproducible == r->info.kv && b->plan.schedule == e->reproducible);
     int32_t *expected = r->tokens + prompt + first;
     int agreed = 0;
     while (agreed < compared && out[agreed].token == expected[agreed]) agreed++;
@@ -6620,11 +6494,10 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
         llm42__emit_request(e, r, LLM42_EVENT_VERIFIED, LLM42__MIN(agreed, candidates));
     }
     if (rollback) {
-        int dropped = candidates - agreed;
+        const int dropped = candidates - agreed, at = first + agreed;
         r->info.rollbacks++, e->stats.rollbacks++;
         r->info.recomputed += dropped - 1, e->stats.recomputed += dropped - 1;
-        llm42__emit_tokens(e, r, LLM42_EVENT_ROLLED_BACK, first + agreed, dropped, r->logprobs + first + agreed,
-                           out[agreed]);
+        llm42__emit_tokens(e, r, LLM42_EVENT_ROLLED_BACK, at, dropped, r->logprobs + at, out[agreed]);
     }
     if (r->info.drafts) llm42__judge_drafts(e, r, agreed - candidates, compared - candidates);
     else if (b->pass.windows + b->pass.prompts == b->plan.count) e->view.windows++, e->view.window_tokens += commit;
@@ -6708,8 +6581,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
     LLM42__DEFAULT(experiment.inject_seed, 42);
     if (!d->kv.pages && d->max_context > 0 && d->kv.page_size > 0 && d->max_running > 0) {
         int64_t per_slot = ((int64_t)d->max_context + d->kv.page_size - 1) / d->kv.page_size;
-        int64_t gigabyte = ((int64_t)1 << 30) /
-                           ((int64_t)llm42_kv_token_bytes(c, d->numerics.compute) * d->kv.page_size);
+        int64_t gigabyte = (1 << 30) / ((int64_t)llm42_kv_token_bytes(c, d->numerics.compute) * d->kv.page_size);
         d->kv.pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
     }
 #undef LLM42__DEFAULT
@@ -6756,9 +6628,8 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
                     "llm42_engine_desc.token_budget: %d: must be at least max_context, %d, when chunked_prefill is "
                     "OFF: prompts run whole",
                     d->token_budget, d->max_context);
-    LLM42__TRY(llm42__check_table("planner", d->planner->name, d->planner->plan != NULL, "plan", error));
-    if (d->drafter)
-        LLM42__TRY(llm42__check_table("drafter", d->drafter->name, d->drafter->draft != NULL, "draft", error));
+    LLM42__TRY(llm42__check_table("planner", d->planner->name, d->planner->plan, "plan", error));
+    if (d->drafter) LLM42__TRY(llm42__check_table("drafter", d->drafter->name, d->drafter->draft, "draft", error));
     if (d->policy.mode == LLM42_MODE_HYBRID && d->policy.verifier == LLM42_VERIFIER_FIXED)
         LLM42__FAIL(INVALID, "llm42_engine_desc.policy.verifier: FIXED: mode HYBRID needs INVARIANT, so that all its "
                              "ways give one result");

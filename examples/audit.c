@@ -29,7 +29,7 @@
 // model or the arithmetic is not the recorded one, or a pass fails.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/lib/args.h"
 #include "examples/lib/scoring.h"
 #include "audit/against.h"

@@ -18,7 +18,7 @@
 // GPU's manifest stands in the header, here and in the --tsv file. No tokenizer is needed.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/lib/engine.h"
 #include "planners.h"
 #define LLM42_METRICS_IMPLEMENTATION

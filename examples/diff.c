@@ -21,7 +21,7 @@
 // Exit status: 0 if all values are equal to the bit, 1 if any differs, 2 if something went wrong.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/lib/args.h"
 #include "examples/lib/compare.h"
 #include "diff/explain.h"

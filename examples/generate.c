@@ -4,7 +4,7 @@
 // make build/generate && build/generate --prompt "It was a dark night" --deterministic
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/lib/drafting.h"
 #include "examples/lib/engine.h"

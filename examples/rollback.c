@@ -15,7 +15,7 @@
 // and the second one is an exception, because it comes from an INVARIANT pass.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "planners.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "util/llm42_trace.h"

@@ -31,7 +31,7 @@
 // ranks, presets dvr, best and invariant do not need --tensor-parallel.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/lib/engine.h"
 #include "examples/lib/scoring.h"
 #include "examples/lib/texts.h"

@@ -8,7 +8,7 @@
 // reply.c writes answers, http.c has the endpoints, and tap.c the log-probabilities that the engine does not return.
 #define _GNU_SOURCE  // POLLRDHUP
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/lib/drafting.h"
 #include "examples/lib/engine.h"

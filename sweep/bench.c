@@ -17,7 +17,7 @@
 // not weights; on a GPU the floor of a pass is the time to read both, the KV once for each sequence.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"

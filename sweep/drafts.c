@@ -16,7 +16,7 @@
 // has its least and most over the turns beside it, because a ratio says nothing where these are far apart.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/util/llm42_draft.h"
 #include "examples/lib/engine.h"

@@ -6,7 +6,7 @@
 // make build/ranks && build/ranks
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/lib/engine.h"
 #include "examples/lib/scoring.h"
 #include "stb_ds.h"

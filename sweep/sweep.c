@@ -18,7 +18,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/util/llm42_calibration.h"
 
 #define LLM42_DRAFT_IMPLEMENTATION

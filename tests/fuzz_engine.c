@@ -8,7 +8,7 @@
 #include "make_model.h"
 
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 
 enum {
     CONTEXT = 48,

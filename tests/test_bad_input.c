@@ -4,7 +4,7 @@
 
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/util/llm42_policies.h"
 #include "examples/util/llm42_calibration.h"
 
@@ -151,7 +151,7 @@ TEST(path_that_does_not_exist) {
     refused("synthetic:tiny,margin=nan", LLM42_INVALID, "margin");
     refused("synthetic:tiny,margin=6.2x,seed=1", LLM42_INVALID, "margin");
     refused("synthetic:tiny,margin=6,2", LLM42_INVALID, "'2'");  // a decimal comma
-    refused("shape:tiny,margin=6,2", LLM42_INVALID, "shape:tiny,margin=6,2: '2'");
+    refused("shape:tiny,margin=6", LLM42_UNSUPPORTED, "only synthetic:NAME takes seed and margin");
     refused("synthetic:tiny,margin=1e-400", LLM42_INVALID, "margin=1e-400");
     refused("synthetic:tiny,margin=1e-50", LLM42_INVALID, "margin=1e-50");  // 0 in fp32
     refused("synthetic:tiny,margin=1e-31", LLM42_INVALID, "margin");

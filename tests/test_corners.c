@@ -4,7 +4,7 @@
 #include "test.h"
 #include "make_model.h"
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/util/llm42_policies.h"
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"

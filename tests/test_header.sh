@@ -22,7 +22,7 @@ echo '#define LLM42_IMPLEMENTATION
 cat "$out/implements.c" "$out/uses.c" >"$out/linked.c"
 {
     printf '#define LLM42_%sIMPLEMENTATION\n' '' METRICS_ TRACE_ TRANSCRIPT_ CALIBRATION_ DRAFT_
-    printf '#include "%s"\n' llm42.h examples/util/*.h
+    printf '#include "%s"\n' examples/util/llm42_synthetic.h examples/util/*.h
 } >"$out/whole.c"
 
 # What a user's file has without llm42.h it has with it: extensions of POSIX in gnu17, <tgmath.h>, its own stb_ds.
@@ -78,6 +78,18 @@ for cc in $compilers; do
         check "$cc: $c" "$cc" -std=c11 -Wpedantic $strict $declarations -fsyntax-only "$c"
     done
 done
+# Random weights are there where their companion was compiled instead of llm42.h; without it one error says so.
+echo '#include "examples/util/llm42_synthetic.h"
+int main(void) {
+    llm42_error error = {LLM42_OK, "loaded"};
+    llm42_model *model;
+    llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error);
+    puts(error.text);
+}' >"$out/random.c"
+"$CC" -std=c11 $strict "$out/random.c" "$out/implements.o" -o "$out/random" -lm >"$log" 2>&1
+check "llm42.h alone: no random weights" says "synthetic:tiny: include examples/util/llm42_synthetic.h" "$out/random"
+"$CC" -std=c11 $strict -DLLM42_IMPLEMENTATION "$out/random.c" -o "$out/random" -lm >"$log" 2>&1
+check "with their companion" says loaded "$out/random"
 linked="$B/programs.a $B/llm42.o $OMP -o $out/options -lm"
 # In a program's table of options two with one name are refused: the second would never be found.
 echo '#define _POSIX_C_SOURCE 200809L
@@ -105,7 +117,7 @@ for cc in g++ clang++; do
     cxx=1
     check "$cc: declarations as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/uses.cc"
     # The companions' declarations too. What is C says so in one error.
-    for h in metrics trace transcript draft sha256 calibration cuda; do
+    for h in metrics trace transcript draft sha256 calibration cuda synthetic; do
         printf '#include "llm42.h"\n#include "examples/util/llm42_%s.h"\n' $h >"$out/companion.cc"
         check "$cc: llm42_$h.h as C++17" "$cc" -std=c++17 -Wpedantic $strict -fsyntax-only "$out/companion.cc"
     done
@@ -116,6 +128,7 @@ for cc in g++ clang++; do
             "$cc" -std=c++17 -I. -isystem "$STB" -fsyntax-only "$out/implements.cc"
     done <<'END'
 LLM42_IMPLEMENTATION llm42.h
+LLM42_IMPLEMENTATION examples/util/llm42_synthetic.h
 LLM42_TRACE_IMPLEMENTATION examples/util/llm42_trace.h
 LLM42_TRANSCRIPT_IMPLEMENTATION examples/util/llm42_transcript.h
 LLM42_SHA256_IMPLEMENTATION examples/util/llm42_sha256.h

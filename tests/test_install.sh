@@ -65,8 +65,11 @@ build=$(realpath "$B")
     check "the source tree's model" from "$root/links" "$build/generate" --prompt Once -n 4
 cat >"$root/use.c" <<'END'
 #define LLM42_IMPLEMENTATION
-#include <llm42.h>
-int main(void) { return llm42_synthetic_names()[0] == NULL; }
+#include <llm42/llm42_synthetic.h>
+int main(void) {
+    llm42_model *model;
+    return llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, NULL);
+}
 END
 cat >"$root/text.c" <<'END'
 #define _POSIX_C_SOURCE 200809L
@@ -129,7 +132,7 @@ sed -nE 's/^LLM42_API .*[ *](llm42_[a-z0-9_]+)\(.*/\1/p' llm42.h | grep -v '^llm
     sort >"$root/declared"
 nm -D --defined-only "$root/shared/libllm42.so" | awk '{ print $3 }' | sort >"$root/exported"
 check "what it exports" diff "$root/declared" "$root/exported"
-sed '1s/.*/#define LLM42_IMPLEMENTED/' "$root/use.c" >"$root/other.c"
+sed '1s/.*/#define LLM42_IMPLEMENTED/; 2s/.*/#include "llm42.h"/' "$root/use.c" >"$root/other.c"
 check "a program with it" "$CC" -std=c11 -I. "$root/other.c" -o "$root/use" -L"$root/shared" \
     -Wl,-rpath,"$root/shared" -lllm42
 check "it runs" "$root/use"

@@ -4,7 +4,7 @@
 // LLM42_TEST_CONTROL the passes sum in another order: the digests must change.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 
 static uint64_t digest = 0xcbf29ce484222325u, drawn = 0xcbf29ce484222325u;
 

@@ -18,7 +18,8 @@ can_run() {  # can_run FLAG...: does this machine have all of these instructions
 build() {  # build NAME COMPILER FLAGS...: build/isa/NAME, unless it is newer than what it is made of
     local name=$1 cc=$2; shift 2
     local line="$cc $* $required" newest=
-    newest=$(ls -t "$out/$name" tests/test_isa.c "$B/llm42.o" tests/*.h llm42.h 2>/dev/null | head -n 1)
+    newest=$(ls -t "$out/$name" tests/test_isa.c "$B/llm42.o" tests/*.h llm42.h \
+        examples/util/llm42_synthetic.h 2>/dev/null | head -n 1)
     [ "$newest" = "$out/$name" ] && [ "$line" = "$(cat "$out/$name.line" 2>/dev/null)" ] && return
     $cc "$@" $required tests/test_isa.c -o "$out/$name" -lm 2>"$out/$name.log" && echo "$line" >"$out/$name.line"
 }

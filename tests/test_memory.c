@@ -30,7 +30,7 @@ void test_lib_free(void *p) {
 #define LLM42_FREE(pointer) test_lib_free(pointer)
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/util/llm42_calibration.h"
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"

@@ -4,7 +4,7 @@
 // present.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "make_model.h"
 
 enum { TEXT = TEST_SLOW ? 66 : 80, PAGE = 16, PAGES = TEXT / PAGE + 1, MODELS = 3 };

@@ -2,7 +2,7 @@
 // byte pairs, and on bad files.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/util/tokenizer.h"
 
 static char folder[64];

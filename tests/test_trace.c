@@ -3,7 +3,7 @@
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/util/llm42_calibration.h"
 #define LLM42_TRACE_IMPLEMENTATION
 #include "examples/util/llm42_trace.h"

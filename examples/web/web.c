@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
 #include "examples/lib/texts.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #include "examples/util/llm42_calibration.h"
