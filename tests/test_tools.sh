@@ -191,6 +191,17 @@ ends 2 '^drafts: --way: dvr is there twice$' "${worth[@]}" --way dvr,best,dvr
 ends 2 '^drafts: --batch: 1 is there twice$' "${worth[@]}" --batch 1,2,1
 ends 2 'synthetic:tiny has a vocabulary of 512 tokens, and' "${worth[@]}" --draft model:examples/tiny42,model:synthetic:tiny
 ends 1 '^generate: --draft model:gone: gone: no such model folder' generate --draft model:gone
+# What lies in a folder that is no model folder, and keys of config.json that nothing uses.
+mkdir "$out/folder"
+for what in 'model.gguf, a GGUF file' 'adapter_model.safetensors, an adapter' 'pytorch_model.bin, a pickle' \
+    'consolidated.safetensors, weights in Mistral' 'model-00001-of-00002.safetensors, a part of the weights'; do
+    touch "$out/folder/${what%%,*}"
+    ends 1 "here: $what" score --model "$out/folder" --ids 0,1
+    rm "$out/folder/${what%%,*}"
+done
+cp examples/tiny42/model.safetensors "$out/folder"
+sed '0,/{/s//{"foo_key": 3,/' examples/tiny42/config.json >"$out/folder/config.json"
+ends 0 '^score: .*config.json: not used: foo_key$' score --model "$out/folder" --ids 0,1
 ends 1 '^generate: --draft model:examples/draft42: .* vocabulary of 4096 tokens, and the model that it drafts for has 2048' \
     generate --draft model:examples/draft42
 ends 2 'is a file that --draft model:examples/draft42 reads: give another name$' generate \

@@ -4,11 +4,35 @@
 
 #include "examples/planners.h"
 
+#include <dirent.h>
+
 void engine_look_up(engine_options *o) {
     o->table = args_backend(o->backend);
     args_dtype("--dtype", o->dtype);
     args_arithmetic(o->arithmetic);
     args_choice("--planner", o->planner, planner_names);
+}
+
+// Adds to an error what weights a folder has that is no model folder, and what makes one of them.
+static void explain(const char *folder, llm42_error *error) {
+    static const char *const kinds[][2] = {
+        {".gguf",
+         "a GGUF file; take the model's safetensors, or load it by transformers (gguf_file=) and save_pretrained"},
+        {"adapter_model.safetensors", "an adapter; merge it into its model by peft (merge_and_unload)"},
+        {"consolidated.safetensors", "weights in Mistral's own form; take the files for transformers"},
+        {".bin", "a pickle of PyTorch; load it by transformers and save_pretrained"},
+        {".safetensors",
+         "a part of the weights; fetch model.safetensors.index.json, too, or rename a file that is whole"}};
+    DIR *list = opendir(folder);
+    for (size_t k = 0; list && k < sizeof kinds / sizeof *kinds; k++, rewinddir(list))
+        for (struct dirent *file; (file = readdir(list));) {
+            const size_t used = strlen(error->text), name = strlen(file->d_name), end = strlen(kinds[k][0]);
+            if (name < end || strcmp(file->d_name + name - end, kinds[k][0])) continue;
+            snprintf(error->text + used, sizeof error->text - used, " (here: %.80s, %s)", file->d_name, kinds[k][1]);
+            closedir(list);
+            return;
+        }
+    if (list) closedir(list);
 }
 
 llm42_model *engine_model(engine_options *o) {
@@ -17,7 +41,9 @@ llm42_model *engine_model(engine_options *o) {
     o->path = args_find(o->model, o->found);
     const llm42_model_desc desc = {
         .path = o->path, .on_device = args_on_device(o->path, o->table), .no_mmap = o->no_mmap, .log = args_model_log};
-    args_check(llm42_model_load(&model, &desc, &error), &error);
+    const llm42_result result = llm42_model_load(&model, &desc, &error);
+    if (result == LLM42_IO) explain(o->path, &error);
+    args_check(result, &error);
     return model;
 }
 
