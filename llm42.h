@@ -2106,6 +2106,7 @@ static llm42_result llm42__config_rope_scaling(llm42_config *c, const llm42__jso
     LLM42__TRY(llm42__json_field(json, scaling, "low_freq_factor", 1e-6, 1e6, &c->rope_low_freq_factor));
     LLM42__TRY(llm42__json_field(json, scaling, "high_freq_factor", 1e-6, 1e6, &c->rope_high_freq_factor));
     LLM42__TRY(llm42__json_field(json, scaling, "original_max_position_embeddings", 1.0, 1e9, context));
+    if (kind == LLM42_ROPE_YARN && *context == 0) *context = c->context;  // max_position_embeddings
     if (kind == LLM42_ROPE_YARN) LLM42__TRY(llm42__config_yarn(c, json, scaling));
     c->rope = (llm42_rope)kind;
     const bool bands = *context > 0 && c->rope_low_freq_factor > 0 &&

@@ -2,10 +2,11 @@
 # with wasi-libc, and they are the same sources as those that run natively.
 WEB := $(B)/web
 WASM_CC ?= clang
+# Names of functions would be a third of what a browser has to load.
 # Debian's headers of stb and jsmn lie beside those of its own C library, which must not be found.
-WASM_FLAGS = --target=wasm32-wasi --sysroot=/usr -std=c11 -O3 -ffp-contract=off -msimd128 -DNDEBUG -Wall -Wextra \
-    -Wno-pass-failed -Wno-unused-command-line-argument -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL \
-    -D_WASI_EMULATED_PROCESS_CLOCKS -D_WASI_EMULATED_GETPID -I. -isystem examples/web/wasi -isystem $(B)/wasm \
+WASM_FLAGS = --target=wasm32-wasi --sysroot=/usr -std=c11 -O3 -Wl,--strip-all -ffp-contract=off -msimd128 -DNDEBUG \
+    -Wall -Wextra -Wno-pass-failed -Wno-unused-command-line-argument -D_WASI_EMULATED_MMAN \
+    -D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_PROCESS_CLOCKS -D_WASI_EMULATED_GETPID -I. -isystem examples/web/wasi -isystem $(B)/wasm \
     -lwasi-emulated-mman -lwasi-emulated-signal -lwasi-emulated-process-clocks -lwasi-emulated-getpid
 WEB_PAGE := $(patsubst examples/web/%,$(WEB)/%,$(filter-out %.c %.mk %.md %.png,$(wildcard examples/web/*.*)))
 WEB_DATA := $(addprefix $(WEB)/,$(patsubst examples/%,%,$(addprefix examples/tiny42/,config.json model.safetensors tokenizer.json)) h200.txt \
