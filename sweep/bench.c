@@ -4,7 +4,7 @@
 //     build/bench --model DIR --threads 2 --out FILE           another model; every figure as TSV too
 //     build/bench --model DIR --suite decode                   tokens a second of one greedy stream, and nothing else
 //     build/bench --model DIR --calibrate FILE                 the pass times and flip rate that the simulator reads
-//     build/bench --backend cuda --suite passes --out FILE     a GPU: passes, stages, workloads, one-of-eleven, online
+//     build/bench --backend cuda --suite passes --out FILE     a GPU: passes, stages, prompts, workloads, ...
 //
 // Ceilings come first, in the same run and with the same threads, because a share of a datasheet's figure says little
 // on a shared machine. Every figure is a median of repeats; a ceiling is the best of several medians, since whatever
@@ -97,7 +97,8 @@ static const settings DEFAULTS = {.how = {ENGINE_DEFAULTS},
 // What the command line leaves open, and --quick.
 static void resolve(settings *s) {
     static const char *const suites[] = {"all", "ceilings", "passes", "workloads", "decode", NULL};
-    static const char *const cuda_suites[] = {"all", "passes", "stages", "workloads", "one-of-eleven", "online", NULL};
+    static const char *const cuda_suites[] = {"all",       "passes",        "stages", "prompts",
+                                              "workloads", "one-of-eleven", "online", NULL};
     bool cuda = !strcmp(s->how.backend, "cuda");
     args_choice("--suite", s->suite, cuda ? cuda_suites : suites);
     llm42_engine_desc policies = {0};
@@ -156,7 +157,7 @@ static settings parse(int argc, char **argv) {
         ARGS_ARITHMETIC(&s.how.arithmetic),
         ARGS_TEXT("suite NAME", &s.suite,
                   "all, ceilings, passes, workloads or decode;\n"
-                  "                         cuda: all, passes, stages, workloads, one-of-eleven or online"),
+                  "                         cuda: all, passes, stages, prompts, workloads, one-of-eleven or online"),
         ARGS_INT("repeats N", &s.repeats, 1, MAX_REPEATS, "runs that a median is taken of"),
         ARGS_INT("requests N", &s.requests, 0, 100000, "workloads: requests, 0: 32 (cpu) or 1024 (cuda)"),
         ARGS_INT("input-tokens N", &s.input_tokens, 1, 1000000, "workloads: tokens of a prompt"),

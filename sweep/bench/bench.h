@@ -177,6 +177,8 @@ void rig_decode_rows(rig *r, int rows, int context);
 void rig_window_rows(rig *r, int rows, int window, int context);
 // A prompt's first rows; the last one is sampled.
 void rig_prompt_rows(rig *r, int rows);
+// Rows of a prompt from its row `first` on; `end` says whether they are its last ones, of which the last is sampled.
+void rig_chunk_rows(rig *r, int first, int rows, bool end);
 // Runs the pass once.
 void rig_run(rig *r, llm42_schedule schedule, int shape);
 enum { MOST_IN_TURN = 2 };

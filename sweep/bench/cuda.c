@@ -1,12 +1,16 @@
 // cuda.c: what is measured of a GPU. Ceilings of the device; passes by schedule, rows and context, as shares of them; a
-// pass's stages; whole workloads by mode, one deterministic request among eleven, and arrivals over time. Workloads run
-// as the cells of build/sweep do (serve.h). Times are wall times around calls of the backend.
+// pass's stages; whole prompts; whole workloads by mode, one deterministic request among eleven, and arrivals over
+// time. Workloads run as the cells of build/sweep do (serve.h). Times are wall times around calls of the backend.
 #include "sweep/bench/bench.h"
 
 #include "examples/util/llm42_cuda.h"
 #include "sweep/lib/serve.h"
 
-enum { POOL = 262144, LONG = 32768 };  // tokens of KV that passes are timed on, and of a long sequence
+enum {
+    POOL = 262144,       // tokens of KV that passes are timed on
+    LONG = 32768,        // tokens of a long sequence
+    PROMPT_REPEATS = 5,  // of a whole prompt: a long one takes seconds
+};
 
 // >>start --------------------------------------------------------------------------------------------------------
 // --seconds: nothing is begun after so many.
@@ -51,6 +55,8 @@ static void cuda_begin(bench *b) {
         describe(b, b->tsv, "# ");
         fprintf(b->tsv, "# path: %s; suite: %s; fast: %s\n", b->set.how.model, b->set.suite,
                 b->set.how.offered ? "offered" : "fastest");
+        fprintf(b->tsv, "# suite prompts: one prompt in passes of at most %d rows, all together; medians of %d\n",
+                RIG_ROWS, PROMPT_REPEATS);
         fprintf(b->tsv,
                 "# floor_ms: weights and KV read at the read ceiling; memory_share_pct, copy_share_pct: that\n"
                 "#   at the read and the copy ceiling, of ms; matmul_share_pct: of the cuBLAS ceiling. On several\n"
@@ -93,19 +99,30 @@ static int kv_parts(const bench *b) {
     return devices < heads ? devices : heads;
 }
 
-static void cuda_pass_report(const bench *b, const rig *r, llm42_schedule schedule, const char *kind, int context,
+// What one device does in the pass of a rig, or in several.
+typedef struct cuda_work {
+    int rows;
+    double flop, bytes;
+} cuda_work;
+
+static void cuda_work_add(const bench *b, const rig *r, cuda_work *w) {
+    double devices = used_devices(b);
+    w->rows += r->rows;
+    w->flop += pass_flop(b->model, r->rows, r->sampled, r->keys) / devices;
+    w->bytes += pass_bytes(b->model, r->rows, r->sampled) / devices + rig_kv_bytes(b, r) / kv_parts(b);
+}
+
+static void cuda_pass_report(const bench *b, const cuda_work *w, llm42_schedule schedule, const char *kind, int context,
                              double time) {
     char name[48];
     snprintf(name, sizeof name, "%s_%s", llm42_schedule_name(schedule), kind);
-    double devices = used_devices(b), flop = pass_flop(b->model, r->rows, r->sampled, r->keys) / devices;
-    double bytes = pass_bytes(b->model, r->rows, r->sampled) / devices + rig_kv_bytes(b, r) / kv_parts(b);
     figures f = figures_of(b, "passes", name);
-    f.rows = r->rows, f.context_tokens = context, f.ms = 1e3 * time, f.tokens_per_s = r->rows / time;
-    f.gb_per_s = 1e-9 * bytes / time, f.floor_ms = 1e-6 * bytes / b->read_gb_per_s;
+    f.rows = w->rows, f.context_tokens = context, f.ms = 1e3 * time, f.tokens_per_s = w->rows / time;
+    f.gb_per_s = 1e-9 * w->bytes / time, f.floor_ms = 1e-6 * w->bytes / b->read_gb_per_s;
     f.memory_share_pct = 100 * f.gb_per_s / b->read_gb_per_s, f.copy_share_pct = 100 * f.gb_per_s / b->copy_gb_per_s;
-    f.gflop_per_s = 1e-9 * flop / time;
+    f.gflop_per_s = 1e-9 * w->flop / time;
     f.matmul_share_pct = 100 * f.gflop_per_s / b->matmul_gflop_per_s;
-    printf("%-18s %5d %8d %9.3f %9.0f %8.3f %8.1f %8.1f %8.1f %8.1f\n", name, r->rows, context, f.ms, f.tokens_per_s,
+    printf("%-18s %5d %8d %9.3f %9.0f %8.3f %8.1f %8.1f %8.1f %8.1f\n", name, w->rows, context, f.ms, f.tokens_per_s,
            f.floor_ms, f.memory_share_pct, f.copy_share_pct, 1e-3 * f.gflop_per_s, f.matmul_share_pct);
     fflush(stdout);
     figures_write(b, &f);
@@ -120,7 +137,9 @@ static void cuda_pass(const bench *b, rig *r, llm42_schedule first, bool beside,
     progress("passes: %s, %d rows, context %d", kind, r->rows, context);
     rig_time(r, schedules, count, least, time);
     progress(NULL);
-    for (int i = 0; i < count; i++) cuda_pass_report(b, r, schedules[i], kind, context, time[i]);
+    cuda_work work = {0};
+    cuda_work_add(b, r, &work);
+    for (int i = 0; i < count; i++) cuda_pass_report(b, &work, schedules[i], kind, context, time[i]);
 }
 
 // Decode at a batch of 1 to max_running.
@@ -134,17 +153,21 @@ static void cuda_decode_passes(bench *b, rig *r, int context, int step) {
     }
 }
 
-static void cuda_passes(bench *b) {
-    rig *r = allocate(sizeof *r);
-    int prompt = b->model->config.context < RIG_ROWS ? b->model->config.context : RIG_ROWS;
-    cuda_rig(b, r, 4096, POOL, 0, FIXED_BIT | INVARIANT_BIT);
-    static const char *const head[2][10] = {
+static void cuda_passes_head(const char *kind) {
+    const char *const head[2][10] = {
         {"", "", "context", "", "", "floor", "floor at", "at copy", "", "cuBLAS"},
-        {"passes", "rows", "tokens", "ms", "tokens/s", "ms", "[A] %", "%", "TFLOP/s", "[B] %"}};
+        {kind, "rows", "tokens", "ms", "tokens/s", "ms", "[A] %", "%", "TFLOP/s", "[B] %"}};
     static const int width[10] = {-18, 5, 8, 9, 9, 8, 8, 8, 8, 8};
     printf("\n");
     head_print(&head[0][0], width, 10);
     head_print(&head[1][0], width, 10);
+}
+
+static void cuda_passes(bench *b) {
+    rig *r = allocate(sizeof *r);
+    int prompt = b->model->config.context < RIG_ROWS ? b->model->config.context : RIG_ROWS;
+    cuda_rig(b, r, 4096, POOL, 0, FIXED_BIT | INVARIANT_BIT);
+    cuda_passes_head("passes");
     cuda_decode_passes(b, r, 512, 2);
     cuda_decode_passes(b, r, 4096, 8);
     rig_deal_pages(r, r->context);
@@ -180,28 +203,46 @@ static void cuda_passes(bench *b) {
 }
 
 // >>stages -------------------------------------------------------------------------------------------------------
-static void cuda_stages_of(const bench *b, rig *r, llm42_schedule schedule, const char *kind) {
-    if (out_of_time(b)) return;
-    llm42_cuda_stage stage[LLM42_CUDA_STAGES];
-    llm42_error error = {0};
-    llm42_pass pass = {
-        .schedule = schedule, .rows = r->rows, .shape = r->rows, .row = r->row, .seq = r->seq, .out = r->out};
-    int count = 0;
+static void cuda_stages_report(const bench *b, const llm42_cuda_stage *stage, int count, int rows, const char *kind) {
     double all = 0;
-    progress("stages: %s, %d rows", kind, r->rows);
-    args_check(llm42_cuda_stages(r->state, &pass, CUDA_REPEATS, stage, &count, &error), &error);
-    progress(NULL);
     for (int i = 0; i < count; i++) all += stage[i].ms;
     printf("\n%-22s %6s %9s %8s %9s\n", kind, "rows", "ms", "% time", "launches");
     for (int i = 0; i < count; i++) {
         char name[48];
         snprintf(name, sizeof name, "%.20s:%.26s", kind, stage[i].name);
         figures f = figures_of(b, "stages", name);
-        f.rows = r->rows, f.ms = stage[i].ms, f.launches = stage[i].launches, f.relative_pct = 100 * stage[i].ms / all;
-        printf("%-22s %6d %9.4f %8.1f %9d\n", stage[i].name, r->rows, f.ms, f.relative_pct, stage[i].launches);
+        f.rows = rows, f.ms = stage[i].ms, f.launches = stage[i].launches, f.relative_pct = 100 * stage[i].ms / all;
+        printf("%-22s %6d %9.4f %8.1f %9d\n", stage[i].name, rows, f.ms, f.relative_pct, stage[i].launches);
         figures_write(b, &f);
     }
-    printf("%-22s %6d %9.4f\n", "sum", r->rows, all);
+    printf("%-22s %6d %9.4f\n", "sum", rows, all);
+}
+
+// Adds the stages of a rig's pass to those of the passes before it.
+static void cuda_stages_add(rig *r, llm42_schedule schedule, int repeats, llm42_cuda_stage *sum, int *count) {
+    llm42_cuda_stage stage[LLM42_CUDA_STAGES];
+    llm42_error error = {0};
+    llm42_pass pass = {
+        .schedule = schedule, .rows = r->rows, .shape = r->rows, .row = r->row, .seq = r->seq, .out = r->out};
+    int found = 0;
+    args_check(llm42_cuda_stages(r->state, &pass, repeats, stage, &found, &error), &error);
+    for (int i = 0; i < found; i++) {
+        int to = 0;
+        while (to < *count && strcmp(sum[to].name, stage[i].name)) to++;
+        if (to == LLM42_CUDA_STAGES) continue;
+        if (to == *count) sum[(*count)++] = (llm42_cuda_stage){.name = stage[i].name};
+        sum[to].ms += stage[i].ms, sum[to].launches += stage[i].launches;
+    }
+}
+
+static void cuda_stages_of(const bench *b, rig *r, llm42_schedule schedule, const char *kind) {
+    if (out_of_time(b)) return;
+    llm42_cuda_stage stage[LLM42_CUDA_STAGES];
+    int count = 0;
+    progress("stages: %s, %d rows", kind, r->rows);
+    cuda_stages_add(r, schedule, CUDA_REPEATS, stage, &count);
+    progress(NULL);
+    cuda_stages_report(b, stage, count, r->rows, kind);
 }
 
 // With leaves the stages are those of INVARIANT passes, because others have none.
@@ -229,6 +270,65 @@ static void cuda_stages(bench *b) {
         cuda_stages_of(b, r, fixed, "replay");
         rig_close(r);
     }
+    free(r);
+}
+
+// >>prompts ------------------------------------------------------------------------------------------------------
+// The next pass of a prompt, of which `done` rows have run: an engine cuts a prompt into passes of its token budget,
+// which is RIG_ROWS here. False: all have run.
+static bool next_chunk(rig *r, int tokens, int *done) {
+    int rows = tokens - *done < RIG_ROWS ? tokens - *done : RIG_ROWS;
+    if (!rows) return false;
+    rig_chunk_rows(r, *done, rows, *done + rows == tokens);
+    *done += rows;
+    return true;
+}
+
+static double prompt_seconds(rig *r, llm42_schedule schedule, int tokens) {
+    double begin = wall_seconds();
+    for (int done = 0; next_chunk(r, tokens, &done);) rig_run(r, schedule, r->rows);
+    return wall_seconds() - begin;
+}
+
+// Times a prompt by FAST and INVARIANT passes in turn. What runs first does not count.
+static void cuda_prompt(const bench *b, rig *r, int tokens) {
+    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT};
+    double times[2][PROMPT_REPEATS];
+    cuda_work work = {0};
+    if (out_of_time(b)) return;
+    progress("prompts: %d tokens", tokens);
+    for (int i = -1; i < PROMPT_REPEATS; i++)
+        for (int s = 0; s < 2; s++) {
+            double seconds = prompt_seconds(r, schedules[s], tokens);
+            if (i >= 0) times[s][i] = seconds;
+        }
+    progress(NULL);
+    for (int done = 0; next_chunk(r, tokens, &done);) cuda_work_add(b, r, &work);
+    for (int s = 0; s < 2; s++)
+        cuda_pass_report(b, &work, schedules[s], "prompt", tokens, median(times[s], PROMPT_REPEATS));
+}
+
+static void cuda_prompt_stages(const bench *b, rig *r, int tokens) {
+    if (out_of_time(b)) return;
+    llm42_schedule schedule = b->set.how.leaves > 1 ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST;
+    llm42_cuda_stage stage[LLM42_CUDA_STAGES];
+    int count = 0;
+    progress("stages: a prompt of %d tokens", tokens);
+    for (int done = 0; next_chunk(r, tokens, &done);) cuda_stages_add(r, schedule, PROMPT_REPEATS, stage, &count);
+    progress(NULL);
+    cuda_stages_report(b, stage, count, tokens, "prompt");
+}
+
+static void cuda_prompts(bench *b) {
+    static const int lengths[] = {2048, 8192, LONG};
+    rig *r = allocate(sizeof *r);
+    cuda_rig(b, r, LONG, LONG, 0, FIXED_BIT | INVARIANT_BIT);
+    cuda_passes_head("prompts");
+    for (int i = 0; i < 3 && lengths[i] <= r->context; i++) cuda_prompt(b, r, lengths[i]);
+    for (int i = 0; i < 3 && lengths[i] <= r->context; i++) cuda_prompt_stages(b, r, lengths[i]);
+    printf("prompts: one prompt in passes of at most %d rows, all of its passes together, the last row sampled\n",
+           RIG_ROWS);
+    rig_close(r);
     free(r);
 }
 
@@ -380,6 +480,7 @@ void run_cuda(bench *b) {
     cuda_ceilings(b);
     if (all || !strcmp(suite, "passes")) cuda_passes(b);
     if (all || !strcmp(suite, "stages")) cuda_stages(b);
+    if (all || !strcmp(suite, "prompts")) cuda_prompts(b);
     cuda_workloads(b, suite);
     if (out_of_time(b)) printf("stopped after %g s (--seconds): what is missing was not begun\n", b->set.seconds);
     if (!b->tsv) return;

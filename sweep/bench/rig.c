@@ -106,10 +106,12 @@ void rig_window_rows(rig *r, int rows, int window, int context) {
     for (int i = 0; i < rows; i++) rig_add_row(r, i / window, context - window + i % window, true);
 }
 
-void rig_prompt_rows(rig *r, int rows) {
+void rig_chunk_rows(rig *r, int first, int rows, bool end) {
     rig_clear(r);
-    for (int i = 0; i < rows; i++) rig_add_row(r, 0, i, i == rows - 1);
+    for (int i = 0; i < rows; i++) rig_add_row(r, 0, first + i, end && i == rows - 1);
 }
+
+void rig_prompt_rows(rig *r, int rows) { rig_chunk_rows(r, 0, rows, true); }
 
 double rig_kv_bytes(const bench *b, const rig *r) {
     double tokens = 0;

@@ -3,6 +3,7 @@
 random weights in bf16, each pass in a CUDA graph.
 
     python3 sweep/h200/pytorch.py --out FILE     needs PyTorch 2.6 or newer, and a GPU of 80 GB
+    python3 sweep/h200/pytorch.py --attention --out FILE     attention alone, as `build/kernels --part attention`
 
 q, k and v are one product, and so are gate and up; products are those of torch.nn.functional.linear. Attention is
 scaled_dot_product_attention over a contiguous KV cache. Norms, rotation and gates are compiled by torch.compile, unless
@@ -11,6 +12,11 @@ and a prompt pass one sequence from its beginning. A pass ends with the id of th
 prompt's last one. A time is the median of 21 launches of the graph, each between two events. Nothing here keeps an
 order of sums. What PyTorch could do better: its products are cuBLAS's first choice and are not tuned, the writes to the
 KV cache are kernels of their own, and which kernel computes attention is PyTorch's choice.
+
+--attention: the causal attention of one prompt in one layer, by cuDNN and by FlashAttention, which PyTorch is told to
+take. A graph has several prompts with inputs of their own, so that no cache holds what a launch reads. TFLOP/s count
+the causal half: 2 x tokens^2 x head size x heads. Where a kernel does not take fewer heads of keys than of queries, it
+gets a copy of keys and values for each head (`heads`: expanded).
 """
 import argparse
 import statistics
@@ -19,6 +25,7 @@ try:
     import torch
     import torch._dynamo
     import torch.nn.functional as F
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.attention.bias import causal_lower_right
 except ImportError as error:
     raise SystemExit(f"pytorch.py: {error}: it needs PyTorch 2.6 or newer, with CUDA") from error
@@ -82,16 +89,8 @@ class Model:
         return F.linear(self.add_norm(x, delta, self.last_norm)[1], self.head).argmax(-1)
 
 
-def measure(model, sequences, rows, at, prompt):
-    """Milliseconds of a pass, the median of 21 after half a second of work."""
-    tokens = torch.randint(VOCAB, (sequences, rows), device="cuda")
-    cache = [[torch.randn((sequences, KV_HEADS, at + rows, DIM), device="cuda", dtype=torch.bfloat16) for _ in range(2)]
-             for _ in range(LAYERS)]
-    angle = torch.arange(at, at + rows, device="cuda")[:, None] * 500000.0 ** (
-        -torch.arange(0, DIM, 2, device="cuda") / DIM)
-    cos, sin = angle.cos()[None, :, None, :], angle.sin()[None, :, None, :]
-    def run():
-        return model.forward(tokens, cache, at, cos, sin, rows > 1, prompt)
+def time_graph(run):
+    """Milliseconds of a CUDA graph of what run() launches: the median of 21 after half a second of work."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -100,7 +99,7 @@ def measure(model, sequences, rows, at, prompt):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        run()
+        kept = run()  # what it returns is not overwritten while it is there
     def timed():
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
@@ -111,33 +110,89 @@ def measure(model, sequences, rows, at, prompt):
     spent = 0.0
     while spent < 500:
         spent += timed()
-    return statistics.median(timed() for _ in range(21))
+    ms = statistics.median(timed() for _ in range(21))
+    del kept
+    return ms
+
+
+def measure(model, sequences, rows, at, prompt):
+    """Milliseconds of a pass."""
+    tokens = torch.randint(VOCAB, (sequences, rows), device="cuda")
+    cache = [[torch.randn((sequences, KV_HEADS, at + rows, DIM), device="cuda", dtype=torch.bfloat16) for _ in range(2)]
+             for _ in range(LAYERS)]
+    angle = torch.arange(at, at + rows, device="cuda")[:, None] * 500000.0 ** (
+        -torch.arange(0, DIM, 2, device="cuda") / DIM)
+    cos, sin = angle.cos()[None, :, None, :], angle.sin()[None, :, None, :]
+    return time_graph(lambda: model.forward(tokens, cache, at, cos, sin, rows > 1, prompt))
+
+
+PASSES = [("decode", rows, 1, context - 1) for context, all_rows in ((512, (1, 8, 16, 64, 256)), (4096, (1, 8, 64)))
+          for rows in all_rows]
+PASSES += [("replay", rows // 32, 32, 480) for rows in (128, 256, 512, 1024)]
+PASSES += [("prompt", 1, rows, 0) for rows in (512, 2048)]
+
+
+def passes(eager):
+    """The lines of the table of passes."""
+    yield "pass\trows\tcontext_tokens\tms"
+    model = Model(not eager)
+    for name, sequences, rows, at in PASSES:
+        ms = measure(model, sequences, rows, at, name == "prompt")
+        yield f"{name}\t{sequences * rows}\t{at + rows}\t{ms:.4f}"
+        torch.cuda.empty_cache()
+
+
+def measure_attention(backend, rows):
+    """Microseconds of a prompt's attention, and "grouped" or "expanded"."""
+    prompts = max(1, min(16, 32768 // rows))
+    def values(heads):
+        return torch.randn((1, heads, rows, DIM), device="cuda", dtype=torch.bfloat16)
+    inputs = [(values(HEADS), values(KV_HEADS), values(KV_HEADS)) for _ in range(prompts)]
+    def run(some):
+        with sdpa_kernel(backend):
+            return [F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape != k.shape)
+                    for q, k, v in some]
+    heads = "grouped"
+    try:
+        run(inputs[:1])
+    except RuntimeError:
+        heads = "expanded"
+        inputs = [(q, *(x.repeat_interleave(HEADS // KV_HEADS, 1) for x in (k, v))) for q, k, v in inputs]
+    return 1000 * time_graph(lambda: run(inputs)) / prompts, heads
+
+
+def attention():
+    """The lines of the table of attention. A kernel that PyTorch does not have here gets a comment."""
+    yield "kernel\trows\theads\tus\ttflop_per_s"
+    for rows in (512, 2048, 8192, 32768):
+        for name, backend in (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)):
+            try:
+                us, heads = measure_attention(backend, rows)
+                yield f"{name}\t{rows}\t{heads}\t{us:.2f}\t{2e-6 * rows * rows * DIM * HEADS / us:.1f}"
+            except RuntimeError as error:
+                yield f"# {name}, {rows} rows: {str(error).splitlines()[0]}"
+            torch.cuda.empty_cache()
 
 
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--out", help="the table goes there too")
     args.add_argument("--eager", action="store_true", help="nothing is compiled by torch.compile")
+    args.add_argument("--attention", action="store_true", help="attention of prompts alone, by cuDNN and FlashAttention")
     args = args.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("pytorch.py: no CUDA device: it needs a GPU that PyTorch can use")
     torch.manual_seed(42)
     torch._dynamo.config.recompile_limit = 64  # beyond it nothing more would be compiled
-    passes = [("decode", rows, 1, context - 1) for context, all_rows in ((512, (1, 8, 16, 64, 256)), (4096, (1, 8, 64)))
-              for rows in all_rows]
-    passes += [("replay", rows // 32, 32, 480) for rows in (128, 256, 512, 1024)]
-    passes += [("prompt", 1, rows, 0) for rows in (512, 2048)]
+    how = f"cuDNN {torch.backends.cudnn.version()}" if args.attention else \
+        "eager operators" if args.eager else "norms, rotation and gates by torch.compile"
+    lines = [f"# PyTorch {torch.__version__}, CUDA {torch.version.cuda}, {how}",
+             f"# cuda device: {torch.cuda.get_device_name()}"]
+    print("\n".join(lines), flush=True)
     with torch.inference_mode():
-        model = Model(not args.eager)
-        lines = [f"# PyTorch {torch.__version__}, CUDA {torch.version.cuda}, " +
-                 ("eager operators" if args.eager else "norms, rotation and gates by torch.compile"),
-                 f"# cuda device: {torch.cuda.get_device_name()}", "pass\trows\tcontext_tokens\tms"]
-        print("\n".join(lines), flush=True)
-        for name, sequences, rows, at in passes:
-            ms = measure(model, sequences, rows, at, name == "prompt")
-            lines.append(f"{name}\t{sequences * rows}\t{at + rows}\t{ms:.4f}")
-            print(lines[-1], flush=True)
-            torch.cuda.empty_cache()
+        for line in attention() if args.attention else passes(args.eager):
+            lines.append(line)
+            print(line, flush=True)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")

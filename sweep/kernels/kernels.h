@@ -9,6 +9,7 @@
 //     operators.h   part operators: which operators keep the bits of a row
 //     probes.h      how a part of a pass is probed
 //     cost.h        part cost: whole passes by schedule
+//     attention.h   part attention: a layer's attention of whole prompts
 //     exchange.h    part exchange: how two devices add their parts of a sum
 //
 // measure.cu includes llm42.cu, so that what is measured is what an engine runs.

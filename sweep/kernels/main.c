@@ -6,6 +6,7 @@
 //     build/kernels --part rmsnorm               GB/s of RMSNorm by rows (LLM-42, Fig. 4b)
 //     build/kernels --part operators             which operators keep the bits of a row (LLM-42, Table 2)
 //     build/kernels --part cost --out FILE       the time of whole passes, INVARIANT beside FAST; the table as TSV
+//     build/kernels --part attention             TFLOP/s of a layer's causal attention by tokens of a prompt
 //     build/kernels --part exchange              how two devices add their parts of a sum, beside NCCL (not in `all`)
 //
 // Exit status 1 if anything fails, if bits differ that must be equal, or if a control does not come out as it must:
@@ -74,6 +75,7 @@ static void tsv_columns(const report *r) {
         "# operators: distinct results of one row over row_counts numbers of rows, up to most_rows; changes_at is\n"
         "#   the first of them with another result than one row alone, 0 if there is none; places that rows took\n"
         "# cost: relative_pct is the time, of FAST\n"
+        "# attention: tflop_per_s counts the causal half: 2 x tokens^2 x head size x heads\n"
         "part\tsubject\tvariant\trows\tn\tk\tleaves\tus\ttflop_per_s\tgb_per_s\trelative_pct\tceiling_pct\t"
         "batch_invariant\tposition_invariant\trepeats\tdistinct\tchanges_at\trow_counts\tmost_rows\tplaces\tcontrol\t"
         "published_as\tnote\n");
@@ -145,6 +147,8 @@ static void print_head(report *r, const char *part) {
     if (!strcmp(part, "operators"))
         printf("%-36s %-34s %6s %9s %8s %9s %8s\n", "", "", "inv.", "invariant", "results", "change at", "repeats");
     if (!strcmp(part, "cost")) printf("\n%-7s %-11s %5s %10s %10s\n", "pass", "variant", "rows", "ms", "% of FAST");
+    if (!strcmp(part, "attention"))
+        printf("\n%-10s %-14s %6s %10s %9s\n", "attention", "variant", "rows", "us", "TFLOP/s");
     if (!strcmp(part, "exchange"))
         printf("%-5s %5s %-16s %9s %9s %9s %7s\n%-5s %5s %-16s %9s %9s %9s %7s\n", "", "", "", "us of", "us of the",
                "% of all-", "", "parts", "rows", "way", "a step", "exchange", "gather's", "bits");
@@ -174,6 +178,8 @@ static void print_line(const kernels_line *line) {
     if (!strcmp(part, "cost"))
         printf("%-7s %-11s %5d %10.3f %10.1f\n", line->subject, line->variant, line->rows, 1e-3 * line->us,
                line->relative_pct);
+    if (!strcmp(part, "attention"))
+        printf("%-10s %-14s %6d %10.2f %9.1f\n", line->subject, line->variant, line->rows, line->us, line->tflop_per_s);
     if (!strcmp(part, "exchange") && !line->variant) printf("%s\n", line->note);
     if (!strcmp(part, "exchange") && line->variant)
         printf("%-5s %5d %-16s %9.2f %9.2f %9.1f %7s%s%s\n", line->subject, line->rows, line->variant, line->us,
@@ -195,17 +201,18 @@ static void take_line(void *user, const kernels_line *line) {
 
 int main(int argc, char **argv) {
     static report r;
-    static const char *const parts[] = {"products", "leaves", "rmsnorm", "operators", "cost", "exchange", "all", NULL};
+    static const char *const parts[] = {"products",  "leaves",   "rmsnorm", "operators", "cost",
+                                        "attention", "exchange", "all",     NULL};
     int64_t leaves = 0, most_rows = 4096;
     kernels_settings s = {.part = "all", .model = "synthetic:llama-3.1-8b,margin=6.2"};
     llm42_error error = {0};
     const args_option options[] = {
-        ARGS_TEXT("part P", &s.part, "products, leaves, rmsnorm, operators, cost, exchange or all"),
+        ARGS_TEXT("part P", &s.part, "products, leaves, rmsnorm, operators, cost, attention, exchange or all"),
         ARGS_INT("leaves C", &leaves, 0, 8, "of INVARIANT passes: 1, 2, 4 or 8; 0: 8 in part leaves, else 1"),
         ARGS_OUT("out FILE", &r.path, "the table goes there too, as TSV, line by line"),
         ARGS_IN("model,m NAME", &s.model, "synthetic:NAME, a dense shape"),
         ARGS_OUT("algorithm-file FILE", &s.algorithm_file, "keeps chosen algorithms from run to run"),
-        ARGS_INT("most-rows N", &most_rows, 512, 4096, "rows of a pass, at most"),
+        ARGS_INT("most-rows N", &most_rows, 512, 4096, "rows of a pass, at most, but for part attention"),
         ARGS_FLAG("quick", &s.quick, "at most 512 rows"),
         ARGS_FLAG("one-by-one", &s.one_by_one, "exchange: NCCL's chains are launched one by one, not as CUDA graphs"),
         ARGS_END};

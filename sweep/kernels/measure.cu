@@ -39,6 +39,8 @@ static void emit_ceilings(const bench *b) {
     emit(b, product);
 }
 
+#include "sweep/kernels/attention.h"
+
 static llm42_result check_shape(const llm42_model *model, llm42_error *error) {
     const llm42_config *c = &model->config;
     if (c->dim % 64 || c->ffn % 64 || c->vocab % 64 || c->experts || c->context < MOST_ROWS)
@@ -96,21 +98,20 @@ llm42_result kernels_measure(const kernels_settings *s, llm42_error *error) {
     bench b = {};
     llm42_model *model = NULL;
     llm42_model_desc source = {};
-    const bool exchange = strcmp(s->part, "exchange") == 0;
+    const bool exchange = strcmp(s->part, "exchange") == 0, attention = strcmp(s->part, "attention") == 0;
     b.settings = s;
     source.path = s->model, source.on_device = true;
     s->progress("ceilings");
     if (!exchange) LLM42__TRY(llm42_cuda_measure_ceilings(&b.ceilings, 0, error));
     LLM42__TRY(llm42_model_load(&model, &source, error));
     llm42_result result = check_shape(model, error);
-    if (exchange) {
-        if (result == LLM42_OK) result = measure_exchange(s, model, error);
-        llm42_model_free(model);
-        return result;
+    if (result == LLM42_OK && exchange) result = measure_exchange(s, model, error);
+    if (result == LLM42_OK && !exchange && !attention) {
+        result = open_backend(s, model, &b.cu, error);
+        if (result == LLM42_OK) result = llm42__guarded(error, [&]() { return measure_parts(&b, error); });
+        llm42__cuda_close(b.cu);
     }
-    if (result == LLM42_OK) result = open_backend(s, model, &b.cu, error);
-    if (result == LLM42_OK) result = llm42__guarded(error, [&]() { return measure_parts(&b, error); });
-    llm42__cuda_close(b.cu);
+    if (result == LLM42_OK && wanted(s, "attention")) result = measure_attention(s, &b.ceilings, model, error);
     llm42_model_free(model);
     return result;
 }
