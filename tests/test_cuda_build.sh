@@ -84,7 +84,10 @@ then
         for suite in all workloads online; do
             refuses "^bench: workload: 'nonsense'" "$out/bench" --backend cuda --suite $suite --workload nonsense
         done
-        refuses '[Nn]o CUDA device' "$out/bench" --backend cuda --suite passes --workload nonsense
+        for suite in passes prompts; do
+            refuses '[Nn]o CUDA device' "$out/bench" --backend cuda --suite $suite --workload nonsense
+        done
+        refuses "^bench: --suite: 'prompts' is not one of" "$out/bench" --suite prompts
         refuses 'only with --backend cuda' "$out/bench" --kv-gb 1
         refuses 'shape:tiny has no weights' "$out/bench" --suite decode --model shape:tiny
         builds "make test-cuda" test-cuda B="$out" &&
@@ -94,6 +97,7 @@ then
         refuses "^attention_ladder: --rows: .x. is not" "$out/attention_ladder" --rows 8,x
         if builds "make kernels" kernels B="$out"; then
             refuses '[Nn]o CUDA device' "$out/kernels"
+            refuses '[Nn]o CUDA device' "$out/kernels" --part attention
             refuses '[Nn]o CUDA device' "$out/kernels" --part exchange
             refuses "^kernels: --part: 'nonsense' is not one of" "$out/kernels" --part nonsense
             refuses '^kernels: --leaves: part leaves needs' "$out/kernels" --part leaves --leaves 1

@@ -83,8 +83,36 @@ said() {
 check "with FORCE=1 the results say so" said
 check "an unknown part: the usage" refuses "bash sweep/cpu/run.sh calibrate" cpu everything
 
+# Attention on the H200: two programs in turn, twice, in one table. Here both are made up, and each call takes longer.
+mkdir "$dir/programs" "$dir/h200"
+cat >"$dir/programs/kernels" <<'END'
+#!/bin/bash
+echo >>"$CALLS" && us=$(wc -l <"$CALLS")
+exec >"${*: -1}"  # --out FILE
+case $0 in
+*kernels) printf '# llm42 x\n# cuda kernels: 7\n# us: of all\nattention\tprompt\tall\t512\t-\t-\t-\t%d\t428\n' "$us" ;;
+*) printf '# PyTorch y\nkernel\trows\nflash\t512\tgrouped\t%d\t207\n' "$us" ;;
+esac
+END
+chmod +x "$dir/programs/kernels" && cp "$dir/programs/kernels" "$dir/programs/python"
+attention() {
+    CALLS=$dir/calls B=$dir/programs PYTHON=$dir/programs/python OUT=$dir/h200 bash sweep/h200/run.sh attention
+}
+in_turn() {
+    attention && cat "$dir/h200/attention.tsv" &&
+        [ "$(grep -v '^#' "$dir/h200/attention.tsv" | sed 1d | tr '\t\n' '  ')" = \
+            "1 llm42 512 1 428 1 flash 512 2 207 2 llm42 512 3 428 2 flash 512 4 207 " ] &&
+        [ "$(grep -c '^# \(date: 20\|llm42 x\|cuda kernels: 7\|PyTorch y\)' "$dir/h200/attention.tsv")" = 4 ]
+}
+check "attention beside PyTorch's, in turn, with both manifests" in_turn
+stale() { OUT=$dir/h200 bash sweep/h200/run.sh stale | grep -P '^attention\tattention.tsv\t7\t20'; }
+check "its revision of the kernels is known" stale
+rm "$dir/programs/python" "$dir/h200/attention.tsv"
+without() { ! attention && [ ! -e "$dir/h200/attention.tsv" ]; }
+check "without PyTorch no table is written" without
+
 # The grids of the H200, by one seed.
-mkdir "$dir/h200" && cp sweep/results/h200/grid_8b.tsv sweep/results/h200/grid_base42.tsv "$dir/h200"
+cp sweep/results/h200/grid_8b.tsv sweep/results/h200/grid_base42.tsv "$dir/h200"
 check "what was measured by a rule that is gone is not simulated" refuses "measured before version 0.3.0" \
     env OUT="$dir/h200" SEEDS=1 bash sweep/h200/grid.sh
 sed -i 's/; fill largest//' "$dir"/h200/*.tsv  # as if it had been measured by today's rule

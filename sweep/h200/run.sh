@@ -7,6 +7,9 @@
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
+#     bash sweep/h200/run.sh prompts            whole prompts of 2,048 to 32,768 tokens, and their stages
+#     bash sweep/h200/run.sh attention          attention of prompts in one layer, beside cuDNN's and FlashAttention's in
+#                                               turn; needs `make kernels` and PyTorch
 #     bash sweep/h200/run.sh presets            ShareGPT lengths, all at once: presets best and invariant, by share
 #     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
@@ -61,7 +64,7 @@ law() {
     stamp "$1"
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes mixture presets group online sglang sglang-cost ratio-8b margins
+parts=(determinism-8b determinism-base42 scoring passes mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
     winner)
 files_of() {
     case $1 in
@@ -70,8 +73,7 @@ files_of() {
     scoring) echo scoring ;;
     passes) echo passes stages ;;
     mixture) echo passes_mixture stages_mixture ;;
-    presets) echo presets ;;
-    group) echo group ;;
+    prompts | attention | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
     sglang) echo sglang_8b ;;
     sglang-cost) echo sglang_cost ;;
@@ -140,6 +142,28 @@ mixture)
     MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
     bench passes_mixture --suite passes --seconds 300
     bench stages_mixture --suite stages --seconds 120
+    ;;
+prompts) bench prompts --suite prompts --seconds 180 ;;
+attention)
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    for run in 1 2; do  # twice, for the spread
+        "$B/kernels" --part attention --model "$MODEL_8B" --out "$work/llm42_$run"
+        "${PYTHON:-python3}" sweep/h200/pytorch.py --attention --out "$work/pytorch_$run"
+    done
+    {
+        grep -h '^# \(llm42\|cuda\|model\|PyTorch\|cudnn\|flash\)' "$work"/{llm42,pytorch}_1 | awk '!seen[$0]++'
+        echo "# attention of one layer and one causal prompt of so many rows; us: median of launches; kernel: llm42's,"
+        echo "#   or cuDNN's or FlashAttention's in PyTorch; tflop_per_s: 2 x rows^2 x head size x heads, the causal half"
+        printf 'run\tkernel\trows\tus\ttflop_per_s\n'
+        for run in 1 2; do
+            awk -F '\t' -v OFS='\t' -v run=$run '
+                $1 == "attention" { print run, "llm42", $4, $8, $9 }
+                $1 == "cudnn" || $1 == "flash" { print run, $1, $2, $4, $5 }' "$work"/{llm42,pytorch}_$run
+        done
+    } >"$OUT/attention.tsv"
+    stamp attention
+    sed '/^#/d' "$OUT/attention.tsv"
     ;;
 presets | group)
     load=(--model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 --kv-tokens 262144
