@@ -91,7 +91,7 @@ echo >>"$CALLS" && us=$(wc -l <"$CALLS")
 exec >"${*: -1}"  # --out FILE
 case $0 in
 *kernels) printf '# llm42 x\n# cuda kernels: 7\n# us: of all\nattention\tprompt\tall\t512\t-\t-\t-\t%d\t428\n' "$us" ;;
-*) printf '# PyTorch y\nkernel\trows\nflash\t512\tgrouped\t%d\t207\n' "$us" ;;
+*) printf '# PyTorch y\nkernel\trows\nflash\t512\texpanded\t%d\t207\n' "$us" ;;
 esac
 END
 chmod +x "$dir/programs/kernels" && cp "$dir/programs/kernels" "$dir/programs/python"
@@ -101,7 +101,7 @@ attention() {
 in_turn() {
     attention && cat "$dir/h200/attention.tsv" &&
         [ "$(grep -v '^#' "$dir/h200/attention.tsv" | sed 1d | tr '\t\n' '  ')" = \
-            "1 llm42 512 1 428 1 flash 512 2 207 2 llm42 512 3 428 2 flash 512 4 207 " ] &&
+            "$(printf '%s llm42 512 grouped %s 428 %s flash 512 expanded %s 207 ' 1 1 1 2 2 3 2 4)" ] &&
         [ "$(grep -c '^# \(date: 20\|llm42 x\|cuda kernels: 7\|PyTorch y\)' "$dir/h200/attention.tsv")" = 4 ]
 }
 check "attention beside PyTorch's, in turn, with both manifests" in_turn

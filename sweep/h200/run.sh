@@ -152,14 +152,15 @@ attention)
         "${PYTHON:-python3}" sweep/h200/pytorch.py --attention --out "$work/pytorch_$run"
     done
     {
-        grep -h '^# \(llm42\|cuda\|model\|PyTorch\|cudnn\|flash\)' "$work"/{llm42,pytorch}_1 | awk '!seen[$0]++'
+        grep -h '^# \(llm42\|cuda\|model\|PyTorch\|cudnn\|flash\)' "$work"/{llm42,pytorch}_* | awk '!seen[$0]++'
         echo "# attention of one layer and one causal prompt of so many rows; us: median of launches; kernel: llm42's,"
-        echo "#   or cuDNN's or FlashAttention's in PyTorch; tflop_per_s: 2 x rows^2 x head size x heads, the causal half"
-        printf 'run\tkernel\trows\tus\ttflop_per_s\n'
+        echo "#   or cuDNN's or FlashAttention's in PyTorch; tflop_per_s: 2 x rows^2 x head size x heads, the causal half;"
+        echo "#   heads: expanded, where keys and values were copied for each head of queries"
+        printf 'run\tkernel\trows\theads\tus\ttflop_per_s\n'
         for run in 1 2; do
             awk -F '\t' -v OFS='\t' -v run=$run '
-                $1 == "attention" { print run, "llm42", $4, $8, $9 }
-                $1 == "cudnn" || $1 == "flash" { print run, $1, $2, $4, $5 }' "$work"/{llm42,pytorch}_$run
+                $1 == "attention" { print run, "llm42", $4, "grouped", $8, $9 }
+                $1 == "cudnn" || $1 == "flash" { print run, $0 }' "$work"/{llm42,pytorch}_$run
         done
     } >"$OUT/attention.tsv"
     stamp attention
