@@ -1273,8 +1273,7 @@ LLM42__BOTH float llm42__exp(float x) {
     float clamped = x < 88.0f ? x : 88.0f;
     clamped = clamped > -87.0f ? clamped : -87.0f;
     const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-    float shifted = fmaf(clamped, 1.44269504f, magic);
-    float n = shifted - magic;
+    float shifted = fmaf(clamped, 1.44269504f, magic), n = shifted - magic;
     float f = fmaf(n, -0.693145752f, clamped);
     f = fmaf(n, -1.42860677e-6f, f);
     float p = 1.98412698e-4f;  // 1/7!
@@ -1311,6 +1310,42 @@ LLM42__BOTH float llm42__exp2(float x) {
     return p * llm42__float((llm42__bits(shifted) << 23) + 0x3f800000u);
 }
 
+// 2^x with the bits of a Hopper GPU's instruction ex2.approx.ftz.f32, which an H200 gave for all 2^32 floats. The GPU
+// works with integers. It cuts x toward zero to 23 binary places, and goes one unit lower if that is negative and no
+// integer. Six bits of the fraction choose a row, the other seventeen are r, and the result's fraction is
+// (c0 2^13 + 6114 + c1 r + c2 square) / 2^15, rounded down. `square` is r^2 / 2^19 without the products of two bits
+// that are worth less than 2^19. Results below 2^-126 are 0, and NaN is 0x7fffffff.
+LLM42__BOTH float llm42__ex2(float x) {
+    static const int32_t c[3][64] = {
+        {3,        365386,   734750,   1108133,  1485586,  1867145,  2252860,  2642777,  3036940,  3435393,  3838184,
+         4245365,  4656977,  5073072,  5493699,  5918905,  6348741,  6783258,  7222505,  7666538,  8115404,  8569160,
+         9027854,  9491545,  9960285,  10434129, 10913133, 11397354, 11886846, 12381669, 12881882, 13387539, 13898703,
+         14415435, 14937793, 15465837, 15999633, 16539242, 17084727, 17636150, 18193579, 18757078, 19326714, 19902551,
+         20484659, 21073106, 21667961, 22269293, 22877175, 23491674, 24112865, 24740822, 25375616, 26017322, 26666015,
+         27321773, 27984672, 28654788, 29332202, 30016992, 30709240, 31409026, 32116431, 32831540},
+        {22713, 22960, 23210, 23463, 23718, 23977, 24238, 24502, 24768, 25038, 25311, 25586, 25865,
+         26147, 26431, 26719, 27010, 27304, 27602, 27902, 28206, 28513, 28824, 29138, 29455, 29776,
+         30100, 30428, 30759, 31094, 31432, 31775, 32121, 32471, 32824, 33182, 33543, 33908, 34277,
+         34651, 35028, 35409, 35795, 36185, 36579, 36977, 37380, 37787, 38198, 38614, 39035, 39460,
+         39889, 40324, 40763, 41207, 41655, 42109, 42568, 43031, 43500, 43973, 44452, 44936},
+        {494, 501, 506, 511, 518, 521, 527, 532, 541, 546, 551, 559, 564, 568, 577, 583, 589, 596, 600, 609, 615, 622,
+         627, 633, 641, 647, 655, 661, 670, 677, 686, 691, 699, 705, 715, 721, 730, 739, 748, 753, 763, 773, 779, 787,
+         796, 806, 813, 822, 833, 842, 849, 858, 870, 877, 887, 896, 909, 917, 925, 938, 946, 959, 969, 980}};
+    const uint32_t u = llm42__bits(x), size = u & 0x7fffffffu, most = 0x43000000u;  // 128
+    const float cut = llm42__float((size < most ? size : most) | (u & 0x80000000u));
+    int32_t k = (int32_t)(cut * 8388608.0f);  // in units of 2^-23
+    k -= (int32_t)((uint32_t)k >> 31) & ((k & 0x7fffff) + 0x7fffff) >> 23;
+    const int32_t row = k >> 17 & 63, r = k & 0x1ffff, high = r >> 9, low = r & 0x1ff;
+    int32_t square = high * high >> 1;
+    for (int i = 1; i < 8; i++) square += -(high >> i & 1) & low >> (9 - i);
+    // 2^15 (c0 / 4 + r) is added behind the division, so that 32 bits are enough.
+    const int32_t rest = ((c[0][row] & 3) << 13) + 6114 + (c[1][row] - 32768) * r + c[2][row] * square;
+    const uint32_t y = ((uint32_t)k & 0xff800000u) + 0x3f800000u + (uint32_t)((c[0][row] >> 2) + r + (rest >> 15));
+    // Masks instead of branches and comparisons: loops over this function become vector instructions.
+    const int32_t small = (k + (126 << 23)) >> 31, nan = (int32_t)(0x7f800000u - size) >> 31;
+    return llm42__float((y & (uint32_t)~small) | (uint32_t)(nan & 0x7fffffff));
+}
+
 LLM42__BOTH float llm42__silu(float x) {
     float y = x * -1.44269504f;
     y = y > 128.0f ? 128.0f : y;
@@ -1321,16 +1356,13 @@ LLM42__BOTH float llm42__silu(float x) {
 LLM42__BOTH float llm42__log_f32(float x) {
     uint32_t u = llm42__bits(x);
     int32_t e = (int32_t)(u - 0x3f3504f3u) >> 23;
-    float f = llm42__float(u - ((uint32_t)e << 23)) - 1.0f;
-    float s = f / (2.0f + f);
-    float z = s * s;
+    float f = llm42__float(u - ((uint32_t)e << 23)) - 1.0f, s = f / (2.0f + f), z = s * s;
     float p = 2.0f / 11.0f;
     p = fmaf(p, z, 2.0f / 9.0f);
     p = fmaf(p, z, 2.0f / 7.0f);
     p = fmaf(p, z, 2.0f / 5.0f);
     p = fmaf(p, z, 2.0f / 3.0f);
-    float tail = fmaf((float)e, 1.42860677e-6f, s * z * p);
-    float y = fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
+    float tail = fmaf((float)e, 1.42860677e-6f, s * z * p), y = fmaf((float)e, 0.693145752f, fmaf(2.0f, s, tail));
     const uint32_t finite = x - x == 0 ? ~0u : 0;  // infinity and NaN come through, by a mask as in llm42__exp
     return llm42__float((llm42__bits(y) & finite) | (llm42__bits(x) & ~finite));
 }
@@ -1395,8 +1427,7 @@ LLM42__BOTH llm42__kept llm42__keep(uint32_t key, uint64_t missing, uint64_t eac
 
 // Round to nearest even to bf16, kept as a float. A NaN stays a NaN.
 LLM42__BOTH float llm42__round_bf16(float x) {
-    uint32_t u = llm42__bits(x);
-    uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+    uint32_t u = llm42__bits(x), rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
     return llm42__float((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
 }
 
@@ -1706,9 +1737,7 @@ void llm42_sincos(double x, double *sine, double *cosine) {
         return;
     }
     const double magic = 6755399441055744.0;  // 1.5 * 2^52
-    double shifted = fma(x, 0.63661977236758134, magic);
-    double n = shifted - magic;
-    double r = fma(n, -1.5707963267948966, x);
+    double shifted = fma(x, 0.63661977236758134, magic), n = shifted - magic, r = fma(n, -1.5707963267948966, x);
     r = fma(n, -6.123233995736766e-17, r);
     assert(!(r > 0.7854 || r < -0.7854));
     double z = r * r, s = 1.0, c = 1.0;
@@ -3349,8 +3378,7 @@ static int llm42__race(const float *logits, int vocab, const llm42_sampling *p, 
     const llm42__choices c = {logits, vocab, logits[best], 1.0f / p->temperature};
     const uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
     const bool filtered = p->top_k > 0 || (p->top_p > 0 && p->top_p < 1);
-    llm42__kept kept = {0, vocab};
-    if (filtered) kept = llm42__filter(&c, p);
+    llm42__kept kept = llm42__filter(&c, p);
     float first = INFINITY;
     for (int i0 = 0; i0 < vocab; i0 += 16) {  // blocks, so that times become vector instructions
         const int n = LLM42__MIN(16, vocab - i0);
@@ -3617,8 +3645,7 @@ static void llm42__cpu_rope(const llm42__cpu *cpu, const float *rope, float *x, 
 
 // Element offset of (page of position, kv head, position) in one layer of the cache.
 LLM42__INLINE size_t llm42__cpu_kv_at(const llm42__cpu *cpu, const int32_t *pages, int position, int kv_head) {
-    size_t page = (size_t)pages[position >> cpu->page_shift];
-    size_t in_page = (size_t)(position & (cpu->desc.page_size - 1));
+    size_t page = (size_t)pages[position >> cpu->page_shift], in_page = (size_t)(position & (cpu->desc.page_size - 1));
     return ((page * (size_t)cpu->model->config.kv_heads + (size_t)kv_head) * (size_t)cpu->desc.page_size + in_page) *
            (size_t)cpu->pad;
 }
@@ -3666,15 +3693,11 @@ static void llm42__attention_task(const llm42__job *a, int64_t task, int thread)
     const int64_t head = task * a->size, at = head * c->head_dim;
     const llm42_row *row = &a->pass->row[head / c->heads];
     const size_t layer = (size_t)a->layer * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
-    const llm42__context context = {
-        .cpu = cpu,
-        .pass = a->pass,
-        .k = (const char *)cpu->k + layer,
-        .v = (const char *)cpu->v + layer,
-        .pages = a->pass->seq[row->seq].pages,
-        .kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads),
-        .first = cpu->model->layer[a->layer].sliding ? LLM42__MAX(0, row->position + 1 - c->sliding_window) : 0,
-        .end = row->position + 1};
+    llm42__context context = {
+        .cpu = cpu, .pass = a->pass, .pages = a->pass->seq[row->seq].pages, .end = row->position + 1};
+    context.k = (const char *)cpu->k + layer, context.v = (const char *)cpu->v + layer;
+    context.kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads);
+    if (cpu->model->layer[a->layer].sliding) context.first = LLM42__MAX(0, context.end - c->sliding_window);
     cpu->arithmetic->attend(&context, a->size, a->in + at, a->out + at, llm42__cpu_scratch(cpu, thread));
 }
 
@@ -4326,14 +4349,12 @@ static void llm42__fp32_gate(float *gate, const float *up, size_t n) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
 }
 
-static const llm42__arithmetic llm42__fp32 = {.name = "fp32",
-                                              .block = llm42__fp32_block,
-                                              .squares = llm42__sum_squares,
-                                              .head_squares = llm42__sum_squares,
-                                              .attend = llm42__fp32_attend,
-                                              .gate = llm42__fp32_gate,
-                                              .route_total = llm42__sum_exp,
-                                              .sum_exp = llm42__sum_exp};
+// clang-format off
+static const llm42__arithmetic llm42__fp32 = {
+    .name = "fp32", .block = llm42__fp32_block, .attend = llm42__fp32_attend, .gate = llm42__fp32_gate,
+    .squares = llm42__sum_squares, .head_squares = llm42__sum_squares,
+    .route_total = llm42__sum_exp, .sum_exp = llm42__sum_exp};
+// clang-format on
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
@@ -4522,16 +4543,13 @@ static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
     return llm42__sm90_block_sum(sum, 1024);
 }
 
-static const llm42__arithmetic llm42__sm90 = {.name = "sm90",
-                                              .invariant = true,
-                                              .by_kv_head = true,
-                                              .block = llm42__sm90_block,
-                                              .squares = llm42__sm90_row_squares,
-                                              .head_squares = llm42__sm90_head_squares,
-                                              .attend = llm42__sm90_attend,
-                                              .gate = llm42__sm90_gate,
-                                              .route_total = llm42__sm90_route_total,
-                                              .sum_exp = llm42__sm90_sum_exp};
+// clang-format off
+static const llm42__arithmetic llm42__sm90 = {
+    .name = "sm90", .invariant = true, .by_kv_head = true,
+    .block = llm42__sm90_block, .attend = llm42__sm90_attend, .gate = llm42__sm90_gate,
+    .squares = llm42__sm90_row_squares, .head_squares = llm42__sm90_head_squares,
+    .route_total = llm42__sm90_route_total, .sum_exp = llm42__sm90_sum_exp};
+// clang-format on
 
 // >>calibrated ---------------------------------------------------------------------------------------------------
 // Owns: the times and flip rates that a calibration gives.
@@ -4981,14 +4999,9 @@ static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_
 // An event about n tokens of a request, from output token `position` on.
 static void llm42__emit_tokens(llm42_engine *e, const llm42__request *r, llm42_event_type type, int position, int n,
                                const float *logprobs, llm42_output replayed) {
-    llm42__emit(e, &(llm42_event){.type = type,
-                                  .request = r->info.id,
-                                  .info = &r->info,
-                                  .n = n,
-                                  .position = position,
-                                  .tokens = r->info.tokens + position,
-                                  .logprobs = logprobs,
-                                  .replayed = replayed});
+    llm42_event event = {.type = type, .request = r->info.id, .info = &r->info, .n = n, .position = position};
+    event.tokens = r->info.tokens + position, event.logprobs = logprobs, event.replayed = replayed;
+    llm42__emit(e, &event);
 }
 
 static llm42__request *llm42__find(const llm42_engine *e, int64_t id) {
@@ -5528,12 +5541,8 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
 // must be verified before they decode again.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
-    const llm42_pass pass = {.schedule = b->pass.schedule,
-                             .rows = b->pass.rows,
-                             .shape = b->pass.shape,
-                             .row = b->row,
-                             .seq = e->seq,
-                             .out = b->out};
+    llm42_pass pass = {.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape};
+    pass.row = b->row, pass.seq = e->seq, pass.out = b->out;
     b->pass.begin = llm42__now(e);
     llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
     result = llm42__returned(e, result, LLM42_BACKEND, "run", error);
@@ -6384,14 +6393,10 @@ static void llm42__postprocess(llm42_engine *e) {
         e->stats.replay_busy += now - b->pass.begin;
     }
     llm42__times_add(e, now - b->pass.begin);
-    llm42__emit(e, &(llm42_event){.type = LLM42_EVENT_PASS,
-                                  .n = b->pass.rows,
-                                  .schedule = b->pass.schedule,
-                                  .shape = b->pass.shape,
-                                  .windows = b->pass.windows,
-                                  .begin = b->pass.begin,
-                                  .fast_seconds = b->plan.fast_seconds,
-                                  .invariant_seconds = b->plan.invariant_seconds});
+    llm42_event event = {.type = LLM42_EVENT_PASS, .n = b->pass.rows, .schedule = b->pass.schedule};
+    event.shape = b->pass.shape, event.windows = b->pass.windows, event.begin = b->pass.begin;
+    event.fast_seconds = b->plan.fast_seconds, event.invariant_seconds = b->plan.invariant_seconds;
+    llm42__emit(e, &event);
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) {
         int rows = b->plan.choice[i].rows;
         if (b->owner[i]->asked & LLM42__CANCEL) continue;  // inside an event of this pass
@@ -6713,19 +6718,12 @@ static bool llm42__engine_allocate(llm42_engine *e) {
 
 static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
-    const llm42_backend_desc backend = {.model = d->model,
-                                        .numerics = d->numerics,
-                                        .tensor_parallel = d->tensor_parallel,
-                                        .max_rows = LLM42__MAX(e->M, d->token_budget),
-                                        .max_context = d->max_context,
-                                        .pages = d->kv.pages,
-                                        .page_size = d->kv.page_size,
-                                        .max_running = d->max_running,
-                                        .fixed_rows = e->M,
-                                        .schedules = e->schedules,
-                                        .backend_desc = d->backend_desc,
-                                        .log = d->log,
-                                        .log_user = d->log_user};
+    llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
+    backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
+    backend.max_rows = LLM42__MAX(e->M, d->token_budget), backend.fixed_rows = e->M;
+    backend.max_running = d->max_running, backend.max_context = d->max_context;
+    backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
+    backend.log = d->log, backend.log_user = d->log_user;
     llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
     return llm42__returned(e, result, LLM42_BACKEND, "open", error);
 }

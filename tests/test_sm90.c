@@ -223,6 +223,83 @@ TEST(elementary_functions) {
     CHECK(isnan(llm42__silu(NAN)));
 }
 
+// 2^x of a Hopper GPU as ../shared/vectors/special_functions_hopper.tsv describes it, with every partial product of the
+// square. `floored`: for a control, negative arguments that are not whole are rounded down.
+static uint32_t hopper_fraction[1 << 23];
+
+static uint32_t hopper_power(uint32_t x, bool floored) {
+    const int exponent = (int)(x >> 23 & 255) - 127;
+    const bool negative = x >> 31;
+    if (exponent == 128 && x << 9) return 0x7fffffffu;
+    if (exponent >= 8) return negative ? 0 : 0x7f800000u;
+    if (exponent == -127) return 0x3f800000u;
+    const uint64_t significand = (x & 0x7fffffu) | 0x800000u;
+    int64_t k = (int64_t)(exponent >= 0 ? significand << exponent : exponent < -24 ? 0 : significand >> -exponent);
+    const bool lost = exponent < -24 || (exponent < 0 && significand & ((1u << -exponent) - 1));
+    if (negative) k = -k - (floored ? lost : k % 0x800000 != 0);
+    const int64_t power = (k >= 0 ? k : k - 0x7fffff) / 0x800000;
+    if (power >= 128 || power <= -127) return power > 0 ? 0x7f800000u : 0;
+    return (uint32_t)(power + 127) << 23 | hopper_fraction[k - power * 0x800000];
+}
+
+static bool read_hopper_fractions(void) {
+    static uint64_t square[1 << 17];
+    uint64_t c[64][3] = {{0}};
+    char line[256];
+    int row, rows = 0;
+    unsigned value[3];
+    FILE *f = fopen("../shared/vectors/special_functions_hopper.tsv", "r");
+    if (!f) return false;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "ex2 %d %u %u %u", &row, &value[0], &value[1], &value[2]) == 4 && row == rows && ++rows <= 64)
+            for (int i = 0; i < 3; i++) c[row][i] = value[i];
+    fclose(f);
+    CHECK_INT(rows, 64);
+    for (uint32_t x = 0; x < 1 << 17; x++) {
+        for (int i = 0; i < 17; i++)
+            for (int j = i; j < 17; j++) {
+                const int column = i == j ? 2 * i : i + j + 1;
+                if (column >= 19 && x >> i & 1 && x >> j & 1) square[x] += 1ull << column;
+            }
+        square[x] >>= 19;
+    }
+    for (uint32_t f23 = 0; f23 < 1 << 23; f23++) {
+        const uint64_t *r = c[f23 >> 17], x = f23 & 0x1ffff;
+        hopper_fraction[f23] = (uint32_t)(((r[0] << 13) + 6114 + r[1] * x + r[2] * square[x]) >> 15);
+    }
+    return true;
+}
+
+// The digest is that of arguments whose results an H200 gave.
+TEST(powers_of_hopper) {
+    enum { STRIDE = 251 };  // a prime number, so that all fractions and exponents are met
+    const bool described = read_hopper_fractions();
+    uint64_t digest = 0xcbf29ce484222325u;
+    int64_t differ = 0, floored = 0;
+    uint32_t first = 0;
+    for (uint64_t i = 0; i < (1ull << 32) + (1 << 23); i += i < 1ull << 32 ? STRIDE : 1) {
+        // then each fraction, at numbers in [1,2)
+        const uint32_t x = i < 1ull << 32 ? (uint32_t)i : 0x3f800000u | ((uint32_t)i & 0x7fffffu),
+                       y = llm42__bits(llm42__ex2(llm42__float(x)));
+        digest = (digest ^ y) * 0x100000001b3u;
+        if (described && y != hopper_power(x, false) && !differ++) first = x;
+        if (described) floored += y != hopper_power(x, true);
+    }
+    CHECK_MSG(digest == 0xa042f58705d4fe19u, "the digest is %016llx", (unsigned long long)digest);
+    CHECK_MSG(!differ, "%lld powers are not those of the description, the first one at %08x", (long long)differ, first);
+    if (described)
+        CHECK_MSG(floored > 100000, "the control: rounding down gives %lld other powers", (long long)floored);
+    static const uint32_t special[][2] = {
+        {0x00000000, 0x3f800000}, {0x80000000, 0x3f800000}, {0x00000001, 0x3f800000}, {0x807fffff, 0x3f800000},
+        {0x7f800000, 0x7f800000}, {0xff800000, 0x00000000}, {0x7fc00000, 0x7fffffff}, {0xff800001, 0x7fffffff},
+        {0x42fe0000, 0x7f000000}, {0x42ffffff, 0x7f7fffa8}, {0x43000000, 0x7f800000}, {0x7f7fffff, 0x7f800000},
+        {0xc2fc0000, 0x00800000}, {0xc2fc0001, 0x00000000}, {0xc2fe0000, 0x00000000}, {0xff7fffff, 0x00000000},
+        {0xbf800000, 0x3f000000}, {0xbf800001, 0x3efffffe}, {0xbf7fffff, 0x3f000000}, {0x3f7fffff, 0x3fffffff}};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        CHECK_INT(llm42__bits(llm42__ex2(llm42__float(special[i][0]))), special[i][1]);
+    if (!described) SKIP("no ../shared/vectors");
+}
+
 // The draw is llm42_sample's, and the log-probability that of another order of the sum.
 TEST(draws) {
     enum { V = 1500 };
@@ -412,8 +489,8 @@ TEST(sizes_that_overflow) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(steps_are_as_described, sums_of_many_large_addends, sums_just_below_the_largest_integer,
-        products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, draws, least_exponent,
-        special_values, gamma_draws, sizes_that_overflow);
+        products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, powers_of_hopper, draws,
+        least_exponent, special_values, gamma_draws, sizes_that_overflow);
     llm42_error error;
     llm42_model *model = NULL;
     if (CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), "%s",
