@@ -151,6 +151,18 @@ LLM42__DEVICE float llm42__near_inverse(float x) {
     return x;
 }
 
+// 2^x, with the bits of llm42__ex2 on Hopper: its instruction is one of those that a CPU reproduces, and a backend
+// makes sure of that when it opens. Nobody has compared other GPUs, whose tables may differ, so they take the
+// polynomial.
+LLM42__DEVICE float llm42__power(float x) {
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+#else
+    return llm42__exp2(x);
+#endif
+}
+
 // Turns a warp's 8x8 matrix of 16-bit values: rows become columns.
 LLM42__DEVICE uint32_t llm42__transposed(uint32_t x) {
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
@@ -1786,8 +1798,7 @@ LLM42__DEVICE float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], l
                 p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
                 a = __bfloat1622float2(p[j]);
             }
-            sum = fmaf(a.x, a.x, sum);
-            sum = fmaf(a.y, a.y, sum);
+            sum = fmaf(a.y, a.y, fmaf(a.x, a.x, sum));
         }
         if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + held.at(i)) = piece[i];
     }
@@ -1826,11 +1837,8 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     __shared__ uint4 sums[mail ? LLM42__MOST_WIDTH / 8 : 1];
     const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, mail && (int)threadIdx.x >= threads};
     float4 w[4][2];
-    LLM42__UNROLLED(int i = 0; i < 4; i++) {
-        if (held.ended(i)) break;
-        w[i][0] = *(const float4 *)(weight + held.at(i));
-        w[i][1] = *(const float4 *)(weight + held.at(i) + 4);
-    }
+    LLM42__UNROLLED(int i = 0; i < 8 && !held.ended(i / 2); i++)
+        w[i / 2][i % 2] = *(const float4 *)(weight + held.at(i / 2) + i % 2 * 4);
     llm42__launch_next();
     llm42__wait_for_previous();
     const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows;
@@ -1934,10 +1942,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
     float sum = 0, scale = 1;
     if (a.q_norm || a.k_norm) {
-        LLM42__UNROLLED(int i = 0; i < 8; i++) {
-            sum = fmaf(p.x[i][0], p.x[i][0], sum);
-            sum = fmaf(p.x[i][1], p.x[i][1], sum);
-        }
+        LLM42__UNROLLED(int i = 0; i < 16; i++) sum = fmaf(p.x[i / 2][i % 2], p.x[i / 2][i % 2], sum);
         sum = llm42__sum_of_lanes<LANES>(sum);
         scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
     }
@@ -2988,7 +2993,7 @@ typedef struct llm42__best {
     float score;
     int id;
 } llm42__best;  // the largest, the lowest id on a tie; id -1: none
-__device__ __forceinline__ llm42__best llm42__better(llm42__best a, llm42__best b) {
+LLM42__DEVICE llm42__best llm42__better(llm42__best a, llm42__best b) {
     return b.id >= 0 && (a.id < 0 || b.score > a.score || (b.score == a.score && b.id < a.id)) ? b : a;
 }
 
@@ -3002,47 +3007,43 @@ template <int BLOCKS> struct llm42__drawers {
     int ties[WARPS];
     unsigned long long mass[WARPS], bins[256], found[2];
 
-    static __device__ __forceinline__ int block() {
+    static LLM42__DEVICE int block() {
 #if LLM42__WARPGROUPS
         if (BLOCKS > 1) return (int)llm42__block_in_cluster();
 #endif
         return 0;
     }
-    static __device__ __forceinline__ int thread() { return block() * THREADS + (int)threadIdx.x; }
-    static __device__ __forceinline__ void meet() {
+    static LLM42__DEVICE int thread() { return block() * THREADS + (int)threadIdx.x; }
+    static LLM42__DEVICE void meet() {
 #if LLM42__WARPGROUPS
-        if constexpr (BLOCKS > 1) {
-            llm42__cluster_meet();
-            return;
-        }
+        if constexpr (BLOCKS > 1) return llm42__cluster_meet();
 #endif
         __syncthreads();
     }
     // What block `at` has where this one has mine[i].
-    template <typename T> static __device__ __forceinline__ T in(int at, const T *mine, int i) {
+    template <typename T> static LLM42__DEVICE T in(int at, const T *mine, int i) {
 #if LLM42__WARPGROUPS
         if constexpr (BLOCKS > 1) return *llm42__in_block(mine + i, (uint32_t)at);
 #endif
         return mine[i];
     }
     // What the warp with this lane's number has written to its place of mine.
-    template <typename T> static __device__ __forceinline__ T of_warp(const T *mine) {
+    template <typename T> static LLM42__DEVICE T of_warp(const T *mine) {
         const int warp = threadIdx.x % 32;
         return in(warp / WARPS, mine, warp % WARPS);
     }
     // The best of a warp, then that of all: each warp writes to its place, all meet, and each thread gets the best.
-    static __device__ __forceinline__ llm42__best of_lanes(llm42__best mine) {
-#pragma unroll
-        for (int i = 16; i; i >>= 1)
+    static LLM42__DEVICE llm42__best of_lanes(llm42__best mine) {
+        LLM42__UNROLLED(int i = 16; i; i >>= 1)
             mine = llm42__better(mine, llm42__best{__shfl_xor_sync(0xffffffffu, mine.score, i),
                                                    __shfl_xor_sync(0xffffffffu, mine.id, i)});
         return mine;
     }
-    __device__ __forceinline__ void put(int which, llm42__best mine) {
+    LLM42__DEVICE void put(int which, llm42__best mine) {
         mine = of_lanes(mine);
         if (threadIdx.x % 32 == 0) best[which][threadIdx.x / 32] = mine;
     }
-    __device__ __forceinline__ llm42__best get(int which) const { return of_lanes(of_warp(best[which])); }
+    LLM42__DEVICE llm42__best get(int which) const { return of_lanes(of_warp(best[which])); }
 };
 
 // Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
@@ -3118,7 +3119,7 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
 // Calls see(id, logit) for the logits of one of 1,024 threads: the eight from 8 x thread on, then the eight that are
 // 8,192 higher, and so on. Eight are loaded at once.
 template <typename LOGIT, typename SEE>
-__device__ __forceinline__ void llm42__each_logit(const LOGIT *logits, int vocab, int thread, SEE see) {
+LLM42__DEVICE void llm42__each_logit(const LOGIT *logits, int vocab, int thread, SEE see) {
     enum { WORDS = 8 * sizeof(LOGIT) / 16 };
 #pragma unroll 4  // loads do not wait for what is done with the eight before
     for (int base = thread * 8; base < vocab; base += 8192) {
@@ -3126,10 +3127,9 @@ __device__ __forceinline__ void llm42__each_logit(const LOGIT *logits, int vocab
             uint4 word[WORDS];
             LOGIT logit[8];
         } eight;
-#pragma unroll
-        for (int i = 0; i < WORDS; i++) eight.word[i] = ((const uint4 *)(logits + base))[i];  // a row is padded
-#pragma unroll
-        for (int j = 0; j < 8; j++)
+        LLM42__UNROLLED(int i = 0; i < WORDS; i++)
+            eight.word[i] = ((const uint4 *)(logits + base))[i];  // a row is padded
+        LLM42__UNROLLED(int j = 0; j < 8; j++)
             if (base + j < vocab) see(base + j, (float)eight.logit[j]);
     }
 }
@@ -3137,8 +3137,8 @@ __device__ __forceinline__ void llm42__each_logit(const LOGIT *logits, int vocab
 // The first token of this thread's to arrive (see llm42.h, section sampling); its score is minus the time, and a NaN
 // never arrives. best: the token with the largest logit. All threads must call it.
 template <typename LOGIT, int BLOCKS>
-__device__ __forceinline__ llm42__best llm42__race(const LOGIT *logits, int vocab, const llm42__draw &d,
-                                                   llm42__best best, llm42__drawers<BLOCKS> &own) {
+LLM42__DEVICE llm42__best llm42__race(const LOGIT *logits, int vocab, const llm42__draw &d, llm42__best best,
+                                      llm42__drawers<BLOCKS> &own) {
     const uint64_t key = llm42__hash(d.seed ^ llm42__hash((uint64_t)d.position));
     const float scale = __fdiv_rn(1.0f, d.temperature);
     const int thread = own.thread(), lane = thread % 32;
@@ -3158,8 +3158,7 @@ __device__ __forceinline__ llm42__best llm42__race(const LOGIT *logits, int voca
     int mine = 0;  // ids whose key equals the last one kept, numbered by id
     for (int id = begin; id < end; id++) mine += llm42__sort_key((float)logits[id]) == kept.key;
     int upto = mine;
-#pragma unroll
-    for (int i = 1; i < 32; i <<= 1) {
+    LLM42__UNROLLED(int i = 1; i < 32; i <<= 1) {
         int other = __shfl_up_sync(0xffffffffu, upto, i);
         if (lane >= i) upto += other;
     }
@@ -3341,10 +3340,8 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
                 const int entry = blockIdx.x * used + rank;
                 const float w = weight[entry];
                 const float4 v = *(const float4 *)(y + p * part_stride + (size_t)place[entry] * stride + i);
-                part[p].x = fmaf(w, v.x, part[p].x);
-                part[p].y = fmaf(w, v.y, part[p].y);
-                part[p].z = fmaf(w, v.z, part[p].z);
-                part[p].w = fmaf(w, v.w, part[p].w);
+                part[p] = make_float4(fmaf(w, v.x, part[p].x), fmaf(w, v.y, part[p].y), fmaf(w, v.z, part[p].z),
+                                      fmaf(w, v.w, part[p].w));
             }
         }
         llm42__write4(llm42__leaf_sum(part, count), llm42__row_of(out, owners, (int)blockIdx.x, stride) + i);

@@ -27,6 +27,7 @@
 //   product   each wait for a warpgroup's products leaves one group more than it should
 //   swizzle   a box is copied without exchanging the pieces of its rows
 //   begin     no thread waits for the kernel ahead (with EMULATOR_EARLY)
+//   power     2^x is a unit too large in one row of Hopper's table, 1/2 <= x < 33/64
 //
 // On a GPU a kernel that is launched with programmatic dependence may begin before those ahead of it have ended. With
 // EMULATOR_EARLY=1 what a thread copies by cp.async before it waits for them is what memory had when the pass began, so
@@ -206,7 +207,7 @@ inline const uint64_t seed = getenv("EMULATOR_SEED") ? strtoull(getenv("EMULATOR
 inline bool fault(const char *name) { return getenv("EMULATOR_FAULT") && !strcmp(getenv("EMULATOR_FAULT"), name); }
 inline const bool wait_fault = fault("wait"), barrier_fault = fault("barrier"), mbarrier_fault = fault("mbarrier"),
                   cluster_fault = fault("cluster"), product_fault = fault("product"), swizzle_fault = fault("swizzle"),
-                  begin_fault = fault("begin"), early = getenv("EMULATOR_EARLY");
+                  begin_fault = fault("begin"), power_fault = fault("power"), early = getenv("EMULATOR_EARLY");
 
 // Device memory, and what this stream's pass found there when it began.
 inline std::mutex memory_mutex;
@@ -888,6 +889,10 @@ template <typename T> T whole(unsigned mask, T value) {
     if (mask != 0xffffffffu) end_with("part of a warp");
     return value;
 }
+inline float power(float (*ex2)(float), float x) {
+    const bool wrong = power_fault && x >= 0.5f && x < 0.515625f;
+    return of_bits(bits_of(ex2(x)) + wrong);
+}
 }  // namespace emulator
 
 // The primitives of kernels.cu.
@@ -909,6 +914,7 @@ inline void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
 }
 inline void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) { emulator::mma(c, a, b0, b1); }
 inline float llm42__near_inverse(float x) { return 1.0f / x; }
+#define llm42__power(x) emulator::power(llm42__ex2, x)  // llm42.h comes later
 inline uint32_t llm42__transposed(uint32_t x) { return emulator::turn_matrix(x); }
 inline void llm42__barrier(int id, int threads) { emulator::wait_at(&emulator::here->named[id], threads); }
 inline void llm42__arrive(int id, int threads) {
