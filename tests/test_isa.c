@@ -27,6 +27,17 @@ static void add_functions(void) {
     }
 }
 
+// Hopper's powers, in a loop that becomes vector instructions. Their digest is known, because an H200 gave them.
+static void check_powers(void) {
+    enum { MANY = 1 << 20 };
+    static float power[MANY];
+    uint64_t powers = 0xcbf29ce484222325u;
+    for (uint32_t i = 0; i < MANY; i++) power[i] = llm42__float(i * 4093u);
+    for (int i = 0; i < MANY; i++) power[i] = llm42__ex2(power[i]);
+    add_to(&powers, power, sizeof power);
+    CHECK_MSG(powers == 0xa225a1c1f3715a30u, "the digest of Hopper's powers is %016llx", (unsigned long long)powers);
+}
+
 // The logits of a prompt's rows, one pass.
 static void add_pass(const llm42_model *model, llm42_schedule schedule, int shape, llm42_dtype compute,
                      llm42_arithmetic arithmetic) {
@@ -104,6 +115,7 @@ int main(void) {
     if (!CHECK_INT(llm42_model_load(&synthetic, &(llm42_model_desc){.path = "synthetic:tiny"}, &error), LLM42_OK))
         return 1;
     add_functions();
+    check_powers();
     add_pass(tiny42, LLM42_SCHEDULE_FAST, fast_shape, LLM42_DTYPE_FP32,
              LLM42_ARITHMETIC_FP32);  // fp32: bf16 rounding hides most differences
     add_pass(tiny42, LLM42_SCHEDULE_FAST, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_FP32);
