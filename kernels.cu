@@ -468,11 +468,8 @@ typedef struct llm42__leaves {
 //                 :       :       :
 //   stages       | w x | | w x | | w x |                    chunk c is in stage c % STAGES
 template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
+    enum { CHUNK = CHUNK_, STAGES = STAGES_, ROWS = TILES * 8, OUTPUTS = WARPS * 16 };
     enum {
-        CHUNK = CHUNK_,
-        STAGES = STAGES_,
-        ROWS = TILES * 8,
-        OUTPUTS = WARPS * 16,
         ROW = CHUNK * 2,     // bytes of a row's chunk
         PIECES = CHUNK / 8,  // of a row's chunk
         W_BYTES = OUTPUTS * ROW,
@@ -814,25 +811,18 @@ __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t 
 // (llm42__held_sums): in registers that are left, in the scratch, which must leave room for four stages, and in memory.
 enum { LLM42__LEAF_OUTPUTS = 128 };
 template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_tile {
+    enum { ROWS = ROWS_, SPLIT = SPLIT_, SHARE = SHARE_, LEAVES = LEAVES_ };  // LEAVES: of a block
+    enum { OUTPUTS = LLM42__LEAF_OUTPUTS, CHUNK = 64, WARPS = 8, THREADS = 128 + WARPS * 32, ROOM = 226 * 1024 };
     enum {
-        ROWS = ROWS_,
-        SPLIT = SPLIT_,
-        SHARE = SHARE_,
-        LEAVES = LEAVES_,  // of a block
-        OUTPUTS = LLM42__LEAF_OUTPUTS,
         W_ROWS = OUTPUTS / SHARE,  // that the block copies
         CLUSTER_ROWS = ROWS * SHARE,
-        CHUNK = 64,
-        WARPS = 8,
-        THREADS = 128 + WARPS * 32,
         EIGHTS = ROWS / 8,     // of rows
         OWN = EIGHTS / SPLIT,  // those that a block joins and writes
         BLOCKS = SPLIT * SHARE,
         ROW = CHUNK * 2,  // bytes
         W_BYTES = OUTPUTS * ROW,
         STAGE = W_BYTES + ROWS * ROW,
-        EIGHT = 4 * 4 * 32,  // bytes of a warp's sums for eight rows, in fp32
-        ROOM = 226 * 1024,
+        EIGHT = 4 * 4 * 32,            // bytes of a warp's sums for eight rows, in fp32
         RECEIVED = (SPLIT - 1) * OWN,  // eights that other blocks send
         // Where the sums of a pair of leaves and of four leaves wait, in eights. KEPT wait in registers. With the
         // sums of two leaves they take 208 of a thread's 240 registers. With SPLIT the joining of blocks needs these.
@@ -3157,11 +3147,7 @@ LLM42__DEVICE llm42__best llm42__race(const LOGIT *logits, int vocab, const llm4
     const int part = (vocab + 1023) / 1024, begin = thread * part, end = LLM42__MIN(begin + part, vocab);
     int mine = 0;  // ids whose key equals the last one kept, numbered by id
     for (int id = begin; id < end; id++) mine += llm42__sort_key((float)logits[id]) == kept.key;
-    int upto = mine;
-    LLM42__UNROLLED(int i = 1; i < 32; i <<= 1) {
-        int other = __shfl_up_sync(0xffffffffu, upto, i);
-        if (lane >= i) upto += other;
-    }
+    const int upto = llm42__sum_upto(mine);
     if (lane == 31) own.ties[threadIdx.x / 32] = upto;
     own.meet();
     const int before = llm42__sum_of_lanes(lane < thread / 32 ? own.of_warp(own.ties) : 0);
@@ -3397,6 +3383,20 @@ __global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int r
     llm42__bf16 *to = head + (size_t)row * stride;
     for (int i = threadIdx.x; i < width; i += blockDim.x)
         to[i] = __float2bfloat16_rn(fmaf(lead, __bfloat162float(embed[t * stride + i]), __bfloat162float(to[i])));
+}
+
+// Compares this device's 2^x with llm42__ex2: for all x with 2^-25 <= |x| < 2^8, and for every 61st number of all,
+// since results of the others are 1, 0 or infinite. Only each `step`th of these is compared; step is odd. found: how
+// many differ, and one of them. Work: a thread takes every n-th number. Integers only.
+__global__ void llm42__k_wrong_powers(size_t step, unsigned *found) {
+    const uint32_t near = 33u << 24, all = near + 0xffffffffu / 61;
+    for (size_t i = step * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < all;
+         i += step * gridDim.x * blockDim.x) {
+        const uint32_t n = (uint32_t)i, bits = n < near ? n << 31 | (0x33000000u + n / 2) : (n - near) * 61;
+        const float x = __uint_as_float(bits);
+        if (__float_as_uint(llm42__power(x)) == __float_as_uint(llm42__ex2(x))) continue;
+        if (atomicAdd(found, 1u) == 0) found[1] = bits;
+    }
 }
 
 // Noise, for ceilings and for products that are compared with llm42__k_reference.

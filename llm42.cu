@@ -2968,11 +2968,34 @@ static llm42_result llm42__open_peers(llm42__cuda *cu, llm42_error *error) {
     });
 }
 
+// Results of a Hopper GPU are reproducible on a CPU only if its instruction for 2^x is llm42__ex2. That takes about 4
+// ms.
+static llm42_result llm42__check_powers(llm42__cuda *cu, llm42_error *error) {
+#ifdef LLM42__EMULATED
+    const size_t step = 4099;
+#else
+    const size_t step = 1;
+#endif
+    unsigned *const on_device = (unsigned *)cu->execution.workspace, found[2];  // how many differ, and one of them
+    if (cu->device.major != 9) return LLM42_OK;
+    LLM42__CU(cudaMemset(on_device, 0, sizeof found));
+    llm42__k_wrong_powers<<<(unsigned)cu->device.multiProcessorCount * 4, 512>>>(step, on_device);
+    LLM42__CU(cudaGetLastError());
+    LLM42__CU(cudaMemcpy(found, on_device, sizeof found, cudaMemcpyDeviceToHost));
+    if (!found[0]) return LLM42_OK;
+    LLM42__FAIL(
+        UNSUPPORTED,
+        "cuda backend: %s: 2^x has other bits than on the GPUs that llm42 knows, for instance of x = %a (in all, "
+        "for %u numbers): no CPU would reproduce its results; use another GPU, or the CPU backend",
+        cu->device.name, (double)llm42__float(found[1]), found[0]);
+}
+
 static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) {
     double ended[5] = {llm42__wall_now(nullptr)};  // of the parts of opening
     auto end = [&](int part) { ended[part] = llm42__wall_now(nullptr); };
     LLM42__TRY(llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return llm42__open_rank(rank, error); }));
     LLM42__TRY(llm42__open_peers(cu, error));
+    LLM42__TRY(llm42__each_device(cu, error, [&](llm42__cuda *rank) { return llm42__check_powers(rank, error); }));
     end(1);
     llm42__prepared &p = cu->execution.prepared;
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
