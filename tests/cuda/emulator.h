@@ -889,9 +889,9 @@ template <typename T> T whole(unsigned mask, T value) {
     if (mask != 0xffffffffu) end_with("part of a warp");
     return value;
 }
-inline float power(float (*ex2)(float), float x) {
+inline float power(float of_x, float x) {
     const bool wrong = power_fault && x >= 0.5f && x < 0.515625f;
-    return of_bits(bits_of(ex2(x)) + wrong);
+    return of_bits(bits_of(of_x) + wrong);
 }
 }  // namespace emulator
 
@@ -914,7 +914,7 @@ inline void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
 }
 inline void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) { emulator::mma(c, a, b0, b1); }
 inline float llm42__near_inverse(float x) { return 1.0f / x; }
-#define llm42__power(x) emulator::power(llm42__ex2, x)  // llm42.h comes later
+#define llm42__power(x) emulator::power(llm42__ex2(x), x)  // llm42.h comes later
 inline uint32_t llm42__transposed(uint32_t x) { return emulator::turn_matrix(x); }
 inline void llm42__barrier(int id, int threads) { emulator::wait_at(&emulator::here->named[id], threads); }
 inline void llm42__arrive(int id, int threads) {
