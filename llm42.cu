@@ -2968,8 +2968,7 @@ static llm42_result llm42__open_peers(llm42__cuda *cu, llm42_error *error) {
     });
 }
 
-// Results of a Hopper GPU are reproducible on a CPU only if its instruction for 2^x is llm42__ex2. That takes about 4
-// ms.
+// Results of a Hopper GPU are reproducible on a CPU only if its instruction for 2^x is llm42__ex2.
 static llm42_result llm42__check_powers(llm42__cuda *cu, llm42_error *error) {
 #ifdef LLM42__EMULATED
     const size_t step = 4099;
