@@ -48,7 +48,7 @@ typedef __nv_bfloat16 llm42__bf16;
 #define LLM42__UNROLLED(...) _Pragma("unroll") for (__VA_ARGS__)
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 29 };
+enum { LLM42__KERNELS = 30 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -217,12 +217,12 @@ LLM42__DEVICE uint32_t llm42__pack(float low, float high) {
     return *reinterpret_cast<uint32_t *>(&pair);
 }
 
-// Rounds COUNT pairs (an even number) to bf16 and gives silu(gate) x up, with the bits of llm42__silu. All kernels that
-// need it use this one. The compiler's division branches for operands near the ends of the range, so that a thread's
-// divisions would run one after another. Here they run side by side and have one branch in all, for |gate| from 64 on.
-// Below, a divisor is less than 2^93, and a tiny gate is halved, which is exact. That the quotients are rounded right
-// depends on what the device gives for a near inverse: cuda_leaves tries the gate of each bf16 value. (An error of one
-// unit would show in one of them, 2^-23, whose divisor is just below 2.) With NaN both ways give NaN.
+// Rounds COUNT pairs (an even number) to bf16 and gives silu(gate) x up, on Hopper with the bits of llm42__silu. All
+// kernels that need it use this one. The compiler's division branches for operands near the ends of the range, so that
+// a thread's divisions would run one after another. Here they run side by side and have one branch in all, for |gate|
+// from 64 on. Below, a divisor is less than 2^93, and a tiny gate is halved, which is exact. That the quotients are
+// rounded right depends on what the device gives for a near inverse: cuda_leaves tries the gate of each bf16 value. (An
+// error of one unit would show in one of them, 2^-23, whose divisor is just below 2.) With NaN both ways give NaN.
 template <int COUNT>
 LLM42__DEVICE void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
     static_assert(COUNT % 2 == 0, "gates are rounded in pairs");
@@ -234,12 +234,13 @@ LLM42__DEVICE void llm42__gate(const float (&gate)[COUNT], const float (&up)[COU
     }
     LLM42__UNROLLED(int i = 0; i < COUNT; i++) {
         largest = fmaxf(largest, fabsf(g[i]));
-        const float divisor = 1.0f + llm42__exp2(g[i] * -1.44269504f), inverse = llm42__near_inverse(divisor),
+        const float divisor = 1.0f + llm42__power(g[i] * -1.44269504f), inverse = llm42__near_inverse(divisor),
                     quotient = g[i] * inverse, excess = fmaf(divisor, quotient, -g[i]);  // a zero keeps its sign
         out[i] = fmaf(-inverse, excess, quotient) * u[i];
     }
     if (largest < 64.0f) return;
-    LLM42__UNROLLED(int i = 0; i < COUNT; i++) out[i] = llm42__silu(g[i]) * u[i];
+    LLM42__UNROLLED(int i = 0; i < COUNT; i++)
+        out[i] = __fdiv_rn(g[i], 1.0f + llm42__power(fminf(g[i] * -1.44269504f, 128.0f))) * u[i];
 }
 
 // The sum over a warp, or over groups of LANES lanes. Order: lanes by butterfly. Each lane gets the sum.
@@ -3185,7 +3186,8 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
     if (best.id < 0) best = llm42__best{__uint_as_float(0x7fffffffu), 0};
     const float largest = best.score;
     float sum = 0;
-    llm42__each_logit(logits, vocab, thread, [&](int, float x) { sum += llm42__exp(__fsub_rn(x, largest)); });
+    llm42__each_logit(logits, vocab, thread,
+                      [&](int, float x) { sum += llm42__power(__fsub_rn(x, largest) * 1.44269504f); });
     sum = llm42__sum_of_lanes(sum);
     if (lane == 0) own.sum[threadIdx.x / 32] = sum;
     own.put(1, d.temperature > 0 ? llm42__race(logits, vocab, d, best, own) : llm42__best{0, -1});

@@ -1346,11 +1346,7 @@ LLM42__BOTH float llm42__ex2(float x) {
     return llm42__float((y & (uint32_t)~small) | (uint32_t)(nan & 0x7fffffff));
 }
 
-LLM42__BOTH float llm42__silu(float x) {
-    float y = x * -1.44269504f;
-    y = y > 128.0f ? 128.0f : y;
-    return x / (1.0f + llm42__exp2(y));
-}
+LLM42__BOTH float llm42__silu(float x) { return x / (1.0f + llm42__ex2(x * -1.44269504f)); }
 
 // log(x) = e ln 2 + log(m), m in [sqrt(1/2), sqrt(2)), log(m) = 2 atanh((m-1)/(m+1)). For normal x > 0.
 LLM42__BOTH float llm42__log_f32(float x) {
@@ -4538,8 +4534,13 @@ static float llm42__sm90_route_total(const float *x, int n, float largest) {
 // The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
 static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
     float sum[1024] = {0};
-    for (int base = 0; base < n; base += 8)
-        for (int i = base; i < LLM42__MIN(base + 8, n); i++) sum[base / 8 % 1024] += llm42__exp(x[i] - largest);
+    for (int base = 0; base < n; base += 8) {
+        const int count = LLM42__MIN(8, n - base);
+        float eight[8] = {0};
+        memcpy(eight, x + base, (size_t)count * sizeof *x);
+        for (int i = 0; i < 8; i++) eight[i] = llm42__ex2((eight[i] - largest) * 1.44269504f);
+        for (int i = 0; i < count; i++) sum[base / 8 % 1024] += eight[i];
+    }
     return llm42__sm90_block_sum(sum, 1024);
 }
 

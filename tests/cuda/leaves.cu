@@ -330,7 +330,7 @@ __global__ void gate_all(float *to) {
     to[GATES + i] = two[0] == two[1] ? two[0] : NAN;
     llm42__gate<4>({llm42__float(i << 16 | 0x1234), 1.0f, -0.5f, 3.0f}, {up_of(i), 5.0f, 6.0f, 7.0f}, four);
     to[2 * GATES + i] = four[0];
-    to[WITHOUT_EXCESS * GATES + i] = g * llm42__near_inverse(1.0f + llm42__exp2(g * -1.44269504f));
+    to[WITHOUT_EXCESS * GATES + i] = g * llm42__near_inverse(1.0f + llm42__power(g * -1.44269504f));
 }
 
 static void check_gate() {
