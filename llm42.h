@@ -4534,12 +4534,11 @@ static float llm42__sm90_route_total(const float *x, int n, float largest) {
 // The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
 static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
     float sum[1024] = {0};
-    for (int base = 0; base < n; base += 8) {
-        const int count = LLM42__MIN(8, n - base);
-        float eight[8] = {0};
-        memcpy(eight, x + base, (size_t)count * sizeof *x);
-        for (int i = 0; i < 8; i++) eight[i] = llm42__ex2((eight[i] - largest) * 1.44269504f);
-        for (int i = 0; i < count; i++) sum[base / 8 % 1024] += eight[i];
+    for (int base = 0; base < n; base += 128) {  // blocks, so that powers become vector instructions
+        const int count = LLM42__MIN(128, n - base);
+        float power[128];
+        for (int i = 0; i < count; i++) power[i] = llm42__ex2((x[base + i] - largest) * 1.44269504f);
+        for (int i = 0; i < count; i++) sum[(base + i) / 8 % 1024] += power[i];
     }
     return llm42__sm90_block_sum(sum, 1024);
 }

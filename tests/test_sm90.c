@@ -300,6 +300,29 @@ TEST(powers_of_hopper) {
     if (!described) SKIP("no ../shared/vectors");
 }
 
+// Gates and the sums of exponentials of draws take these powers, as kernels.cu does: each gate, and 1,024 threads.
+TEST(gates_and_draws_take_powers_of_hopper) {
+    enum { V = 9001 };
+    static float x[V], thread[1024];
+    int differ = 0, polynomial = 0;
+    for (uint32_t i = 0; i < 1 << 16; i++) {
+        const float gate = llm42__float(i << 16), y = gate * -1.44269504f;
+        if (!isfinite(gate)) continue;
+        differ += llm42__bits(llm42__silu(gate)) != llm42__bits(gate / (1.0f + llm42__ex2(y)));
+        polynomial += fabsf(y) < 126 && llm42__bits(llm42__silu(gate)) != llm42__bits(gate / (1.0f + llm42__exp2(y)));
+    }
+    CHECK_INT(differ, 0);
+    CHECK_MSG(polynomial > 100, "the control: by the polynomial %d gates are other ones", polynomial);
+    for (int i = 0; i < V; i++) x[i] = llm42__round_bf16(4 * llm42__synthetic_noise(78, (uint64_t)i));
+    float sum = 0;
+    for (int t = 0; t < 1024; t++)
+        for (int first = 8 * t; first < V; first += 8192)
+            for (int i = first; i < LLM42__MIN(first + 8, V); i++)
+                thread[t] += llm42__ex2((x[i] - 20.0f) * 1.44269504f);
+    for (int warp = 0; warp < 32; warp++) sum += butterfly(thread + 32 * warp, 32);
+    CHECK_BITS(llm42__sm90.sum_exp(x, V, 20.0f), sum);
+}
+
 // The draw is llm42_sample's, and the log-probability that of another order of the sum.
 TEST(draws) {
     enum { V = 1500 };
@@ -489,8 +512,8 @@ TEST(sizes_that_overflow) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(steps_are_as_described, sums_of_many_large_addends, sums_just_below_the_largest_integer,
-        products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, powers_of_hopper, draws,
-        least_exponent, special_values, gamma_draws, sizes_that_overflow);
+        products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, powers_of_hopper,
+        gates_and_draws_take_powers_of_hopper, draws, least_exponent, special_values, gamma_draws, sizes_that_overflow);
     llm42_error error;
     llm42_model *model = NULL;
     if (CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), "%s",
