@@ -272,13 +272,11 @@ static bool read_hopper_fractions(void) {
 
 // The digest is that of arguments whose results an H200 gave.
 TEST(powers_of_hopper) {
-    enum { STRIDE = 251 };  // a prime number, so that all fractions and exponents are met
+    enum { STRIDE = 251 };  // a prime number: all exponents are met. Behind these, each fraction, in [1,2)
     const bool described = read_hopper_fractions();
     uint64_t digest = 0xcbf29ce484222325u;
-    int64_t differ = 0, floored = 0;
-    uint32_t first = 0;
+    int64_t differ = 0, floored = 0, first = 0;
     for (uint64_t i = 0; i < (1ull << 32) + (1 << 23); i += i < 1ull << 32 ? STRIDE : 1) {
-        // then each fraction, at numbers in [1,2)
         const uint32_t x = i < 1ull << 32 ? (uint32_t)i : 0x3f800000u | ((uint32_t)i & 0x7fffffu),
                        y = llm42__bits(llm42__ex2(llm42__float(x)));
         digest = (digest ^ y) * 0x100000001b3u;
@@ -286,7 +284,7 @@ TEST(powers_of_hopper) {
         if (described) floored += y != hopper_power(x, true);
     }
     CHECK_MSG(digest == 0xa042f58705d4fe19u, "the digest is %016llx", (unsigned long long)digest);
-    CHECK_MSG(!differ, "%lld powers are not those of the description, the first one at %08x", (long long)differ, first);
+    CHECK_MSG(!differ, "%lld powers are not as described: the first at %08x", (long long)differ, (unsigned)first);
     if (described)
         CHECK_MSG(floored > 100000, "the control: rounding down gives %lld other powers", (long long)floored);
     static const uint32_t special[][2] = {
