@@ -84,6 +84,10 @@ LLM42__DEVICE void llm42__copy_commit() { asm volatile("cp.async.commit_group;" 
 template <int LEFT> LLM42__DEVICE void llm42__copy_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
+// Arrives at an mbarrier when all copies that this thread has started have arrived.
+LLM42__DEVICE void llm42__copy_arrive(uint32_t barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
 // wgmma reads shared memory by the async proxy. After this fence and a barrier it sees what this thread has copied.
 LLM42__DEVICE void llm42__fence_async() {
 #if __CUDA_ARCH__ >= 900
@@ -1461,15 +1465,13 @@ static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4
 // padded numbers of rows and draws alone.
 
 // A task of attention for consecutive rows of a sequence (prompts, windows): `rows` rows from `row` on, and the keys
-// first <= t < end that they see. seq: whose pages.
+// first <= t < end that they see. seq: whose pages. old: earlier passes have written the KV of positions below it.
 typedef struct llm42__prefill_task {
-    int32_t row, rows, first, end, seq;
+    int32_t row, rows, first, end, seq, old;
 } llm42__prefill_task;
 // A task of attention for a single row (decode): from key `begin` on, `units` of the row's units, or what is left.
 typedef struct llm42__decode_task {
-    int32_t row, begin, end;  // end: of the row's keys
-    int32_t unit_keys;        // keys of a unit
-    int32_t first_unit, row_units, units;
+    int32_t row, begin, first_unit, row_units, units;
     int32_t record;  // place of the first unit's record in llm42__attention.partial; -1: in shared memory
 } llm42__decode_task;
 typedef struct llm42__draw {
@@ -1975,20 +1977,24 @@ __global__ void __launch_bounds__(256)
 // >>kernel-attention ---------------------------------------------------------------------------------------------
 // Owns: attention over the paged cache.
 //
-// The one order of sums in attention. Each unit of keys is summed on its own:
+// The one order of sums in attention. A row's keys are cut into units of 512 keys, which begin at multiples of 512, and
+// each unit is summed on its own, in steps of 128 keys in ascending order:
 //   1. scores, by the tensor cores
-//   2. weights e^(score - top), where top is the unit's largest score
-//   3. their total: eight sums, one for each remainder of a key's position t modulo 8, t ascending; then pairwise
-//   4. weights x values, by the tensor cores
-// Then units are merged in ascending order. Units that a row does not see change none of the row's bits. Nor do unseen
-// keys within a unit. So a result depends on the row's keys, on where units begin and on their length, and not on the
-// rows beside it, or on which block or warp sums a unit.
+//   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If the base
+//   has
+//      grown, what the unit has summed is multiplied by 2^(old base - base)
+//   3. weights 2^(score x scale - base)
+//   4. their total: eight sums, one for each remainder of a key's position modulo 8. Of each strip of 32 keys four
+//      weights are added in ascending order, the sums of four strips pairwise, and that of a step to those before
+//   5. weights x values, by the tensor cores, on top of the sums of the steps before
+// At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
+// that a row does not see change none of the row's bits, nor do unseen keys within a step. So a result depends on the
+// row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
 //
-// Units by position have 128 keys and begin at multiples of 128. Only single rows under FAST have units by load
-// (section cuda-tasks). In a unit of more than 128 keys the largest score so far can grow from one step of 128 keys to
-// the next, and what was summed before is scaled to it (online softmax).
+// Why units: a long row must be divided among blocks when it is decoded, and a prompt must seldom merge. A kernel for
+// prompts keeps the sums of a unit in registers and those of all units before it in shared memory.
 
-enum { LLM42__STRIP_KEYS = 32, LLM42__UNIT_KEYS = 128, LLM42__PREFILL_QUERIES = 64 };
+enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512 };
 
 // Byte offset of a piece in shared memory that holds KEYS keys (or values) of DP elements each. With 64 elements or
 // more they lie in panels of 64 elements. A panel has one row of 128 bytes for each key. The pieces of a row are
@@ -2022,12 +2028,29 @@ typedef struct llm42__visible {
     int low[2], high[2], all_low, all_high;
 } llm42__visible;
 
-// Turns the scores of the unit that begins at t0 into weights e^(scale (score - top)). top: the largest score; total:
-// the sum of weights. The argument `scale` contains the factor log2(e).
-LLM42__DEVICE void llm42__softmax_unit(float (&score)[16][4], float (&top)[2], float (&total)[2], int t0,
+// What a thread has of a unit's sums for its two queries: their bases, and their totals of even and of odd keys.
+struct llm42__unit_sums {
+    float base[2], total[2][2];
+    LLM42__DEVICE void begin() {
+        base[0] = base[1] = -INFINITY;
+        total[0][0] = total[0][1] = total[1][0] = total[1][1] = 0.0f;
+    }
+};
+
+// A query's base grows to that of its next scores, whose largest is `top`. Returns by what its sums must be multiplied.
+LLM42__DEVICE float llm42__grow(float &base, float top, float scale) {
+    const float before = base;
+    base = fmaxf(base, top * scale);
+    return base == before ? 1.0f : llm42__power(before - base);
+}
+// What is subtracted from scores: a base is -INFINITY as long as nothing has been seen.
+LLM42__DEVICE float llm42__from_base(float base) { return base == -INFINITY ? 0.0f : base; }
+
+// Turns the scores of the step that begins at t0 into weights. keep: by what the sums so far must be multiplied.
+LLM42__DEVICE void llm42__softmax_step(float (&score)[16][4], llm42__unit_sums &unit, float (&keep)[2], int t0,
                                        const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
-    if (t0 < visible.all_low || t0 + LLM42__UNIT_KEYS - 1 > visible.all_high) {
+    if (t0 < visible.all_low || t0 + LLM42__STEP_KEYS - 1 > visible.all_high) {
         LLM42__UNROLLED(int n = 0; n < 16; n++)
             LLM42__UNROLLED(int i = 0; i < 4; i++) {
                 int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
@@ -2035,19 +2058,23 @@ LLM42__DEVICE void llm42__softmax_unit(float (&score)[16][4], float (&top)[2], f
             }
     }
     LLM42__UNROLLED(int r = 0; r < 2; r++) {
-        float even = 0, odd = 0;
-        top[r] = -INFINITY;
-        LLM42__UNROLLED(int n = 0; n < 16; n++) top[r] = fmaxf(top[r], fmaxf(score[n][2 * r], score[n][2 * r + 1]));
-        top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
-        top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
-        const float base = top[r] == -INFINITY ? 0.0f : top[r] * scale;
+        float top[4], strip[4][2] = {};  // four of each, because one would be a long chain
         LLM42__UNROLLED(int n = 0; n < 16; n++) {
-            even += score[n][2 * r] = llm42__exp2(fmaf(score[n][2 * r], scale, -base));
-            odd += score[n][2 * r + 1] = llm42__exp2(fmaf(score[n][2 * r + 1], scale, -base));
+            const float larger = fmaxf(score[n][2 * r], score[n][2 * r + 1]);
+            top[n % 4] = n < 4 ? larger : fmaxf(top[n % 4], larger);
         }
-        total[r] = even + odd;
-        total[r] += __shfl_xor_sync(0xffffffffu, total[r], 1);
-        total[r] += __shfl_xor_sync(0xffffffffu, total[r], 2);
+        top[0] = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
+        top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 1));
+        top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 2));
+        keep[r] = llm42__grow(unit.base[r], top[0], scale);
+        const float from = llm42__from_base(unit.base[r]);
+        LLM42__UNROLLED(int i = 0; i < 32; i++) {
+            float &weight = score[i / 2][2 * r + i % 2];
+            strip[i / 8][i % 2] += weight = llm42__power(fmaf(weight, scale, -from));
+        }
+        LLM42__UNROLLED(int i = 0; i < 2; i++)
+            unit.total[r][i] = fmaf(unit.total[r][i], keep[r],
+                                    (strip[0][i] + strip[1][i]) + (strip[2][i] + strip[3][i]));
     }
 }
 
@@ -2063,18 +2090,19 @@ LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a
     }
 }
 
-// The factors for merging a unit (take) into the sums so far (keep): to the higher of the two tops, which top becomes.
-LLM42__DEVICE void llm42__merge_factors(float &top, float unit_top, float scale, float &keep, float &take) {
-    float higher = fmaxf(top, unit_top), base = higher == -INFINITY ? 0.0f : higher;
-    keep = llm42__exp2((top - base) * scale);
-    take = llm42__exp2((unit_top - base) * scale);
-    top = higher;
+// The factors for merging a unit (take) into the sums so far (keep): to the higher of the two bases, which base
+// becomes.
+LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
+    const float higher = fmaxf(base, unit_base), from = llm42__from_base(higher);
+    keep = llm42__power(base - from);
+    take = llm42__power(unit_base - from);
+    base = higher;
 }
 
-// A query, merged over units by a warp: a lane has COLUMNS columns, and all lanes have top and total.
+// A query, merged over units by a warp: a lane has COLUMNS columns, and all lanes have base and total.
 template <int DP> struct llm42__merged {
     enum { COLUMNS = DP < 32 ? 1 : DP / 32 };
-    float top, total, x[COLUMNS];
+    float base, total, x[COLUMNS];
     static LLM42__DEVICE int column() { return threadIdx.x % 32 * COLUMNS; }  // the first one
     // Reads this lane's columns of a record.
     LLM42__DEVICE void read(const float *record) {
@@ -2087,19 +2115,19 @@ template <int DP> struct llm42__merged {
     }
 };
 
-// A unit's record for a query: DP columns, top and total, and two floats that nothing writes, for whole pieces.
+// A unit's record for a query: DP columns, base and total, and two floats that nothing writes, for whole pieces.
 __host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
 
 // Merges a query's records of `units` units, `step` floats apart, in ascending order. start: the first of them is what
 // to begin with. Of 32 units each lane computes the factors of one, so that they are not computed in every lane.
 template <int DP>
-LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, bool start, const float *unit, size_t step, int units,
-                                      float scale) {
+LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, bool start, const float *unit, size_t step, int units) {
     const int lane = threadIdx.x % 32;
     for (int first = 0; first < units; first += 32) {
         const int count = LLM42__MIN(32, units - first);
         const float *own = unit + (size_t)(first + LLM42__MIN(lane, count - 1)) * step;
-        float top = own[DP], keep, take, total = own[DP + 1], so_far = top;  // so_far: the largest top up to this lane
+        float base = own[DP], keep, take, total = own[DP + 1],
+              so_far = base;  // so_far: the largest base up to this lane
         LLM42__UNROLLED(int i = 1; i < 32; i *= 2) {
             const float before = __shfl_up_sync(0xffffffffu, so_far, i);
             if (lane >= i) so_far = fmaxf(so_far, before);
@@ -2107,9 +2135,9 @@ LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, bool start, const fl
         const bool none = start && first == 0;  // nothing is merged yet
         float before = __shfl_up_sync(0xffffffffu, so_far, 1);
         if (lane == 0) before = -INFINITY;
-        if (!none) before = fmaxf(before, m.top);
-        llm42__merge_factors(before, top, scale, keep, take);
-        m.top = __shfl_sync(0xffffffffu, before, count - 1);
+        if (!none) before = fmaxf(before, m.base);
+        llm42__merge_factors(before, base, keep, take);
+        m.base = __shfl_sync(0xffffffffu, before, count - 1);
         int i = 0;
         if (none) {
             m.read(unit);
@@ -2149,7 +2177,6 @@ typedef struct llm42__attention {
     unsigned *arrived;                              // [R, K], zero between passes
     int heads, kv_heads, head_dim, stride, window;  // window: 0, or positions that a row sees
     int group;                                      // query heads of a kv head
-    int cluster;                                    // blocks that llm42__k_attend_decode has for each task
     uint32_t group_inverse;                         // 65536 / group + 1
     float scale;                                    // log2(e) / sqrt(d)
 } llm42__attention;
@@ -2199,37 +2226,27 @@ LLM42__DEVICE int llm42__row_of_query(const llm42__attention &a, int i) {
     return (int)((uint32_t)i * a.group_inverse >> 16);
 }
 
-// A task's 64 queries: in shared memory for warpgroups, else as operands in registers.
+// Where query i of a task lies, or the pass's first query if the task does not have it.
+template <int DP>
+LLM42__DEVICE const llm42__bf16 *llm42__query_at(const llm42__attention &a, const llm42__prefill_task &task,
+                                                 int kv_head, int i, bool *there) {
+    const int row = llm42__row_of_query(a, i);
+    *there = row < task.rows;
+    return a.q + (*there ? (size_t)(task.row + row) * a.heads + kv_head * a.group + i - row * a.group : 0) * DP;
+}
+
+// The 64 queries of a team (four warps), 16 for each warp: in shared memory for warpgroups, else in registers.
 template <int DP> struct llm42__queries {
     static constexpr bool SHARED = LLM42__WARPGROUPS && DP >= 64;
     uint32_t shared, own[SHARED ? 1 : DP / 16][4];
-    // Loads them; those that the task does not have become zeros. They arrive in shared memory as copies do.
-    template <int THREADS>
-    LLM42__DEVICE void load(uint32_t to, const llm42__attention &a, const llm42__prefill_task &task) {
-        auto there = [&](int i) { return llm42__row_of_query(a, i) < task.rows; };
-        auto at = [&](int i) {  // query i, or the pass's first if it is not there
-            const int row = llm42__row_of_query(a, i);
-            const size_t head = (size_t)(task.row + row) * a.heads + blockIdx.x * a.group + i - row * a.group;
-            return a.q + (there(i) ? head : 0) * DP;
-        };
-        shared = to;
-        if constexpr (SHARED) {
-            enum { PIECES = DP / 8 };
-            LLM42__UNROLLED(int i = threadIdx.x; i < LLM42__PREFILL_QUERIES * PIECES; i += THREADS) {
-                const int query = i / PIECES, piece = i % PIECES;
-                llm42__copy16(to + llm42__key_place<DP, LLM42__PREFILL_QUERIES>(query, piece), at(query) + piece * 8,
-                              there(query));
+    LLM42__DEVICE void load_own(const llm42__attention &a, const llm42__prefill_task &task, int kv_head, int first) {
+        if constexpr (!SHARED)
+            LLM42__UNROLLED(int i = 0; i < DP / 16 * 4; i++) {
+                bool there;
+                const llm42__bf16 *at = llm42__query_at<DP>(a, task, kv_head, first + i % 2 * 8, &there);
+                own[i / 4][i % 4] = there ? *(const uint32_t *)(at + i / 4 * 16 + threadIdx.x % 4 * 2 + i % 4 / 2 * 8)
+                                          : 0;
             }
-        } else {
-            const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16 + lane / 4, second = first + 8;
-            LLM42__UNROLLED(int kk = 0; kk < DP / 16; kk++) {
-                const int column = kk * 16 + lane % 4 * 2;
-                own[kk][0] = there(first) ? *(const uint32_t *)(at(first) + column) : 0;
-                own[kk][1] = there(second) ? *(const uint32_t *)(at(second) + column) : 0;
-                own[kk][2] = there(first) ? *(const uint32_t *)(at(first) + column + 8) : 0;
-                own[kk][3] = there(second) ? *(const uint32_t *)(at(second) + column + 8) : 0;
-            }
-        }
     }
 };
 
@@ -2241,12 +2258,12 @@ template <int DP, int LEFT, int EIGHTS> LLM42__DEVICE void llm42__await(float (&
     }
 }
 
-// Starts the scores of a team's 64 queries (16 for each warp) with the keys of a unit.
+// Starts the scores of a team's queries with the keys of a step.
 template <int DP>
-LLM42__DEVICE void llm42__score_unit(float (&score)[16][4], const llm42__queries<DP> &q, uint32_t k_at) {
+LLM42__DEVICE void llm42__score_step(float (&score)[16][4], const llm42__queries<DP> &q, uint32_t k_at) {
     if constexpr (LLM42__WARPGROUPS && DP >= 64) {
         // bytes: of a panel of 64 elements of the queries, and of the keys; of 16 elements
-        enum { Q_PANEL = 64 * 128, PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN = 16 * 2 };
+        enum { Q_PANEL = 64 * 128, PANEL = LLM42__STEP_KEYS * 128, SIXTEEN = 16 * 2 };
         const uint64_t queries = llm42__smem_descriptor(q.shared, 16), keys = llm42__smem_descriptor(k_at, 16);
         llm42__wgmma_fence();
         LLM42__UNROLLED(int kk = 0; kk < DP / 16; kk++)
@@ -2255,27 +2272,29 @@ LLM42__DEVICE void llm42__score_unit(float (&score)[16][4], const llm42__queries
         llm42__wgmma_commit();
     } else {
         LLM42__UNROLLED(int block = 0; block < 4; block++)
-            llm42__score<DP, LLM42__UNIT_KEYS>(&score[4 * block], q.own, k_at, 32 * block);
+            llm42__score<DP, LLM42__STEP_KEYS>(&score[4 * block], q.own, k_at, 32 * block);
     }
 }
 
-// Starts the sums of weights x values of a unit.
+// Starts to add weights x values of a step to the unit's sums, or if it is the unit's first step, to zero.
 template <int DP>
-LLM42__DEVICE void llm42__add_values_unit(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4], uint32_t v_at) {
+LLM42__DEVICE void llm42__add_values_step(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4], uint32_t v_at,
+                                          bool first) {
     if constexpr (LLM42__WARPGROUPS && DP >= 64) {
-        enum { PANEL = LLM42__UNIT_KEYS * 128, SIXTEEN_KEYS = 16 * 128 };  // bytes: of a panel; of 16 keys in a panel
+        enum { PANEL = LLM42__STEP_KEYS * 128, SIXTEEN_KEYS = 16 * 128 };  // bytes: of a panel; of 16 keys in a panel
         enum { EIGHTS = DP == 256 ? 16 : DP / 8 };                         // 128 columns at once, at most
         const uint64_t values = llm42__smem_descriptor(v_at, PANEL);
         llm42__wgmma_fence();
         LLM42__UNROLLED(int half = 0; half < DP / 8; half += EIGHTS)
             LLM42__UNROLLED(int kk = 0; kk < 8; kk++)
                 llm42__wgmma(*(float(*)[EIGHTS][4])out[half], weight[kk],
-                             values + ((half / 8 * PANEL + kk * SIXTEEN_KEYS) >> 4), kk > 0);
+                             values + ((half / 8 * PANEL + kk * SIXTEEN_KEYS) >> 4), kk > 0 || !first);
         llm42__wgmma_commit();
     } else {
-        LLM42__UNROLLED(int i = 0; i < DP / 8; i++) out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
+        if (first)
+            LLM42__UNROLLED(int i = 0; i < DP / 2; i++) out[i / 4][i % 4] = 0.0f;
         LLM42__UNROLLED(int kk = 0; kk < 8; kk++)
-            llm42__add_values<DP, LLM42__UNIT_KEYS>(out, weight[kk], v_at, 16 * kk);
+            llm42__add_values<DP, LLM42__STEP_KEYS>(out, weight[kk], v_at, 16 * kk);
     }
 }
 
@@ -2297,218 +2316,296 @@ LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const 
     return visible;
 }
 
-// The top and the total of each of a thread's two queries.
-typedef struct llm42__softmax {
-    float top[2], total[2];
-} llm42__softmax;
-
-// Merges a unit's sums with those of the units before it, whose columns are in shared memory: [DP / 8][128 threads].
-template <int DP>
-LLM42__DEVICE void llm42__merge_before(float (&out)[DP / 8][4], llm42__softmax &unit, const llm42__softmax &before,
-                                       const float4 *merged, float scale) {
-    float keep[2], take[2];
-    LLM42__UNROLLED(int r = 0; r < 2; r++) {
-        float so_far = before.top[r];
-        llm42__merge_factors(so_far, unit.top[r], scale, keep[r], take[r]);
-        unit.top[r] = so_far;
-        unit.total[r] = fmaf(before.total[r], keep[r], unit.total[r] * take[r]);
-    }
-    LLM42__UNROLLED(int n = 0; n < DP / 8; n++) {
-        const float4 m = merged[n * 128];
-        out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
-        out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
-        out[n][2] = fmaf(m.z, keep[1], out[n][2] * take[1]);
-        out[n][3] = fmaf(m.w, keep[1], out[n][3] * take[1]);
-    }
-}
-
-// Writes the results of sixteen queries from `first` on.
-template <int DP>
-LLM42__DEVICE void llm42__write_queries(const llm42__attention &a, const llm42__prefill_task &task, int first,
-                                        const float (&out)[DP / 8][4], const float (&total)[2]) {
-    const int lane = threadIdx.x % 32, kv_head = blockIdx.x;
-    LLM42__UNROLLED(int r = 0; r < 2; r++) {
-        const int i = first + lane / 4 + r * 8, row = llm42__row_of_query(a, i),
-                  columns = i < task.rows * a.group ? a.head_dim : 0;
-        const float inverse = __fdiv_rn(1.0f, total[r]);
-        llm42__bf16 *to = a.out + (size_t)(task.row + row) * a.stride +
-                          (size_t)(kv_head * a.group + i - row * a.group) * a.head_dim + lane % 4 * 2;
-        LLM42__UNROLLED(int n = 0; n < DP / 8; n++)
-            if (n * 8 + lane % 4 * 2 < columns)  // d is even
-                *(__nv_bfloat162 *)(to + n * 8) = __floats2bfloat162_rn(out[n][2 * r] * inverse,
-                                                                        out[n][2 * r + 1] * inverse);
-    }
-}
-
-// Shared memory of llm42__k_attend_prefill: keys and values of a unit for each team, then the merged sums, the merged
-// tops and totals if there are two teams, and the queries for warpgroups (llm42__queries).
+// Shared memory of llm42__k_attend_prefill: mbarriers, a ring of SLOTS that hold the keys or the values of a step, the
+// sums of all units before this one, and the queries if warpgroups multiply.
 template <int DP, int TEAMS> struct llm42__prefill_shape {
     enum {
-        UNIT = LLM42__UNIT_KEYS * DP * 2,  // bytes of a unit's keys, or of its values
-        MERGED_AT = TEAMS * 2 * UNIT,
-        STATE_AT = MERGED_AT + LLM42__PREFILL_QUERIES * DP * 4,
-        QUERIES_AT = STATE_AT + (TEAMS > 1 ? 128 * (int)sizeof(llm42__softmax) : 0)
+        SLOTS = 2 * TEAMS,
+        LAG = TEAMS - 1,  // copies that may be under way when the one before them is waited for
+        QUERIES = 64 * TEAMS,
+        FULL_AT = 0,
+        EMPTY_AT = FULL_AT + 8 * SLOTS,
+        ASKED_AT = EMPTY_AT + 8 * SLOTS,  // the queries have arrived
+        ANSWERED_AT = ASKED_AT + 8,       // all scores of the task have been computed
+        RING_AT = 1024,
+        SLOT = LLM42__STEP_KEYS * DP * 2,
+        MERGED_AT = RING_AT + SLOTS * SLOT,
+        QUERIES_AT = MERGED_AT + QUERIES * DP * 4
     };
-    static int bytes(bool warpgroups) {
-        return QUERIES_AT + (warpgroups && DP >= 64 ? LLM42__PREFILL_QUERIES * DP * 2 : 0);
-    }
+    static int bytes(bool warpgroups) { return QUERIES_AT + (warpgroups && DP >= 64 ? QUERIES * DP * 2 : 0); }
 };
 
-// Merges a unit with those before it, when it is the turn of the unit's team, and writes the results behind the last
-// one. before: of a single team, what has been merged; with two it is in *state.
-enum { LLM42__TEAM_BARRIER = 1, LLM42__TURN_BARRIER = 4 };  // the first one's number
-template <int DP, int TEAMS>
-LLM42__DEVICE void llm42__merge_in_turn(const llm42__attention &a, const llm42__prefill_task &task, int team, int unit,
-                                        int units, float (&out)[DP / 8][4], llm42__softmax &own, llm42__softmax &before,
-                                        float4 *merged, llm42__softmax *state) {
-    if (TEAMS > 1 && unit > 0) {
-        llm42__barrier(LLM42__TURN_BARRIER + team, 256);
-        before = *state;
+// A block's work: pairs of a task and a kv head. Tasks are sorted, long ones first, and every other round of pairs goes
+// backward through the blocks, so that all blocks have about as much to do. turn: counts the block's pairs.
+struct llm42__prefill_turn {
+    int turn = 0, kv_head;
+    llm42__prefill_task task;
+    LLM42__DEVICE bool next(const llm42__attention &a, const llm42__meta &meta) {
+        const int block = turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x, pair = turn * gridDim.x + block;
+        if (pair >= meta.header->prefill_tasks * a.kv_heads) return false;
+        kv_head = pair % a.kv_heads;
+        task = meta.prefill[pair / a.kv_heads];
+        turn++;
+        return true;
     }
-    if (unit > 0) llm42__merge_before<DP>(out, own, before, merged, a.scale);
-    if (unit + 1 == units) {
-        llm42__write_queries<DP>(a, task, threadIdx.x % 128 / 32 * 16, out, own.total);
-        return;
-    }
-    if (TEAMS > 1) *state = own;
-    else before = own;
-    LLM42__UNROLLED(int n = 0; n < DP / 8; n++) merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
-    if (TEAMS > 1) llm42__arrive(LLM42__TURN_BARRIER + (unit + 1) % TEAMS, 256);
-}
-
-// The keys and values of a task that a warp copies: 32 of each unit, from key 32 x warp on. Their pages are looked up
-// one unit ahead. step: pieces from a key to the next.
-template <int DP> struct llm42__unit_copies {
-    const llm42__prefill_task &task;
-    const int32_t *pages;
-    uint32_t step;
-    int shift, warp, units, page[2], next_page[2];
-    LLM42__DEVICE int first(int unit) const { return task.first + unit * LLM42__UNIT_KEYS + warp * 32; }
-    LLM42__DEVICE void look_up(int unit, int (&to)[2]) const {
-        LLM42__UNROLLED(int i = 0; i < 2; i++) to[i] = pages[LLM42__MIN(first(unit) + 16 * i, task.end - 1) >> shift];
-    }
-    LLM42__DEVICE void load(const llm42__bf16 *cache, uint32_t to, int unit) const {
-        const int t = first(unit), own = t + threadIdx.x % 32;
-        if (unit < units && shift >= 4)
-            llm42__copy_pages<DP, LLM42__UNIT_KEYS>(to, warp * 32, cache, page, shift, t, task.end, step);
-        else if (unit < units)  // pages of fewer than sixteen keys
-            llm42__copy_keys<DP, LLM42__UNIT_KEYS>(
-                to, warp * 32, cache,
-                own >= task.end ? LLM42__NOWHERE
-                                : (uint32_t)((pages[own >> shift] << shift) + (own & (1 << shift) - 1)) * step);
-        llm42__copy_commit();
-    }
+    LLM42__DEVICE int steps() const { return (task.end - task.first + LLM42__STEP_KEYS - 1) / LLM42__STEP_KEYS; }
 };
 
-// A team's work on a task: all of its units. base: of the block's shared memory.
-template <int DP, int TEAMS>
-LLM42__DEVICE void llm42__attend_task(const llm42__attention &a, const llm42__prefill_task &task,
-                                      llm42__unit_copies<DP> &copies, int team, uint32_t base,
-                                      const llm42__bf16 *k_cache, const llm42__bf16 *v_cache, float4 *merged,
-                                      llm42__softmax *state) {
+// The warps that copy: each copies 32 keys of a step, from key 32 x warp on. Copies are counted over all tasks: those
+// of keys are even, those of values odd. Pages are looked up one step ahead.
+template <int DP, int TEAMS> struct llm42__prefill_feeder {
     using shape = llm42__prefill_shape<DP, TEAMS>;
-    const uint32_t k_at = base + (uint32_t)(team * 2 * shape::UNIT), v_at = k_at + shape::UNIT;
-    const int units = copies.units;
-    llm42__queries<DP> q;
-    q.template load<TEAMS * 128>(base + shape::QUERIES_AT, a, task);
-    copies.load(k_cache, k_at, team);
-    copies.load(v_cache, v_at, team);
-    const llm42__visible visible = llm42__visible_of(a, task, copies.warp * 16);
-    float score[16][4];
-    llm42__softmax before;
-    llm42__copy_wait<1>();
-    llm42__fence_async();
-    __syncthreads();  // the queries and the first keys have arrived
-    llm42__score_unit<DP>(score, q, k_at);
-    for (int unit = team; unit < units; unit += TEAMS) {
-        float out[DP / 8][4];
-        llm42__softmax own;
-        uint32_t weight[8][4];
-        llm42__await<DP, 0>(score);
-        llm42__barrier(LLM42__TEAM_BARRIER + team, 128);  // all four warps have read the unit's keys
-        copies.page[0] = copies.next_page[0], copies.page[1] = copies.next_page[1];
-        copies.load(k_cache, k_at, unit + TEAMS);
-        copies.look_up(unit + 2 * TEAMS, copies.next_page);
-        llm42__softmax_unit(score, own.top, own.total, task.first + unit * LLM42__UNIT_KEYS, visible, a.scale);
-        LLM42__UNROLLED(int i = 0; i < 32;
-                        i++)  // weight[kk]: of the 16 keys from 16 kk on, as the tensor cores take them
-            weight[i / 4][i % 4] = llm42__pack(score[i / 2][i % 2 * 2], score[i / 2][i % 2 * 2 + 1]);
-        // A condition that always holds: else the compiler waits for copies before it computes weights.
-        if (task.rows > 0) llm42__copy_wait<0>();
-        llm42__fence_async();
-        llm42__barrier(LLM42__TEAM_BARRIER + team, 128);  // the unit's values and the next one's keys have arrived
-        llm42__add_values_unit<DP>(out, weight, v_at);
-        if (unit + TEAMS < units) {
-            llm42__score_unit<DP>(score, q, k_at);
-            llm42__await<DP, 1>(out);
-        } else {
-            llm42__await<DP, 0>(out);
-        }
-        llm42__barrier(LLM42__TEAM_BARRIER + team, 128);  // all four warps have read the values
-        copies.load(v_cache, v_at, unit + TEAMS);
-        llm42__merge_in_turn<DP, TEAMS>(a, task, team, unit, units, out, own, before, merged, state);
+    const llm42__attention &a;
+    const llm42__meta &meta;
+    uint32_t base, copies = 0;
+    int page[2], next_page[2];
+    llm42__prefill_turn own = {};
+    LLM42__DEVICE int first(int step) const {
+        return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x % 128 / 32 * 32;
     }
-    llm42__await<DP, 0>(score);  // of a team that has no unit
-}
+    LLM42__DEVICE void look_up(int step, int (&to)[2]) const {
+        const int32_t *pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
+        LLM42__UNROLLED(int i = 0; i < 2; i++)
+            to[i] = pages[LLM42__MIN(first(step) + 16 * i, own.task.end - 1) >> meta.page_shift];
+    }
+    LLM42__DEVICE void load(const llm42__bf16 *cache, uint32_t to, int step) const {
+        const int32_t *pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
+        const int shift = meta.page_shift, t = first(step), key = t + threadIdx.x % 32,
+                  strip = threadIdx.x % 128 / 32 * 32;
+        const uint32_t pieces = (uint32_t)(a.kv_heads * (DP / 8));  // from a key to the next
+        cache += own.kv_head * DP;
+        if (shift >= 4) llm42__copy_pages<DP, LLM42__STEP_KEYS>(to, strip, cache, page, shift, t, own.task.end, pieces);
+        else  // pages of fewer than sixteen keys
+            llm42__copy_keys<DP, LLM42__STEP_KEYS>(
+                to, strip, cache,
+                key >= own.task.end ? LLM42__NOWHERE
+                                    : (uint32_t)((pages[key >> shift] << shift) + (key & (1 << shift) - 1)) * pieces);
+    }
+    LLM42__DEVICE void load_queries() const {
+        enum { PIECES = DP / 8 };
+        llm42__mbarrier_wait(base + shape::ANSWERED_AT, own.turn & 1);
+        for (int i = threadIdx.x % 128; i < shape::QUERIES * PIECES; i += 128) {
+            const int query = i / PIECES, piece = i % PIECES;
+            bool there;
+            const llm42__bf16 *from = llm42__query_at<DP>(a, own.task, own.kv_head, query, &there) + piece * 8;
+            llm42__copy16(base + shape::QUERIES_AT + query / 64 * (64 * DP * 2) +
+                              llm42__key_place<DP, 64>(query % 64, piece),
+                          from, there);
+        }
+    }
+    // Waits for a copy of this task, whose number is c, and tells the teams. asked: the copy behind the queries.
+    template <int LEFT> LLM42__DEVICE void tell(int c, int asked) const {
+        llm42__copy_wait<LEFT>();
+        llm42__fence_async();
+        __syncwarp();
+        if (threadIdx.x % 32) return;
+        if (llm42__queries<DP>::SHARED && c == asked) llm42__mbarrier_arrive(base + shape::ASKED_AT);
+        llm42__mbarrier_arrive(base + shape::FULL_AT + 8 * ((copies + c) % shape::SLOTS));
+    }
+    // Copies all keys and values of a task. What earlier passes have written is copied before the wait for the kernel
+    // ahead, as long as the ring has room.
+    LLM42__DEVICE void run() {
+        const int count = 2 * own.steps();
+        int asked = -1;
+        look_up(0, page);
+        for (int c = 0; c < count; c++) {
+            const uint32_t slot = (copies + c) % shape::SLOTS;
+            if (c % 2 == 0 && c) page[0] = next_page[0], page[1] = next_page[1];
+            if (asked < 0 &&
+                (c + 1 + shape::LAG == shape::SLOTS || c + 1 == count || first(c / 2) + 32 > own.task.old)) {
+                llm42__wait_for_previous();
+                asked = c;
+                if (llm42__queries<DP>::SHARED) load_queries();
+            }
+            llm42__mbarrier_wait(base + shape::EMPTY_AT + 8 * slot, ((copies + c) / shape::SLOTS & 1) ^ 1);
+            load(c % 2 ? a.v : a.k, base + shape::RING_AT + slot * shape::SLOT, c / 2);
+            llm42__copy_commit();
+            if (c % 2 == 0) look_up(c / 2 + 1, next_page);
+            if (c >= shape::LAG) tell<shape::LAG>(c - shape::LAG, asked);
+        }
+        if (shape::LAG) tell<0>(count - 1, asked);
+        copies += count;
+    }
+};
+
+// What a team has: the sums of its 64 queries, sixteen for each warp.
+template <int DP, int TEAMS> struct llm42__prefill_team {
+    using shape = llm42__prefill_shape<DP, TEAMS>;
+    const llm42__attention &a;
+    uint32_t base, copies = 0;  // copies: of earlier tasks
+    float4 *merged;             // [DP / 8][128 threads]: sums of the units before
+    int first_query;            // of the warp
+    llm42__queries<DP> q;
+    llm42__prefill_turn own = {};
+    llm42__visible visible;
+    llm42__unit_sums unit, ended;  // ended: the unit before, if a new one has begun and the sums are still of that one
+    bool begins, fresh;            // a new unit has begun; there are no sums yet
+    int units;                     // that have been merged
+    float merged_base[2], merged_total[2], score[16][4], out[DP / 8][4], keep[2];
+    uint32_t weight[8][4];
+
+    LLM42__DEVICE uint32_t wait_full(int c) const {
+        const uint32_t at = copies + (uint32_t)c, slot = at % shape::SLOTS;
+        llm42__mbarrier_wait(base + shape::FULL_AT + 8 * slot, at / shape::SLOTS & 1);
+        return base + shape::RING_AT + slot * shape::SLOT;
+    }
+    LLM42__DEVICE void release(int c) const {
+        if (threadIdx.x % 32 == 0)
+            llm42__mbarrier_arrive(base + shape::EMPTY_AT + 8 * ((copies + (uint32_t)c) % shape::SLOTS));
+    }
+    LLM42__DEVICE void softmax(int step) {
+        const int t0 = own.task.first + step * LLM42__STEP_KEYS;
+        begins = t0 % LLM42__UNIT_KEYS == 0;
+        if (begins) ended = unit, unit.begin();
+        llm42__softmax_step(score, unit, keep, t0, visible, a.scale);
+    }
+    // Packs weights as the tensor cores take them: weight[kk] is of the sixteen keys from 16 kk on.
+    LLM42__DEVICE void pack() {
+        LLM42__UNROLLED(int i = 0; i < 32; i++)
+            weight[i / 4][i % 4] = llm42__pack(score[i / 2][i % 2 * 2], score[i / 2][i % 2 * 2 + 1]);
+    }
+    // Merges the sums of a unit with those of the units before it.
+    LLM42__DEVICE void merge(const llm42__unit_sums &of) {
+        float take[2];
+        LLM42__UNROLLED(int r = 0; r < 2; r++) {
+            float total = of.total[r][0] + of.total[r][1];
+            total += __shfl_xor_sync(0xffffffffu, total, 1);
+            total += __shfl_xor_sync(0xffffffffu, total, 2);
+            if (!units) {
+                merged_base[r] = of.base[r], merged_total[r] = total;
+                continue;
+            }
+            llm42__merge_factors(merged_base[r], of.base[r], keep[r], take[r]);
+            merged_total[r] = fmaf(merged_total[r], keep[r], total * take[r]);
+        }
+        if (units++ == 0) return;
+        LLM42__UNROLLED(int n = 0; n < DP / 8; n++) {
+            const float4 m = merged[n * 128];
+            out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
+            out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
+            out[n][2] = fmaf(m.z, keep[1], out[n][2] * take[1]);
+            out[n][3] = fmaf(m.w, keep[1], out[n][3] * take[1]);
+        }
+    }
+    // Makes the sums ready for the values of the step whose weights have been computed.
+    LLM42__DEVICE void prepare_sums() {
+        fresh = begins;
+        if (begins) {
+            merge(ended);
+            LLM42__UNROLLED(int n = 0; n < DP / 8; n++)
+                merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
+        } else if (!__all_sync(0xffffffffu, keep[0] == 1.0f && keep[1] == 1.0f)) {  // times one changes nothing
+            LLM42__UNROLLED(int i = 0; i < DP / 2; i++) out[i / 4][i % 4] *= keep[i % 4 / 2];
+        }
+    }
+    LLM42__DEVICE void answered(int step) const {  // the scores of the last step are the last use of the queries
+        if (llm42__queries<DP>::SHARED && step + 1 == own.steps() && threadIdx.x % 32 == 0)
+            llm42__mbarrier_arrive(base + shape::ANSWERED_AT);
+    }
+    // Sums all steps of a task. While the tensor cores compute the scores of a step, the sums are made ready for the
+    // values of the step before; while they multiply these values, scores become weights.
+    LLM42__DEVICE void run() {
+        const int steps = own.steps();
+        visible = llm42__visible_of(a, own.task, first_query);
+        units = 0, unit.begin();
+        if (llm42__queries<DP>::SHARED) llm42__mbarrier_wait(base + shape::ASKED_AT, (own.turn & 1) ^ 1);
+        else q.load_own(a, own.task, own.kv_head, first_query + threadIdx.x % 32 / 4);
+        llm42__score_step<DP>(score, q, wait_full(0));
+        llm42__await<DP, 0>(score);
+        release(0), answered(0);
+        softmax(0);
+        begins = false, fresh = true;
+        pack();
+        for (int step = 1; step < steps; step++) {
+            enum { AHEAD = DP <= 128 };  // registers have room for scores beside weights
+            if (AHEAD) llm42__score_step<DP>(score, q, wait_full(2 * step));
+            if (step > 1) prepare_sums();
+            llm42__add_values_step<DP>(out, weight, wait_full(2 * step - 1), fresh);
+            if (!AHEAD) {
+                llm42__await<DP, 0>(out);
+                llm42__score_step<DP>(score, q, wait_full(2 * step));
+            }
+            llm42__await<DP, AHEAD>(score);
+            release(2 * step), answered(step);
+            softmax(step);
+            llm42__await<DP, 0>(out);
+            release(2 * step - 1);
+            pack();
+        }
+        if (steps > 1) prepare_sums();
+        llm42__add_values_step<DP>(out, weight, wait_full(2 * steps - 1), fresh);
+        llm42__await<DP, 0>(out);
+        release(2 * steps - 1);
+        merge(unit);
+        write();
+        copies += 2 * (uint32_t)steps;
+    }
+    LLM42__DEVICE void write() const {
+        const int lane = threadIdx.x % 32;
+        LLM42__UNROLLED(int r = 0; r < 2; r++) {
+            const int i = first_query + lane / 4 + r * 8, row = llm42__row_of_query(a, i),
+                      columns = row < own.task.rows ? a.head_dim : 0;
+            const float inverse = __fdiv_rn(1.0f, merged_total[r]);
+            llm42__bf16 *to = a.out + (size_t)(own.task.row + row) * a.stride +
+                              (size_t)(own.kv_head * a.group + i - row * a.group) * a.head_dim + lane % 4 * 2;
+            LLM42__UNROLLED(int n = 0; n < DP / 8; n++)
+                if (n * 8 + lane % 4 * 2 < columns)  // d is even
+                    *(__nv_bfloat162 *)(to + n * 8) = __floats2bfloat162_rn(out[n][2 * r] * inverse,
+                                                                            out[n][2 * r + 1] * inverse);
+        }
+    }
+};
 
 // Attention of consecutive rows of a sequence (prompts, windows).
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a block takes one task at a time. A task has up to 64 queries: rows x query heads of the kv head blockIdx.x.
-// The block has TEAMS teams of four warps. Each team has all 64 queries, 16 for each warp. Teams take units in turn.
-// While a team works on a unit, its next unit is being copied, and its next scores are computed while it merges.
-// Order: the one order. The merged sums are in shared memory, and teams merge their units in turn:
+// Work: a task has up to 64 TEAMS queries: rows x query heads of one kv head. A block takes pairs of a task and a kv
+// head, one after the other. Its first four warps copy keys and values into a ring that all teams read, and go ahead to
+// the next pair. Each team of four warps sums 64 queries.
+// Order: the one order.
 //
-//   team 0   | scores, weights, values of unit 0 | merge 0 |   ... unit 2 ...   | merge 2 |
-//   team 1   | scores, weights, values of unit 1 |   wait  | merge 1 |   ... unit 3 ...   | merge 3 |
+//   copy     | k0 | v0 | k1 | v1 | k2 | v2 | ...
+//   team     | q k0 | weights | q k1   | weights    | q k2   | weights    | ...
+//                             |        | weights v0 |        | weights v1 |      by the tensor cores meanwhile
 //
-// Barriers: LLM42__TEAM_BARRIER + team (128 threads) stands between the steps of a team. LLM42__TURN_BARRIER + team
-// (256 threads) gives the turn to merge: the team that has merged unit u arrives at the other team's barrier and goes
-// on; the other team waits there before it merges unit u + 1.
+// Barriers: a slot of the ring is full when the four warps that copy have told so, and empty when all warps of the
+// teams have read it. The queries have the same two barriers.
 template <int DP, int TEAMS>
-__global__ void __launch_bounds__(TEAMS * 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
+__global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
     using shape = llm42__prefill_shape<DP, TEAMS>;
-    llm42__launch_next();
-    const int thread = threadIdx.x % 128, warp = thread / 32, team = TEAMS > 1 ? threadIdx.x / 128 : 0,
-              kv_head = blockIdx.x, shift = meta.page_shift;
     const uint32_t base = llm42__shared_address(shared);
-    float4 *const merged = (float4 *)(shared + shape::MERGED_AT) + thread;
-    llm42__softmax *const state = (llm42__softmax *)(shared + shape::STATE_AT) + thread;
-    const llm42__bf16 *const k_cache = a.k + kv_head * DP, *const v_cache = a.v + kv_head * DP;
-    const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
-    // All at once, so that no load waits for another one. There is room for as many tasks as rows, and blocks.
-    const int tasks = meta.header->prefill_tasks, page_stride = meta.header->page_stride;
-    llm42__prefill_task task = meta.prefill[blockIdx.y];
-    for (int task_at = blockIdx.y; task_at < tasks; task_at += gridDim.y) {
-        if (task_at >= (int)gridDim.y) task = meta.prefill[task_at];
-        const int32_t *pages = meta.pages + (size_t)task.seq * page_stride;
-        const int units = (task.end - task.first + LLM42__UNIT_KEYS - 1) / LLM42__UNIT_KEYS;
-        llm42__unit_copies<DP> copies = {task, pages, step, shift, warp, units, {}, {}};
-        __syncthreads();  // all threads have read the keys, values and sums of the last task
-        copies.look_up(team, copies.page);
-        copies.look_up(team + TEAMS, copies.next_page);
+    llm42__launch_next();
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < shape::SLOTS; s++) {
+            llm42__mbarrier_open(base + shape::FULL_AT + 8 * s, 4);
+            llm42__mbarrier_open(base + shape::EMPTY_AT + 8 * s, 4 * TEAMS);
+        }
+        llm42__mbarrier_open(base + shape::ASKED_AT, 4);
+        llm42__mbarrier_open(base + shape::ANSWERED_AT, 4 * TEAMS);
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__fewer_registers<40>();
+        llm42__prefill_feeder<DP, TEAMS> feeder = {a, meta, base};
+        while (feeder.own.next(a, meta)) feeder.run();
+        llm42__wait_for_previous();  // a block without a task has not waited yet
+    } else {
+        if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__more_registers<232>();
         llm42__wait_for_previous();
-        llm42__attend_task<DP, TEAMS>(a, task, copies, team, base, k_cache, v_cache, merged, state);
+        const int team = threadIdx.x / 128 - 1, thread = threadIdx.x % 128;
+        llm42__prefill_team<DP, TEAMS> sums = {a, base};
+        sums.merged = (float4 *)(shared + shape::MERGED_AT + team * 64 * DP * 4) + thread;
+        sums.q.shared = base + shape::QUERIES_AT + (uint32_t)team * 64 * DP * 2;
+        sums.first_query = team * 64 + thread / 32 * 16;
+        while (sums.own.next(a, meta)) sums.run();
     }
-    llm42__wait_for_previous();  // a block without a task has not waited yet
 }
 
-// Teams of a block of llm42__k_attend_prefill: two if each of so many blocks can have a multiprocessor to itself, else
-// one, and two blocks on each. most: bytes of shared memory that a block may have.
-template <int DP>
-static inline int llm42__prefill_teams(unsigned blocks, unsigned processors, bool warpgroups, int most) {
-    return DP <= 128 && blocks <= processors && llm42__prefill_shape<DP, 2>::bytes(warpgroups) <= most ? 2 : 1;
+// Teams of a block of llm42__k_attend_prefill: two where their sums fit into registers and shared memory.
+static inline int llm42__prefill_teams(int dp, bool warpgroups) {
+    return warpgroups && (dp == 64 || dp == 128) ? 2 : 1;
 }
-
-// A warp's sums for the queries of one row, in octets. Rows of the tensor cores' result are keys (or columns of out)
-// and its columns are queries. So lane (g, t) has queries 2t, 2t + 1 of an octet and columns 16m + g, 16m + g + 8 of
-// out.
-template <int DP, int OCTETS> struct llm42__partial {
-    float out[OCTETS][DP / 16][4] = {}, top[OCTETS][2], total[OCTETS][2] = {};
-    LLM42__DEVICE llm42__partial() {
-        LLM42__UNROLLED(int i = 0; i < OCTETS * 2; i++) top[i / 2][i % 2] = -INFINITY;
-    }
-};
+static inline int llm42__prefill_queries(int dp, bool warpgroups) { return 64 * llm42__prefill_teams(dp, warpgroups); }
 
 // Scores of a strip of keys: score[0] of its first sixteen keys, score[1] of the others.
 template <int DP, int OCTETS>
@@ -2526,104 +2623,6 @@ LLM42__DEVICE void llm42__score_across(float (*score)[OCTETS][4], const uint32_t
     }
 }
 
-// Like llm42__softmax_unit, for the 128 keys from t0 on, of which the row sees low <= t <= high. top is the largest
-// score so far. What was summed before is scaled to it.
-template <int DP, int OCTETS>
-LLM42__DEVICE void llm42__softmax_online(llm42__partial<DP, OCTETS> &p, float (&score)[8][OCTETS][4], int t0, int low,
-                                         int high, float scale) {
-    const int g = threadIdx.x % 32 / 4;
-    if (t0 < low || t0 + LLM42__UNIT_KEYS - 1 > high) {
-        LLM42__UNROLLED(int j = 0; j < 8; j++)
-            LLM42__UNROLLED(int i = 0; i < OCTETS * 4; i++) {
-                int t = t0 + j * 16 + g + i % 4 / 2 * 8;
-                if (t < low || t > high) score[j][i / 4][i % 4] = -INFINITY;
-            }
-    }
-    LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++) {
-        float fade[2];
-        LLM42__UNROLLED(int r = 0; r < 2; r++) {
-            float top = p.top[octet][r], sum = 0;
-            LLM42__UNROLLED(int j = 0; j < 8; j++) top = fmaxf(top, fmaxf(score[j][octet][r], score[j][octet][2 + r]));
-            LLM42__UNROLLED(int i = 4; i < 32; i <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, i));
-            const float base = top == -INFINITY ? 0.0f : top * scale;
-            fade[r] = p.top[octet][r] == top ? 1.0f : llm42__exp2((p.top[octet][r] - top) * scale);
-            p.top[octet][r] = top;
-            LLM42__UNROLLED(int j = 0; j < 8; j++) {
-                sum += score[j][octet][r] = llm42__exp2(fmaf(score[j][octet][r], scale, -base));
-                sum += score[j][octet][2 + r] = llm42__exp2(fmaf(score[j][octet][2 + r], scale, -base));
-            }
-            p.total[octet][r] = fmaf(p.total[octet][r], fade[r], sum);
-        }
-        if (__all_sync(0xffffffffu, fade[0] == 1.0f && fade[1] == 1.0f)) continue;  // times one changes nothing
-        LLM42__UNROLLED(int i = 0; i < DP / 4; i++) p.out[octet][i / 4][i % 4] *= fade[i % 2];
-    }
-}
-
-// out += weights x values, for the sixteen keys of a strip from `key` on.
-template <int DP, int OCTETS>
-LLM42__DEVICE void llm42__add_values_across(llm42__partial<DP, OCTETS> &p, const float (&weight)[OCTETS][4],
-                                            uint32_t v_at, int key) {
-    const int lane = threadIdx.x % 32;
-    uint32_t b[OCTETS][2];
-    LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++) {
-        b[octet][0] = llm42__transposed(llm42__pack(weight[octet][0], weight[octet][1]));
-        b[octet][1] = llm42__transposed(llm42__pack(weight[octet][2], weight[octet][3]));
-    }
-    LLM42__UNROLLED(int m = 0; m < DP / 16; m++) {
-        uint32_t v[4];
-        llm42__load_matrices_transposed(
-            v, v_at + llm42__key_place<DP, 32>(key + lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2));
-        LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
-            llm42__mma(p.out[octet][m], v, b[octet][0], b[octet][1]);
-    }
-}
-
-// Writes the records of a unit that is complete, one for each query. place(query): where that one begins.
-template <int DP, int OCTETS, typename PLACE>
-LLM42__DEVICE void llm42__write_records(const llm42__partial<DP, OCTETS> &p, int queries, PLACE place) {
-    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
-        LLM42__UNROLLED(int r = 0; r < 2; r++) {
-            float total = p.total[octet][r];
-            LLM42__UNROLLED(int i = 4; i < 32; i <<= 1) total += __shfl_xor_sync(0xffffffffu, total, i);
-            const int query = octet * 8 + t * 2 + r;
-            if (query >= queries) continue;
-            float *record = place(query);
-            LLM42__UNROLLED(int m = 0; m < DP / 16; m++) {
-                record[m * 16 + g] = p.out[octet][m][r];
-                record[m * 16 + g + 8] = p.out[octet][m][2 + r];
-            }
-            if (g == 0) record[DP] = p.top[octet][r], record[DP + 1] = total;
-        }
-}
-
-// How a warp walks through its units of a task, in steps of 128 keys. all: warps that take units in turn, those of the
-// task's block or cluster.
-//
-//   units    | first        | first + 1    | ...  | first + all   | ...
-//   steps    | 128 128 ..   | 128 128 ..   |      | 128 128 ..    |
-//   warp     0              1                     0
-//
-// A place in the walk: the keys at <= t < end, 128 or what is left of the unit. At the end of the walk at == end.
-struct llm42__unit_place {
-    int unit, at, end;
-};
-struct llm42__unit_walk {
-    llm42__decode_task task;
-    int all, last_unit;  // last_unit: of the task, not included
-    LLM42__DEVICE llm42__unit_walk(const llm42__decode_task &task, int all)
-        : task(task), all(all), last_unit(LLM42__MIN(task.row_units, task.first_unit + task.units)) {}
-    LLM42__DEVICE llm42__unit_place begin(int unit) const {
-        const int at = task.begin + (unit - task.first_unit) * task.unit_keys;
-        if (unit >= last_unit) return {unit, 0, 0};
-        return {unit, at, LLM42__MIN(at + task.unit_keys, task.end)};
-    }
-    LLM42__DEVICE llm42__unit_place after(llm42__unit_place p) const {
-        p.at += LLM42__UNIT_KEYS;
-        return p.at < p.end ? p : begin(p.unit + all);
-    }
-};
-
 // A row's queries of one kv head, in octets.
 template <int DP, int OCTETS>
 LLM42__DEVICE void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16][2], const llm42__bf16 *from, int queries) {
@@ -2636,52 +2635,325 @@ LLM42__DEVICE void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16][2], const l
     }
 }
 
-// A warp's share of merging a row: at most ITEMS queries of one kv head.
-template <int DP, int OCTETS, int WARPS> struct llm42__row_merge {
-    enum { ITEMS = OCTETS * 8 / WARPS };
-    llm42__merged<DP> m[ITEMS];
-    // records: [units, queries, record] in shared memory, of the next units. first: nothing has been added yet.
-    LLM42__DEVICE void add(const float *records, int units, bool first, int queries, float scale) {
-        LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
-            const int query = threadIdx.x / 32 + i * WARPS;
-            if (query < queries)
-                llm42__merge_units<DP>(m[i], first, records + query * llm42__record(DP),
-                                       (size_t)(queries * llm42__record(DP)), units, scale);
+// Bytes of shared memory of llm42__k_attend_decode: for each strip of the rings, and for each query (see below).
+__host__ __device__ constexpr int llm42__decode_bytes(int dp, int octets, int warps, int ring) {
+    return warps * ring * (LLM42__STRIP_KEYS * dp * 2 + 16) + octets * 8 * (LLM42__UNIT_KEYS * 2 + 16 * 36 + 20) + 8;
+}
+
+// Shared memory of llm42__k_attend_decode. Each warp has a ring of RING strips. What the block's warps tell each other
+// of a unit: weights as the tensor cores take them [STRIPS][2][OCTETS][32 lanes], sums of weights [STRIPS][QUERIES][8],
+// tops [STRIPS][QUERIES], by what sums are multiplied before a step [STEPS][QUERIES], and at last 1 / total [QUERIES].
+template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_memory {
+    enum {
+        STEPS = LLM42__UNIT_KEYS / LLM42__STEP_KEYS,
+        STRIPS = LLM42__UNIT_KEYS / LLM42__STRIP_KEYS,
+        OWN = STRIPS / WARPS,                            // strips of a warp
+        TILES = DP / 16 <= WARPS ? 1 : DP / 16 / WARPS,  // sixteens of columns of a warp
+        QUERIES = OCTETS * 8,
+        STRIP = LLM42__STRIP_KEYS * DP * 2,  // bytes
+        RINGS = WARPS * RING * STRIP,
+        SUMS_AT = RINGS + LLM42__UNIT_KEYS * QUERIES * 2,
+        TOPS_AT = SUMS_AT + STRIPS * QUERIES * 8 * 4,
+        KEEP_AT = TOPS_AT + STRIPS * QUERIES * 4,
+        INVERSE_AT = KEEP_AT + STEPS * QUERIES * 4,
+        FULL_AT = INVERSE_AT + QUERIES * 4,
+        EMPTY_AT = FULL_AT + 8 * RING * WARPS,
+        LAST_AT = EMPTY_AT + 8 * RING * WARPS,
+        BYTES = LAST_AT + 8
+    };
+    static_assert(BYTES == llm42__decode_bytes(DP, OCTETS, WARPS, RING), "the host asks for as much");
+};
+
+// A block, or a lane of it: the strips that its warp copies, and the sums of its warp's columns. Strip s of a unit is
+// that of warp s % WARPS: the warp copies its keys and, behind the keys of all its strips, its values. It alone sums
+// the scores. All warps multiply all values, each for its columns. A lane (g, t) has keys g and g + 8 of each sixteen,
+// or such columns, and queries 2t, 2t + 1 of each octet.
+template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
+    using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
+    enum { OWN = memory::OWN, STEPS = memory::STEPS, QUERIES = memory::QUERIES, TILES = memory::TILES };
+    const llm42__attention &a;
+    const llm42__meta &meta;
+    unsigned char *shared;
+    llm42__decode_task task;
+    int low, high, key;                    // positions that the row sees; the unit's first key
+    bool more;                             // the task has another unit
+    uint32_t strips = 0;                   // of each warp before this unit, over all tasks
+    uint32_t place[OWN], next_place[OWN];  // of a lane's key in each strip of this unit and the next (llm42__copy_keys)
+    uint32_t q[OCTETS][DP / 16][2];
+    float score[OWN][2][OCTETS][4], keep[STEPS][OCTETS][2], base[OCTETS][2], out[TILES][OCTETS][4];
+    float merged[TILES][OCTETS][4], merged_base[OCTETS][2];
+    float unit_base, unit_total, query_base, total;  // of the query that this thread's group of eight sums weights for
+
+    static LLM42__DEVICE int warp() { return threadIdx.x / 32; }
+    static LLM42__DEVICE int lane() { return threadIdx.x % 32; }
+    static LLM42__DEVICE int query(int octet, int r) { return octet * 8 + threadIdx.x % 4 * 2 + r; }
+    LLM42__DEVICE float *floats(int at) const { return (float *)(shared + at); }
+    LLM42__DEVICE int key_of(int own) const { return (warp() + own * WARPS) * LLM42__STRIP_KEYS; }
+    LLM42__DEVICE bool seen(int strip_key) const {  // by the row, at least in part
+        return strip_key <= high && strip_key + LLM42__STRIP_KEYS > low;
+    }
+    LLM42__DEVICE void look_up(uint32_t (&to)[OWN], int unit_key) const {
+        const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
+        LLM42__UNROLLED(int i = 0; i < OWN; i++) {
+            const int strip = unit_key + key_of(i), t = strip + lane(), shift = meta.page_shift;
+            to[i] = LLM42__NOWHERE;
+            if (t <= high && seen(strip))
+                to[i] = (uint32_t)((pages[t >> shift] << shift) + (t & (1 << shift) - 1)) *
+                        (uint32_t)(a.kv_heads * (DP / 8));
         }
     }
-    LLM42__DEVICE void write(llm42__bf16 *out, int queries, int head_dim) const {  // out: [queries, d]
-        LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
-            const int query = threadIdx.x / 32 + i * WARPS;
-            if (query < queries) llm42__write_merged<DP>(m[i], out + (size_t)query * head_dim, head_dim);
+    LLM42__DEVICE uint32_t barrier(int at, int owner, uint32_t strip) const {
+        return llm42__shared_address(shared) + (uint32_t)(at + 8 * (owner * RING)) + 8 * (strip % RING);
+    }
+    LLM42__DEVICE uint32_t strip_at(int owner, uint32_t strip) const {
+        return llm42__shared_address(shared) + ((uint32_t)(owner * RING) + strip % RING) * memory::STRIP;
+    }
+    // Starts the copies of this warp's strip r of a unit: first the strips' keys, then their values.
+    LLM42__DEVICE void load(int r, int unit_key, uint32_t of, uint32_t strip) const {
+        llm42__mbarrier_wait(barrier(memory::EMPTY_AT, warp(), strip), (strip / RING & 1) ^ 1);
+        if (seen(unit_key + key_of(r % OWN)))
+            llm42__copy_keys<DP, LLM42__STRIP_KEYS>(strip_at(warp(), strip), 0, (r < OWN ? a.k : a.v) + blockIdx.x * DP,
+                                                    of);
+        llm42__copy_arrive(barrier(memory::FULL_AT, warp(), strip));
+    }
+    // The warp has read its strip r: the strip RING behind it takes its place.
+    LLM42__DEVICE void load_behind(int r) const {
+        const int next = r + RING;
+        if (next < 2 * OWN) load(next, key, place[next % OWN], strips + next);
+        else if (more) load(next - 2 * OWN, key + LLM42__UNIT_KEYS, next_place[next % OWN], strips + next);
+    }
+    LLM42__DEVICE uint32_t wait_full(int owner, uint32_t strip) const {
+        llm42__mbarrier_wait(barrier(memory::FULL_AT, owner, strip), strip / RING & 1);
+        return strip_at(owner, strip);
+    }
+    // Looks up the first units, starts the first copies and loads the queries. Only what earlier passes have certainly
+    // written is copied before the wait for the kernel ahead.
+    LLM42__DEVICE void begin() {
+        high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
+        look_up(place, task.begin);
+        LLM42__UNROLLED(int r = 0; r < RING; r++) {
+            const int end = task.begin + key_of(r % OWN) + LLM42__STRIP_KEYS;
+            if (!meta.header->old || end > high) llm42__wait_for_previous();
+            load(r, task.begin, place[r % OWN], strips + r);
+        }
+        look_up(next_place, task.begin + LLM42__UNIT_KEYS);
+        llm42__wait_for_previous();
+        llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + blockIdx.x * a.group) * DP, a.group);
+    }
+    // Scores of the warp's strips, and their tops.
+    LLM42__DEVICE void score_strips() {
+        LLM42__UNROLLED(int i = 0; i < OWN; i++) {
+            const uint32_t strip = strips + i, k_at = wait_full(warp(), strip);
+            const int t0 = key + key_of(i);
+            if (seen(t0)) llm42__score_across<DP, OCTETS>(score[i], q, k_at);
+            __syncwarp();  // all lanes have read the keys
+            if (lane() < WARPS) llm42__mbarrier_arrive(barrier(memory::EMPTY_AT, warp(), strip));  // as of all warps
+            load_behind(i);
+            if (t0 < low || t0 + LLM42__STRIP_KEYS - 1 > high)
+                LLM42__UNROLLED(int j = 0; j < 2 * OCTETS * 4; j++) {
+                    const int t = t0 + j / (OCTETS * 4) * 16 + lane() / 4 + j % 4 / 2 * 8;
+                    if (t < low || t > high) score[i][j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = -INFINITY;
+                }
+            LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) {
+                const int octet = j / 2, r = j % 2;
+                float top = fmaxf(fmaxf(score[i][0][octet][r], score[i][0][octet][2 + r]),
+                                  fmaxf(score[i][1][octet][r], score[i][1][octet][2 + r]));
+                LLM42__UNROLLED(int x = 4; x < 32; x <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, x));
+                if (lane() < 4) floats(memory::TOPS_AT)[(warp() + i * WARPS) * QUERIES + query(octet, r)] = top;
+            }
         }
     }
-    // Merges and writes a whole row, whose records lie in global memory. They are copied in batches to shared memory,
-    // which has room for two batches in `bytes` bytes: one is merged while the next one arrives.
-    LLM42__DEVICE void merge_all(const llm42__attention &a, const llm42__decode_task &task, int kv_head, float *shared,
-                                 int bytes, llm42__bf16 *out) {
-        const int warp = threadIdx.x / 32, units = task.row_units, of_unit = a.group * llm42__record(DP),
-                  at_once = bytes / (2 * of_unit * (int)sizeof(float));  // units of a batch
-        const size_t step = (size_t)a.kv_heads * of_unit;
-        const float *from = a.partial + (size_t)(task.record - task.first_unit) * step + (size_t)kv_head * of_unit;
-        auto batch = [&](int first) { return shared + first / at_once % 2 * at_once * of_unit; };
-        auto copy = [&](int first) {
-            for (int u = first + warp; u < LLM42__MIN(first + at_once, units); u += WARPS)
-                for (int i = threadIdx.x % 32 * 4; i < of_unit; i += 128)
-                    llm42__copy16(llm42__shared_address(batch(first) + (u - first) * of_unit + i), from + u * step + i,
-                                  true);
-            llm42__copy_commit();
-        };
-        copy(0);
-        for (int first = 0; first < units; first += at_once) {
-            copy(first + at_once);
-            llm42__copy_wait<1>();
-            __syncthreads();  // the records have arrived
-            add(batch(first), LLM42__MIN(at_once, units - first), first == 0, a.group, a.scale);
-            __syncthreads();  // the batch has been read, so the one after the next may overwrite it
+    // The unit's base grows from step to step. Scores become weights, with the base of their step.
+    LLM42__DEVICE void weigh() {
+        float from[OWN];
+        LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) {
+            const int octet = j / 2, r = j % 2;
+            float sum[OWN] = {};
+            base[octet][r] = -INFINITY;
+            LLM42__UNROLLED(int step = 0; step < STEPS; step++) {
+                float top = -INFINITY;
+                LLM42__UNROLLED(int s = 4 * step; s < 4 * step + 4; s++)
+                    top = fmaxf(top, floats(memory::TOPS_AT)[s * QUERIES + query(octet, r)]);
+                keep[step][octet][r] = llm42__grow(base[octet][r], top, a.scale);
+                LLM42__UNROLLED(int i = 0; i < OWN; i++)
+                    if ((warp() + i * WARPS) / 4 == step) from[i] = llm42__from_base(base[octet][r]);
+                if (threadIdx.x < 4) floats(memory::KEEP_AT)[step * QUERIES + query(octet, r)] = keep[step][octet][r];
+            }
+            LLM42__UNROLLED(int i = 0; i < OWN; i++) {
+                LLM42__UNROLLED(int n = 0; n < 4; n++) {
+                    float &weight = score[i][n / 2][octet][n % 2 * 2 + r];
+                    sum[i] += weight = llm42__power(fmaf(weight, a.scale, -from[i]));
+                }
+                floats(memory::SUMS_AT)[((warp() + i * WARPS) * QUERIES + query(octet, r)) * 8 + lane() / 4] = sum[i];
+            }
         }
-        write(out, a.group, a.head_dim);
+        LLM42__UNROLLED(int n = 0; n < OWN * 2 * OCTETS; n++) {
+            const int i = n / (2 * OCTETS), half = n / OCTETS % 2, octet = n % OCTETS;
+            const float(&w)[4] = score[i][half][octet];
+            ((uint2 *)(shared + memory::RINGS))[(((warp() + i * WARPS) * 2 + half) * OCTETS + octet) * 32 + lane()] =
+                make_uint2(llm42__transposed(llm42__pack(w[0], w[1])), llm42__transposed(llm42__pack(w[2], w[3])));
+        }
+    }
+    // The unit's total for query threadIdx.x / 8, whose eight sums eight threads have, and its base.
+    LLM42__DEVICE void total_unit() {
+        const int of = threadIdx.x / 8;
+        if (of >= QUERIES) return;
+        float sum = 0, top = -INFINITY;
+        LLM42__UNROLLED(int step = 0; step < STEPS; step++) {
+            float strip[4];
+            LLM42__UNROLLED(int i = 0; i < 4; i++) {
+                strip[i] = floats(memory::SUMS_AT)[((4 * step + i) * QUERIES + of) * 8 + threadIdx.x % 8];
+                top = fmaxf(top, floats(memory::TOPS_AT)[(4 * step + i) * QUERIES + of]);
+            }
+            sum = fmaf(sum, floats(memory::KEEP_AT)[step * QUERIES + of],
+                       (strip[0] + strip[1]) + (strip[2] + strip[3]));
+        }
+        LLM42__UNROLLED(int x = 1; x < 8; x <<= 1) sum += __shfl_xor_sync(0xffffffffu, sum, x);
+        unit_base = top * a.scale, unit_total = sum;
+    }
+    // Adds weights x values of a step to the sums of the warp's columns.
+    LLM42__DEVICE void add_step(int step) {
+        bool same = true;
+        uint32_t v_at[4];
+        LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) same &= keep[step][j / 2][j % 2] == 1.0f;
+        if (step && !__all_sync(0xffffffffu, same))
+            LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++)
+                out[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] *= keep[step][j / 4 % OCTETS][j % 2];
+        LLM42__UNROLLED(int i = 0; i < 4; i++)
+            v_at[i] = wait_full((4 * step + i) % WARPS, strips + OWN + (4 * step + i) / WARPS);
+        LLM42__UNROLLED(int n = 0; n < 8; n++) {
+            const int s = 4 * step + n / 2, half = n % 2;
+            if (!seen(key + s * LLM42__STRIP_KEYS) || warp() >= DP / 16) continue;
+            uint2 w[OCTETS];
+            LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
+                w[octet] = ((const uint2 *)(shared + memory::RINGS))[((s * 2 + half) * OCTETS + octet) * 32 + lane()];
+            LLM42__UNROLLED(int m = 0; m < TILES; m++) {
+                uint32_t v[4];
+                llm42__load_matrices_transposed(v, v_at[n / 2] + llm42__key_place<DP, LLM42__STRIP_KEYS>(
+                                                                     half * 16 + lane() / 16 * 8 + lane() % 8,
+                                                                     2 * (warp() + m * WARPS) + lane() / 8 % 2));
+                LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
+                    llm42__mma(out[m][octet], v, w[octet].x, w[octet].y);
+            }
+        }
+        __syncwarp();  // all lanes have read the values
+        if (lane() < 4) {
+            const int s = 4 * step + lane();
+            llm42__mbarrier_arrive(barrier(memory::EMPTY_AT, s % WARPS, strips + OWN + s / WARPS));
+        }
+    }
+    LLM42__DEVICE void add_values() {
+        LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) out[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
+        LLM42__UNROLLED(int step = 0; step < STEPS; step++) {
+            add_step(step);
+            // A strip is replaced one step later, when the other warps have certainly read it, or at the unit's end.
+            LLM42__UNROLLED(int i = 0; i < OWN; i++) {
+                const int of = (warp() + i * WARPS) / 4;
+                if (of == step - 1 || (step + 1 == STEPS && of == step)) load_behind(OWN + i);
+            }
+        }
+    }
+    // Sums the unit that begins at `key` and looks up the one behind the next.
+    LLM42__DEVICE void sum_unit() {
+        score_strips();
+        __syncthreads();  // the tops of all strips are there
+        weigh();
+        __syncthreads();  // and their weights
+        total_unit();
+        add_values();
+        strips += 2 * OWN;
+        LLM42__UNROLLED(int i = 0; i < OWN; i++) place[i] = next_place[i];
+        if (more) look_up(next_place, key + 2 * LLM42__UNIT_KEYS);
+    }
+    // Merges the unit with those before it, if this block has all units of the row.
+    LLM42__DEVICE void merge(bool first) {
+        LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++) {
+            float kept[2], take[2];
+            LLM42__UNROLLED(int r = 0; r < 2; r++)
+                if (first) merged_base[octet][r] = base[octet][r];
+                else llm42__merge_factors(merged_base[octet][r], base[octet][r], kept[r], take[r]);
+            LLM42__UNROLLED(int j = 0; j < TILES * 4; j++) {
+                const float sum = out[j / 4][octet][j % 4];
+                float &to = merged[j / 4][octet][j % 4];
+                to = first ? sum : fmaf(to, kept[j % 2], sum * take[j % 2]);
+            }
+        }
+        float kept, take;
+        if (first) {
+            query_base = unit_base, total = unit_total;
+        } else {
+            llm42__merge_factors(query_base, unit_base, kept, take);
+            total = fmaf(total, kept, unit_total * take);
+        }
+    }
+    // Writes the unit's records, one for each query, if several blocks share the row. to: the first one.
+    LLM42__DEVICE void write_records(float *to) const {
+        enum { RECORD = llm42__record(DP) };
+        if (warp() < DP / 16)
+            LLM42__UNROLLED(int n = 0; n < TILES * OCTETS * 4; n++) {
+                const int m = n / (OCTETS * 4), octet = n / 4 % OCTETS, j = n % 4;
+                if (query(octet, j % 2) < a.group)
+                    to[query(octet, j % 2) * RECORD + (warp() + m * WARPS) * 16 + lane() / 4 + j / 2 * 8] =
+                        out[m][octet][j];
+            }
+        const int of = threadIdx.x / 8;
+        if (of < a.group && threadIdx.x % 8 == 0)
+            to[of * RECORD + DP] = unit_base, to[of * RECORD + DP + 1] = unit_total;
+    }
+    LLM42__DEVICE void write(llm42__bf16 *to) const {  // [queries, d]
+        const int of = threadIdx.x / 8;
+        if (of < QUERIES && threadIdx.x % 8 == 0) floats(memory::INVERSE_AT)[of] = __fdiv_rn(1.0f, total);
+        __syncthreads();
+        if (warp() >= DP / 16) return;
+        LLM42__UNROLLED(int n = 0; n < TILES * OCTETS * 2; n++) {
+            const int m = n / (OCTETS * 2), octet = n / 2 % OCTETS, half = n % 2, row = octet * 8 + lane() / 4,
+                      column = (warp() + m * WARPS) * 16 + half * 8 + lane() % 4 * 2;
+            const float *inverse = floats(memory::INVERSE_AT) + query(octet, 0), *sum = &merged[m][octet][2 * half];
+            const uint32_t two = llm42__transposed(llm42__pack(sum[0] * inverse[0], sum[1] * inverse[1]));
+            if (row < a.group && column < a.head_dim) *(uint32_t *)(to + (size_t)row * a.head_dim + column) = two;
+        }
     }
 };
+
+// Merges and writes a row, whose records lie in global memory: [units, K, queries, record]. A warp merges a query at a
+// time. Records are copied in batches to shared memory, which has room for two batches in `bytes` bytes: one is merged
+// while the next one arrives. out: [queries, d].
+template <int DP, int OCTETS, int WARPS>
+LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__decode_task &task, int kv_head,
+                                    float *shared, int bytes, llm42__bf16 *out) {
+    enum { ITEMS = (OCTETS * 8 + WARPS - 1) / WARPS };
+    const int warp = threadIdx.x / 32, units = task.row_units, of_unit = a.group * llm42__record(DP),
+              at_once = bytes / (2 * of_unit * (int)sizeof(float));  // units of a batch
+    const size_t step = (size_t)a.kv_heads * of_unit;
+    const float *from = a.partial + (size_t)(task.record - task.first_unit) * step + (size_t)kv_head * of_unit;
+    llm42__merged<DP> m[ITEMS];
+    auto batch = [&](int first) { return shared + first / at_once % 2 * at_once * of_unit; };
+    auto copy = [&](int first) {
+        for (int u = first + warp; u < LLM42__MIN(first + at_once, units); u += WARPS)
+            for (int i = threadIdx.x % 32 * 4; i < of_unit; i += 128)
+                llm42__copy16(llm42__shared_address(batch(first) + (u - first) * of_unit + i), from + u * step + i,
+                              true);
+        llm42__copy_commit();
+    };
+    copy(0);
+    for (int first = 0; first < units; first += at_once) {
+        copy(first + at_once);
+        llm42__copy_wait<1>();
+        __syncthreads();  // the records have arrived
+        LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
+            const int query = warp + i * WARPS;
+            if (query < a.group)
+                llm42__merge_units<DP>(m[i], first == 0, batch(first) + query * llm42__record(DP), (size_t)of_unit,
+                                       LLM42__MIN(at_once, units - first));
+        }
+        __syncthreads();  // the batch has been read, so the one after the next may overwrite it
+    }
+    llm42__copy_wait<0>();
+    LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
+        const int query = warp + i * WARPS;
+        if (query < a.group) llm42__write_merged<DP>(m[i], out + (size_t)query * a.head_dim, a.head_dim);
+    }
+}
 
 // True in the last block to finish of those that share a row and kv head. It can read the records of all. All threads
 // must call it. is_last: a word of shared memory.
@@ -2697,284 +2969,77 @@ LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsig
     return *is_last;
 }
 
-// A warp's ring of RING strips, with the places where the next one is written and read. Each step of 128 keys has eight
-// strips: k0 k1 k2 k3 with its keys, then v0 v1 v2 v3 with its values.
-template <int DP, int RING> struct llm42__strip_ring {
-    enum { KEYS = LLM42__STRIP_KEYS, STRIP = KEYS * DP * 2 };
-    uint32_t base;
-    int write = 0, read = 0;
-    const llm42__bf16 *k_cache, *v_cache;
-    LLM42__DEVICE llm42__strip_ring(const void *shared, const llm42__attention &a, int kv_head)
-        : base(llm42__shared_address(shared) + threadIdx.x / 32 * (RING * STRIP)), k_cache(a.k + kv_head * DP),
-          v_cache(a.v + kv_head * DP) {}
-    // place: of the lane's key in each of the four strips of keys.
-    LLM42__DEVICE void load(int strip, const uint32_t (&place)[4], llm42__unit_place p) {
-        if (p.at + strip % 4 * KEYS < p.end)
-            llm42__copy_keys<DP, KEYS>(base + (uint32_t)(write * STRIP), 0, strip < 4 ? k_cache : v_cache,
-                                       place[strip % 4]);
-        llm42__copy_commit();
-        if (++write == RING) write = 0;
-    }
-    LLM42__DEVICE uint32_t next() {
-        llm42__copy_wait<RING - 1>();
-        __syncwarp();  // the strip has arrived for every lane
-        const uint32_t at = base + (uint32_t)(read * STRIP);
-        if (++read == RING) read = 0;
-        return at;
-    }
-};
-
-// For each of the four strips of p: where this lane's key lies in the cache, counted in pieces (llm42__copy_keys), or
-// LLM42__NOWHERE if p has no such key. step: pieces from one key to the next.
-LLM42__DEVICE void llm42__look_up(uint32_t (&place)[4], llm42__unit_place p, const int32_t *pages, int page_shift,
-                                  uint32_t step) {
-    LLM42__UNROLLED(int i = 0; i < 4; i++) {
-        const int t = p.at + i * LLM42__STRIP_KEYS + threadIdx.x % 32;
-        place[i] = LLM42__NOWHERE;
-        if (t < p.end)
-            place[i] = (uint32_t)((pages[t >> page_shift] << page_shift) + (t & (1 << page_shift) - 1)) * step;
-    }
-}
-
-// What a strip gives: scores of keys, with the last of them the weights of all, and then the sums of values. at: where
-// the strip lies; there: false if the step has no such keys; t0: the first key of the step.
-template <int DP, int OCTETS>
-LLM42__DEVICE void llm42__sum_strip(llm42__partial<DP, OCTETS> &part, float (&score)[8][OCTETS][4],
-                                    const uint32_t (&q)[OCTETS][DP / 16][2], int strip, bool there, uint32_t at, int t0,
-                                    int low, int high, float scale) {
-    if (strip < 4 && there) llm42__score_across<DP, OCTETS>(&score[2 * strip], q, at);
-    if (strip < 4 && !there)
-        LLM42__UNROLLED(int i = 0; i < OCTETS * 8; i++)
-            score[2 * strip + i / (OCTETS * 4)][i / 4 % OCTETS][i % 4] = -INFINITY;
-    if (strip == 3) llm42__softmax_online<DP, OCTETS>(part, score, t0, low, high, scale);
-    if (strip >= 4 && there) {
-        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4)], at, 0);
-        llm42__add_values_across<DP, OCTETS>(part, score[2 * (strip - 4) + 1], at, 16);
-    }
-}
-
-// Writes the records of a unit to the blocks of the cluster, to each those of its queries. to_round: where they begin.
-template <int DP, int OCTETS>
-LLM42__DEVICE void llm42__write_round(const llm42__partial<DP, OCTETS> &part, float *to_round, int group, int queries,
-                                      int cluster) {
-    llm42__write_records(part, group, [&](int query) {
-        const int owner = query / queries;
-        float *to = to_round + (query - owner * queries) * llm42__record(DP);
-        if constexpr (LLM42__WARPGROUPS)
-            if (cluster > 1) return (float *)llm42__in_block(to, (uint32_t)owner);
-        return to;
-    });
-}
-
-// Starts the first copies. Strips whose keys were all written by earlier passes are copied before the wait, all others
-// after it. old: keys of the row that are certainly from earlier passes.
-template <int DP, int RING>
-LLM42__DEVICE void llm42__fill_ring(llm42__strip_ring<DP, RING> &ring, const uint32_t (&places)[4],
-                                    const llm42__unit_place &now, int old) {
-    static_assert(RING <= 4, "these strips are keys");
-    LLM42__UNROLLED(int strip = 0; strip < RING; strip++) {
-        if (now.at + (strip + 1) * LLM42__STRIP_KEYS > old) llm42__wait_for_previous();
-        ring.load(strip, places, now);
-    }
-}
-
-// A block of llm42__k_attend_decode: what it has of its cluster's row and kv head, and its records in shared memory.
-template <int DP, int RING, int WARPS> struct llm42__decode_block {
-    enum { STRIPS = WARPS * RING * llm42__strip_ring<DP, RING>::STRIP, CLUSTERS = WARPS == 8 && LLM42__WARPGROUPS };
-    int group, cluster, kv_head, block, all, queries,
-        of_unit;     // queries: of the block; of_unit: floats of their records
-    float *records;  // of two rounds: [2, all, of_unit]
-    // Where the first two records have nothing: a barrier, and whether the block is the last one of its row. A phase of
-    // the barrier ends with as many arrivals as there are warps. A warp arrives when it has written its records of a
-    // round and has seen the phase before end, so what it waits for has been written, although in a cluster an arrival
-    // may come in the phase behind its own. merged: rounds whose records this block has written, over all tasks.
-    uint32_t written;
-    unsigned *is_last;
-    uint32_t merged = 0;
-    LLM42__DEVICE llm42__decode_block(const llm42__attention &a, unsigned char *shared)
-        : group(a.group), cluster(CLUSTERS ? a.cluster : 1), kv_head(blockIdx.x / cluster), block(blockIdx.x % cluster),
-          all(cluster * WARPS), queries(group / cluster), of_unit(queries * llm42__record(DP)),
-          records((float *)(shared + STRIPS)), written(llm42__shared_address(records + DP + 2)),
-          is_last((unsigned *)(records + llm42__record(DP) + DP + 2)) {}
-    LLM42__DEVICE void open() const {
-        if (threadIdx.x == 0) llm42__mbarrier_open(written, all);
-        if constexpr (CLUSTERS) {
-            if (threadIdx.x == 0) llm42__mbarriers_opened();
-            llm42__cluster_barrier();
-        } else {
-            __syncthreads();
-        }
-    }
-    // Of a warp's lanes.
-    LLM42__DEVICE void arrive(int lane) const {
-        if constexpr (CLUSTERS) {
-            if (lane < cluster) llm42__mbarrier_release_in(llm42__address_in(written, (uint32_t)lane));
-        } else if (lane == 0) {
-            llm42__mbarrier_arrive(written);
-        }
-    }
-};
-
-// Merges the round that the barrier's last phase was for.
-template <int DP, int RING, int OCTETS, int WARPS>
-LLM42__DEVICE void llm42__merge_round(llm42__row_merge<DP, OCTETS, WARPS> &row,
-                                      const llm42__decode_block<DP, RING, WARPS> &own, const llm42__unit_walk &walk,
-                                      int round, float scale) {
-    row.add(own.records + (own.merged + 1) % 2 * own.all * own.of_unit,
-            LLM42__MIN(own.all, walk.last_unit - walk.task.first_unit - round * own.all), round == 0, own.queries,
-            scale);
-}
-
-// Sums a unit of a row, step by step, and goes on to the next place in the walk. next: the place after `now`; places,
-// next_places: where their keys lie in the cache.
-template <int DP, int RING, int OCTETS>
-LLM42__DEVICE void
-llm42__sum_unit_across(llm42__partial<DP, OCTETS> &part, const llm42__unit_walk &walk, llm42__unit_place &now,
-                       llm42__unit_place &next, uint32_t (&places)[4], uint32_t (&next_places)[4], const int32_t *pages,
-                       int page_shift, uint32_t step, llm42__strip_ring<DP, RING> &ring,
-                       const uint32_t (&q)[OCTETS][DP / 16][2], int unit, int low, int high, float scale) {
-    while (now.unit == unit && now.at < now.end) {
-        float score[8][OCTETS][4];
-        LLM42__UNROLLED(int strip = 0; strip < 8; strip++) {
-            const uint32_t at = ring.next();
-            const bool there = now.at + strip % 4 * LLM42__STRIP_KEYS < now.end;
-            llm42__sum_strip(part, score, q, strip, there, at, now.at, low, high, scale);
-            __syncwarp();  // every lane has read the strip, so it may be overwritten
-            if (strip + RING < 8) ring.load(strip + RING, places, now);
-            else ring.load(strip + RING - 8, next_places, next);
-        }
-        now = next;
-        next = walk.after(now);
-        LLM42__UNROLLED(int i = 0; i < 4; i++) places[i] = next_places[i];
-        llm42__look_up(next_places, next, pages, page_shift, step);
-    }
-}
-
-// The work of a block on a task: its warps' units, round by round.
-template <int DP, int RING, int OCTETS, int WARPS>
-LLM42__DEVICE void llm42__attend_row(const llm42__attention &a, const llm42__meta &meta, const llm42__unit_walk &walk,
-                                     int page_stride, llm42__decode_block<DP, RING, WARPS> &own,
-                                     unsigned char *shared) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint32_t step = (uint32_t)(a.kv_heads * (DP / 8));
-    const llm42__decode_task &task = walk.task;
-    const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * page_stride;
-    const int high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
-    const bool alone = task.record < 0;
-    const int rounds = (walk.last_unit - task.first_unit + own.all - 1) / own.all;
-    llm42__row_merge<DP, OCTETS, WARPS> row;
-    llm42__strip_ring<DP, RING> ring(shared, a, own.kv_head);
-    llm42__unit_place now = walk.begin(task.first_unit + own.block * WARPS + warp), next = walk.after(now);
-    uint32_t places[4], next_places[4];
-    llm42__look_up(places, now, pages, meta.page_shift, step);
-    llm42__fill_ring(ring, places, now, meta.header->old ? high : 0);
-    llm42__look_up(next_places, next, pages, meta.page_shift, step);
-    llm42__wait_for_previous();
-    uint32_t q[OCTETS][DP / 16][2];
-    llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + own.kv_head * own.group) * DP, own.group);
-    llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)own.kv_head * own.group * a.head_dim;
-    for (int round = 0; round < rounds; round++) {
-        const int unit = task.first_unit + round * own.all + own.block * WARPS + warp;
-        llm42__partial<DP, OCTETS> part;
-        llm42__sum_unit_across(part, walk, now, next, places, next_places, pages, meta.page_shift, step, ring, q, unit,
-                               low, high, a.scale);
-        if (!alone) {  // several tasks share the row, so records go to global memory
-            const size_t place = ((size_t)task.record + unit - task.first_unit) * a.kv_heads + own.kv_head;
-            float *to = a.partial + place * own.group * llm42__record(DP);
-            auto record = [&](int query) { return to + query * llm42__record(DP); };
-            if (unit < walk.last_unit) llm42__write_records(part, own.group, record);
-            continue;
-        }
-        if (round > 0)
-            llm42__mbarrier_wait<llm42__decode_block<DP, RING, WARPS>::CLUSTERS>(own.written, (own.merged + 1) % 2);
-        if (unit < walk.last_unit)
-            llm42__write_round<DP, OCTETS>(
-                part, own.records + (own.merged % 2 * own.all + own.block * WARPS + warp) * own.of_unit, own.group,
-                own.queries, own.cluster);
-        if (round > 0) llm42__merge_round(row, own, walk, round - 1, a.scale);
-        __syncwarp();  // all lanes have written
-        own.arrive(lane);
-        own.merged++;
-    }
-    llm42__copy_wait<0>();
-    if (alone) {
-        llm42__mbarrier_wait<llm42__decode_block<DP, RING, WARPS>::CLUSTERS>(own.written, (own.merged + 1) % 2);
-        llm42__merge_round(row, own, walk, rounds - 1, a.scale);
-        row.write(out + (size_t)own.block * own.queries * a.head_dim, own.queries, a.head_dim);
-        return;
-    }
-    const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units * own.cluster);  // of the row
-    if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + own.kv_head, blocks, own.is_last))
-        row.merge_all(a, task, own.kv_head, (float *)shared, own.STRIPS, out);
-    __syncthreads();  // all threads know whether this block is the last, before the next task
-}
-
 // Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a cluster of a.cluster blocks (1: a block) takes one task at a time: units of one row, with all query heads of
-// the kv head blockIdx.x / a.cluster, eight at a time. In each round every warp sums one unit (llm42__unit_walk). Each
-// warp copies strips of keys and values through its own ring and keeps the ring full from unit to unit.
-// Order: the one order. If a task has all units of a row, they are merged round by round. Each block of the cluster
-// merges its part of the queries, so every warp of the cluster writes the records of these queries to that block's
-// shared memory. After writing its records of a round, a warp merges the round before. So a warp waits only when it is
-// a whole round ahead of another one. If several tasks share a row, warps write their records to global memory. The
-// last block to finish copies all these records into the shared memory that held its strips, and merges them.
-template <int DP, int RING, int OCTETS, int WARPS>
+// Work: a block takes one task at a time: units of one row, with all query heads of the kv head blockIdx.x, eight at a
+// time. The whole block sums a unit. Its warps compute the scores of their strips, tell each other the largest and then
+// the weights, and multiply all values, each warp for its columns. Strips of the next unit are copied meanwhile.
+// Order: the one order. If a task has all units of a row, the block merges them as they come. If several tasks share a
+// row, their blocks write records to global memory, and the last one to finish merges the records of all.
+template <int DP, int OCTETS, int WARPS, int RING>
 __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
+    using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
+    const uint32_t base = llm42__shared_address(shared);
     llm42__launch_next();
-    llm42__decode_block<DP, RING, WARPS> own(a, shared);
-    own.open();
-    const int tasks = meta.header->decode_tasks, page_stride = meta.header->page_stride;
+    llm42__decode_block<DP, OCTETS, WARPS, RING> own = {a, meta, shared};
+    const int tasks = meta.header->decode_tasks;  // there is room for as many tasks as blocks
+    own.task = meta.decode[blockIdx.y];
+    if (threadIdx.x < RING * WARPS) {
+        llm42__mbarrier_open(base + memory::FULL_AT + 8 * threadIdx.x, 32);
+        llm42__mbarrier_open(base + memory::EMPTY_AT + 8 * threadIdx.x, WARPS);
+    }
+    __syncthreads();
     for (int task_at = blockIdx.y; task_at < tasks; task_at += gridDim.y) {
-        const llm42__unit_walk walk(meta.decode[task_at], own.all);
-        llm42__attend_row<DP, RING, OCTETS, WARPS>(a, meta, walk, page_stride, own, shared);
+        if (task_at >= (int)gridDim.y) own.task = meta.decode[task_at];
+        const llm42__decode_task &task = own.task;
+        const int units = LLM42__MIN(task.row_units - task.first_unit, task.units);
+        const bool alone = task.record < 0;
+        llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)blockIdx.x * a.group * a.head_dim;
+        own.begin();
+        for (int unit = 0; unit < units; unit++) {
+            own.key = task.begin + unit * LLM42__UNIT_KEYS, own.more = unit + 1 < units;
+            own.sum_unit();
+            const size_t record = ((size_t)task.record + unit) * a.kv_heads + blockIdx.x;
+            if (alone) own.merge(unit == 0);
+            else own.write_records(a.partial + record * a.group * llm42__record(DP));
+        }
+        if (alone) {
+            own.write(out);
+            continue;
+        }
+        const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units);  // of the row
+        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
+                                (unsigned *)(shared + memory::LAST_AT)))
+            llm42__merge_row<DP, OCTETS, WARPS>(a, task, blockIdx.x, (float *)shared, memory::RINGS, out);
+        __syncthreads();  // all threads know whether this block is the last, before the next task
     }
     llm42__wait_for_previous();  // a block without a task has not waited yet
 }
 
-// The build of llm42__k_attend_decode that is used. Blocks have eight warps if there are at least as many
-// multiprocessors as pairs of a row and a kv head, else four. Then the longest ring is taken with which two blocks fit
-// a multiprocessor, or if there is none, one. `most`: bytes of shared memory that a block may have.
+// The build of llm42__k_attend_decode that is used: eight warps if there are at least as many multiprocessors as pairs
+// of a row and a kv head, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits. `most`:
+// bytes of shared memory that a block may have.
 struct llm42__decode_shape {
     int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
 };
 static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int pairs, int processors, int most) {
     const bool few = pairs <= processors;
-    const int kinds[][2] = {{8, dp < 128 ? 4 : 3}, {8, 2}, {4, few || dp < 128 ? 4 : 3}, {4, 3}, {4, 2}};
     llm42__decode_shape shape = {};
-    for (int room : {few ? most : most / 2, most})
-        for (auto &kind : kinds) {
-            const int warps = kind[0], ring = kind[1];
-            if ((warps == 8 && !few) || (dp < 128 && ring < 4)) continue;
-            shape = {warps, ring,
-                     warps * ring * LLM42__STRIP_KEYS * dp * 2 + 2 * warps * group * llm42__record(dp) * 4};
-            if (shape.bytes <= room) return shape;
-        }
-    return shape;  // fits nowhere
-}
-
-// Blocks of eight warps that may share a row as a cluster: each merges a part of its queries. For clusters of more than
-// two blocks 7/8 of the multiprocessors are counted on: the 132 of an H200 run only 30 clusters of four at a time.
-static inline int llm42__decode_cluster(const llm42__decode_shape &shape, int group, int pairs, int processors) {
-    int blocks = 1;
-    while (shape.warps == 8 && blocks < 8 && group % (2 * blocks) == 0 &&
-           2 * blocks * pairs <= (blocks == 1 ? processors : processors * 7 / 8))
-        blocks *= 2;
-    return blocks;
+    for (auto &kind : {std::make_pair(8, 3), std::make_pair(4, 3), std::make_pair(4, 2)}) {
+        if (kind.first == 8 && !few) continue;
+        shape = {kind.first, kind.second, llm42__decode_bytes(dp, group > 8 ? 2 : 1, kind.first, kind.second)};
+        if (shape.bytes <= (few ? most : most / 2)) break;
+    }
+    return shape;  // the last one may fit nowhere, or only once
 }
 
 template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42__decode_shape &shape) {
-    if constexpr (DP >= 128) {
-        if (shape.warps == 4 && shape.ring == 3) return llm42__k_attend_decode<DP, 3, OCTETS, 4>;
-        if (shape.warps == 4 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 4>;
-    }
-    if constexpr (DP == 128)
-        if (shape.warps == 8 && shape.ring == 2) return llm42__k_attend_decode<DP, 2, OCTETS, 8>;
-    constexpr int RING = DP < 128 ? 4 : 3;
     if constexpr (DP <= 128)
-        if (shape.warps == 8) return llm42__k_attend_decode<DP, RING, OCTETS, 8>;
-    return llm42__k_attend_decode < DP, DP <= 128 ? 4 : 2, OCTETS, 4 > ;
+        if (shape.warps == 8) return llm42__k_attend_decode<DP, OCTETS, 8, 3>;
+    if constexpr (DP >= 128)
+        if (shape.ring == 2) return llm42__k_attend_decode<DP, OCTETS, 4, 2>;
+    return llm42__k_attend_decode<DP, OCTETS, 4, 3>;
 }
 
 // >>kernel-sample ------------------------------------------------------------------------------------------------

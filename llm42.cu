@@ -135,7 +135,6 @@ struct llm42__shape_key {  // what the launches of a pass depend on
     llm42_schedule schedule;
     int rows, draws;       // padded
     bool prefill, decode;  // attention kernels that it needs
-    bool wide = false;     // clusters of blocks share the single rows
 };
 
 // Layers see the whole sequence or have a sliding window. Each kind that a model has needs attention tasks of its own.
@@ -153,7 +152,6 @@ struct llm42__prepared {
     std::vector<int> seqs;       // of the runs, ascending
     int draws, page_stride;
     bool old;                                  // see llm42__header
-    bool wide;                                 // see llm42__shape_key
     size_t head_bytes, pages_at, pages_bytes;  // the metadata up to the tasks, and the page tables
 };
 
@@ -505,12 +503,6 @@ static bool llm42__prefers_canonical(const llm42__cuda *cu) {
     return llm42__invariant_verifier(cu) && cu->options.fast != LLM42_CUDA_FAST_OFFERED;
 }
 enum { LLM42__FEW_ROWS = 16 };  // FAST products of up to so many rows then take the INVARIANT order whatever it costs
-// True if the attention of single rows has units by position (see cuda-tasks), which is the INVARIANT order. FAST
-// passes read each key once either way, so it costs them next to nothing.
-static bool llm42__by_position(const llm42__cuda *cu, llm42_schedule schedule) {
-    return schedule != LLM42_SCHEDULE_FAST || llm42__prefers_canonical(cu);
-}
-
 // True if a pass of `rows` rows that draws at most 16 tokens may multiply only 16 rows with the head, that is, if this
 // leaves the bits of FIXED and INVARIANT passes as they are.
 static bool llm42__draws_few(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
@@ -815,45 +807,33 @@ static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int row
     return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
                                   llm42__shared_room(&cu->device));
 }
-// Blocks that may share a row as a cluster in a pass of `rows` padded rows.
-static int llm42__decode_cluster(const llm42__cuda *cu, int rows) {
-    if (cu->device.major != 9) return 1;
-    return llm42__decode_cluster(llm42__decode_shape_of(cu, rows), cu->group, rows * cu->config.kv_heads,
-                                 cu->device.multiProcessorCount);
-}
-
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__shape_key *key, llm42__attention a,
                                                 llm42__meta meta, llm42_error *error) {
     const unsigned heads = (unsigned)cu->config.kv_heads, processors = (unsigned)cu->device.multiProcessorCount;
-    const int most = llm42__shared_room(&cu->device);
     if (key->prefill) {
+        enum { MOST_TEAMS = DP == 64 || DP == 128 ? 2 : 1 };
         const bool warpgroups = cu->device.major == 9;
-        const int tile_rows = LLM42__PREFILL_QUERIES / cu->group;
-        const unsigned tasks = (unsigned)((key->rows + tile_rows - 1) / tile_rows);
-        const int teams = llm42__prefill_teams<DP>(tasks * heads, processors, warpgroups, most),
-                  bytes = teams == 2 ? llm42__prefill_shape<DP, 2>::bytes(warpgroups)
+        const int teams = llm42__prefill_teams(DP, warpgroups);
+        auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, MOST_TEAMS> : llm42__k_attend_prefill<DP, 1>;
+        const int bytes = teams == 2 ? llm42__prefill_shape<DP, MOST_TEAMS>::bytes(warpgroups)
                                      : llm42__prefill_shape<DP, 1>::bytes(warpgroups);
-        auto kernel = teams == 2 ? llm42__k_attend_prefill<DP, (DP <= 128 ? 2 : 1)> : llm42__k_attend_prefill<DP, 1>;
-        const unsigned resident = std::max(1u, (unsigned)(3 - teams) * processors / heads);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        LLM42__CU(llm42__launch(kernel, dim3(heads, std::min({std::max(tasks, resident), (unsigned)key->rows, 65535u})),
-                                dim3((unsigned)teams * 128), (size_t)bytes, cu->execution.stream, a, meta));
+        LLM42__CU(llm42__launch(kernel, dim3(std::min((unsigned)key->rows * heads, processors)),
+                                dim3((unsigned)teams * 128 + 128), (size_t)bytes, cu->execution.stream, a, meta));
     }
     if (key->decode) {
         const llm42__decode_shape shape = llm42__decode_shape_of(cu, key->rows);
         auto kernel = cu->group > 8 ? llm42__decode_build<DP, 2>(shape) : llm42__decode_build<DP, 1>(shape);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       most));  // other engines ask for other sizes
+                                       llm42__shared_room(&cu->device)));  // other engines ask for other sizes
         // Beside prompts few rows are single: at most one for each sequence. Few blocks remain without a task.
         const int lone = key->prefill ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
-        a.cluster = key->wide ? llm42__decode_cluster(cu, key->rows) : 1;
-        const unsigned across = heads * (unsigned)a.cluster;
-        const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / across)
-                                                 : (unsigned)lone + 2 * processors / heads + 1;
-        LLM42__CU(llm42__launch_clusters(
-            a.cluster, kernel, dim3(across, std::min({(unsigned)llm42__decode_room(cu, key->rows), blocks, 65535u})),
-            dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, cu->execution.stream, a, meta));
+        const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / heads)
+                                                 : (unsigned)lone + 2 * processors / heads + 1,
+                       tasks = std::min({(unsigned)llm42__decode_room(cu, key->rows), blocks, 65535u});
+        LLM42__CU(llm42__launch(kernel, dim3(heads, tasks), dim3((unsigned)shape.warps * 32), (size_t)shape.bytes,
+                                cu->execution.stream, a, meta));
     }
     return LLM42_OK;
 }
@@ -1118,7 +1098,7 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key,
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
     for (llm42__graph &g : cu->graphs)
         if (g.key.schedule == key->schedule && g.key.rows == key->rows && g.key.draws == key->draws &&
-            g.key.prefill == key->prefill && g.key.decode == key->decode && g.key.wide == key->wide)
+            g.key.prefill == key->prefill && g.key.decode == key->decode)
             return &g;
     return nullptr;
 }
@@ -1175,7 +1155,6 @@ static void llm42__choose_key(const llm42__cuda *cu, llm42__prepared *p, const l
         if (p->draws > key.draws) key.draws = llm42__padded_rows(cu, p->draws);
         key.prefill = key.decode = true;
     }
-    key.wide = key.decode && p->wide;
     if (key.draws > cu->max_draws) key.draws = std::max(p->draws, cu->max_draws + 1);  // the head runs in parts
     assert(key.rows >= pass->rows && key.draws >= p->draws);
     p->key = key;
@@ -1195,9 +1174,7 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
         for (int rows : cu->buckets) {
             if (rows > MOST_ROWS || rows > cu->max_rows) break;
             if (rows <= running && rows <= cu->max_draws)
-                for (bool wide : {false, true})
-                    if (!wide || llm42__decode_cluster(cu, rows) > 1)
-                        LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true, wide}, error));
+                LLM42__TRY(llm42__capture(cu, {schedule, rows, rows, false, true}, error));
             LLM42__TRY(llm42__capture(cu, {schedule, rows, std::min(usual, rows), true, true}, error));
             if (llm42__draws_few(cu, schedule, rows))
                 LLM42__TRY(llm42__capture(cu, {schedule, rows, 16, true, false}, error));
@@ -1226,98 +1203,63 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 // Invariant: every key of attention that a row sees belongs to one unit of one task.
 //
 // A single row is the only row of its sequence in the pass (decoding). Its keys are summed in units. The units are
-// divided among thread blocks of `warps` warps. One block's units are a task.
+// divided among thread blocks. One block's units are a task.
 //
 //   keys    low ------------------------------------------------------------------------> position
-//   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each is summed on its own: bits depend on their length
+//   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each is summed on its own
 //   tasks   |  units of block 0  |  units of block 1 | ... chosen by load: bits do not depend on them
-//   warps     a block's warps take its units in turn
 //
-// Units by position have 128 keys and begin at multiples of 128. Units by load, about one for each warp, are FAST's
-// where it does not take the INVARIANT order (llm42__by_position).
-enum {
-    LLM42__TASK_KEYS = 512,  // a second block pays for its merge if each has at least so many keys
-    LLM42__LONGEST_UNIT = 1024,
-    LLM42__WARP_STEP = 32,  // keys that a warp takes at once; the length of a unit is a multiple of it
-};
-// How the keys of a pass's single rows are split in layers of one reach. A "block" here may be a cluster of blocks.
+// How the keys of a pass's single rows are split in layers of one reach.
 struct llm42__split {
-    bool by_position, few;  // few: rows are few, so that blocks have eight warps
-    int window, warps;      // warps: of a block, or of all blocks of a cluster
-    int task_keys;          // LLM42__TASK_KEYS for each block of a cluster
-    int blocks;             // how many may share a row
-    int64_t share;          // keys of a block if all that work at once had as many
-    int spare;              // tasks that there is room for beyond one for each row
-    int records;            // taken so far
+    int window;
+    int share;    // units of a block if all blocks that work at once had as many
+    int spare;    // tasks that there is room for beyond one for each row
+    int records;  // taken so far
 };
 static int llm42__parts(int n, int size) { return (n + size - 1) / size; }
-static int llm42__first_key(const llm42_row *row, int window) {
-    return window ? std::max(0, row->position + 1 - window) : 0;
+static int llm42__first_key(const llm42_row *row, int window, int grain) {
+    return window ? std::max(0, row->position + 1 - window) / grain * grain : 0;
+}
+static int llm42__row_units(const llm42_row *row, int window) {
+    return llm42__parts(row->position + 1 - llm42__first_key(row, window, LLM42__UNIT_KEYS), LLM42__UNIT_KEYS);
 }
 
-// How many blocks share a row of `keys` keys. One of them merges the units of all, so fewer are better. But a long row
-// must not be left to one block while the others have no more work: a row is divided if it has more than 1.5 times the
-// even share. Blocks of eight warps have few rows, and divide them into tasks of more keys.
-static int llm42__row_blocks(const llm42__split *split, int keys) {
-    const int longest = LLM42__LONGEST_UNIT * split->warps;
-    if (keys <= split->warps * LLM42__UNIT_KEYS) return 1;
-    int blocks = std::max(1, std::min(split->blocks, llm42__parts(keys, split->task_keys)));
-    if (2 * (int64_t)keys > 3 * split->share) {
-        const int shares = (int)((keys + split->share - 1) / split->share),
-                  least = split->few ? longest : split->task_keys;
-        blocks = std::max(blocks, std::min(shares, keys / least));
-    }
-    return split->by_position ? blocks : std::max(blocks, llm42__parts(keys, longest));
-}
-
-// The first key of a row's first unit. Units begin at multiples of a grain, so it may lie before the row's window.
-static int llm42__first_unit_key(const llm42__split *split, const llm42_row *row) {
-    const int grain = split->by_position ? (int)LLM42__UNIT_KEYS : (int)LLM42__WARP_STEP;
-    return llm42__first_key(row, split->window) / grain * grain;
-}
-
+// A long row must not be left to one block while the others have no more work, so it is divided if it has more than 1.5
+// times the even share. Else it is not, because then its block need not write records.
 static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42__split *split, const llm42_row *row,
                               int r) {
-    const int end = row->position + 1, warps = split->warps, begin = llm42__first_unit_key(split, row),
-              keys = end - begin;
-    int blocks = std::min(llm42__row_blocks(split, keys), 1 + split->spare), unit_keys = LLM42__UNIT_KEYS;
-    if (!split->by_position) {
-        if (split->records + warps * blocks > cu->max_records) blocks = 1;
-        const int even = llm42__parts(llm42__parts(keys, warps * blocks), LLM42__WARP_STEP) * LLM42__WARP_STEP;
-        unit_keys = blocks > 1 ? std::max(even, unit_keys) : even;
-    }
-    const int row_units = llm42__parts(keys, unit_keys);
-    int units = llm42__parts(row_units, blocks);  // of a task
-    bool alone = units >= row_units;
-    if (split->records + row_units > cu->max_records) alone = true, units = row_units;
-    assert(row_units * unit_keys >= keys && units > 0);
+    const int begin = llm42__first_key(row, split->window, LLM42__UNIT_KEYS),
+              row_units = llm42__row_units(row, split->window);
+    int blocks = 2 * row_units > 3 * split->share ? llm42__parts(row_units, split->share) : 1;
+    blocks = std::min(blocks, 1 + split->spare);
+    if (split->records + row_units > cu->max_records) blocks = 1;
+    const int units = llm42__parts(row_units, blocks);  // of a task
+    const bool alone = units >= row_units;
+    assert(units > 0);
     split->spare -= llm42__parts(row_units, units) - 1;
     for (int u = 0; u < row_units; u += units)
         tasks->decode.push_back(
-            {r, begin + u * unit_keys, end, unit_keys, u, row_units, units, alone ? -1 : split->records + u});
+            {r, begin + u * LLM42__UNIT_KEYS, u, row_units, units, alone ? -1 : split->records + u});
     if (!alone) split->records += row_units;
-}
-
-static int llm42__task_keys(const llm42__decode_task &t) {
-    return std::min(t.end - t.begin, std::min(t.units, t.row_units - t.first_unit) * t.unit_keys);
 }
 
 // Long tasks first, so that no long one runs alone at the end. This order of work changes no sum.
 static void llm42__sort_decode_tasks(std::vector<llm42__decode_task> *tasks) {
-    std::sort(tasks->begin(), tasks->end(), [](const llm42__decode_task &a, const llm42__decode_task &b) {
-        const int of_a = llm42__task_keys(a), of_b = llm42__task_keys(b);
+    auto units_of = [](const llm42__decode_task &t) { return std::min(t.units, t.row_units - t.first_unit); };
+    std::sort(tasks->begin(), tasks->end(), [&](const llm42__decode_task &a, const llm42__decode_task &b) {
+        const int of_a = units_of(a), of_b = units_of(b);
         return of_a != of_b ? of_a > of_b : a.row != b.row ? a.row < b.row : a.first_unit < b.first_unit;
     });
 }
 
-// Tasks for the rows begin <= r < end, which are consecutive in a sequence. A task has at most 64 queries.
+// Tasks for the rows begin <= r < end, which are consecutive in a sequence.
 static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__tasks *tasks, int window, const llm42_pass *pass,
-                                     int begin, int end, int seq) {
-    const int most = LLM42__PREFILL_QUERIES / cu->group;
+                                     int begin, int end, int seq, bool old) {
+    const int most = llm42__prefill_queries(cu->dp, cu->device.major == 9) / cu->group;
     for (int r = begin; r < end; r += most) {
-        int rows = std::min(most, end - r), position = pass->row[r].position;
-        int first = window ? std::max(0, position - window + 1) / LLM42__UNIT_KEYS * LLM42__UNIT_KEYS : 0;
-        tasks->prefill.push_back({r, rows, first, position + rows, seq});
+        const int rows = std::min(most, end - r);
+        tasks->prefill.push_back({r, rows, llm42__first_key(&pass->row[r], window, LLM42__STEP_KEYS),
+                                  pass->row[r].position + rows, seq, old ? pass->row[begin].position : 0});
     }
 }
 
@@ -1341,16 +1283,8 @@ static int llm42__find_runs(llm42__prepared *p, const llm42_pass *pass) {
 
 static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     const int single = llm42__find_runs(p, pass), R = pass->rows;
-    // How many blocks may share a row. Two blocks of four warps run on a multiprocessor if shared memory allows.
-    // Clusters share the rows if one of them has more keys than a block's warps sum in one round, if all are single and
-    // draw a token, so that there is a graph, and if the clusters have at least 9/20 as many blocks as there are
-    // multiprocessors (on an H200 two rows of 32,768 keys gain by clusters, and one loses).
-    const int rows = llm42__padded_rows(cu, R);
-    const llm42__decode_shape shape = llm42__decode_shape_of(cu, rows);
-    llm42__split split = {};
-    split.by_position = llm42__by_position(cu, pass->schedule);
-    // Units by position have the same bits in both kernels. Then single rows count as prompts if a prompt or a window
-    // has as many keys, and if the kernel for single rows is left out then (llm42__choose_key).
+    // Both kernels give the same bits. Single rows count as prompts if a prompt or a window has as many keys, and if
+    // the kernel for single rows is left out then (llm42__choose_key).
     int longest[2] = {0, 0};  // keys: of single rows, of others
     auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
     for (size_t i = 0; i < p->run_begin.size(); i++) {
@@ -1358,31 +1292,22 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         *most = std::max(*most, pass->row[end_of(i) - 1].position + 1);
     }
     const bool as_prompts = pass->schedule == LLM42_SCHEDULE_FIXED ||
-                            (split.by_position && longest[0] <= longest[1] && llm42__draws_fit(cu, p, pass));
-    const int processors = cu->device.multiProcessorCount;
-    int cluster = llm42__decode_cluster(cu, rows);
-    if (longest[1] || p->draws < R || longest[0] <= shape.warps * LLM42__UNIT_KEYS ||
-        20 * single * cu->config.kv_heads * cluster < 9 * processors)
-        cluster = 1;
-    p->wide = cluster > 1, split.few = shape.warps == 8, split.warps = shape.warps * cluster;
-    split.task_keys = LLM42__TASK_KEYS * cluster;
-    const int heads = cu->config.kv_heads * cluster,
-              at_once = std::max(1, std::min(single, (split.few ? 1 : 2) * processors / heads));
-    split.blocks = single && !p->wide ? (split.by_position && !split.few ? 2 : 1) * processors / (single * heads) : 1;
+                            (longest[0] <= longest[1] && llm42__draws_fit(cu, p, pass));
+    const llm42__decode_shape shape = llm42__decode_shape_of(cu, llm42__padded_rows(cu, R));
+    const int at_once = std::max(1, 8 / shape.warps * cu->device.multiProcessorCount / cu->config.kv_heads);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
-        split.window = reach == LLM42__SLIDING ? cu->config.sliding_window : 0;
-        split.records = 0, split.share = 0, split.spare = llm42__decode_room(cu, R) - single;
+        llm42__split split = {reach == LLM42__SLIDING ? cu->config.sliding_window : 0, 0,
+                              llm42__decode_room(cu, R) - single, 0};
         tasks->prefill.clear(), tasks->decode.clear();
-        for (size_t i = 0; i < p->run_begin.size(); i++) {
-            const llm42_row *row = &pass->row[p->run_begin[i]];
-            if (end_of(i) - p->run_begin[i] == 1) split.share += row->position + 1 - llm42__first_unit_key(&split, row);
-        }
-        split.share = std::max<int64_t>(1, split.share / at_once);
+        int64_t units = 0;  // of all single rows
+        for (size_t i = 0; i < p->run_begin.size(); i++)
+            if (end_of(i) - p->run_begin[i] == 1) units += llm42__row_units(&pass->row[p->run_begin[i]], split.window);
+        split.share = (int)std::max<int64_t>(1, (units + at_once - 1) / at_once);
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
             const int begin = p->run_begin[i], end = end_of(i);
             if (as_prompts || end - begin > 1)
-                llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end, (int)i);
+                llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end, (int)i, p->old);
             else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin);
         }
         if ((int)tasks->decode.size() > at_once) llm42__sort_decode_tasks(&tasks->decode);

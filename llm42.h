@@ -4422,63 +4422,61 @@ static float llm42__sm90_head_squares(const float *x, int d) {
     return llm42__sm90_warp_sum(sum, lanes);
 }
 
-// Attention: the one order of attention in kernels.cu. Units of 128 keys begin at multiples of 128. Scores are sums of
-// llm42__sm90_multiply over d. Weights 2^(score - top) are summed by eight and, rounded to bf16, multiplied by values
-// in steps of sixteen keys. Then units are merged in ascending order. Keys that the row does not see have weight 0.
-enum { LLM42__SM90_UNIT = 128, LLM42__SM90_HEADS = 8 };
+// Attention: the one order of attention in kernels.cu. Units of 512 keys begin at multiples of 512 and are summed in
+// steps of 128 keys. Scores are sums of llm42__sm90_multiply over d. Weights 2^(score - base) are summed by eight and,
+// rounded to bf16, multiplied by values in steps of sixteen keys. Where the base grows, sums so far are scaled. Then
+// units are merged in ascending order. Keys that the row does not see have weight 0.
+enum { LLM42__SM90_UNIT = 512, LLM42__SM90_STEP = 128, LLM42__SM90_STRIP = 32, LLM42__SM90_HEADS = 8 };
 typedef struct llm42__sm90_head {
-    float q[256], weight[LLM42__SM90_UNIT];  // weight: scores at first
-    float sum[16], merged[256];              // of weighted values: sixteen of the unit, and all of the units before
-    float top, total, keep, take;
+    float q[256], weight[LLM42__SM90_STEP];  // weight: scores at first
+    float sum[256], merged[256];             // of weighted values: of the unit, and of all units before
+    float eight[8], base, grown;             // of the unit: totals, base, and by what it multiplies its sums
+    float merged_base, merged_total;
 } llm42__sm90_head;
 
 static void llm42__sm90_scores(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads) {
     const int pad = c->cpu->pad;
     llm42__sm90_panel panel;
     const void *at[16];
+    float sum[LLM42__SM90_HEADS][16];
     for (int g = 0; g < heads; g++)
-        for (int i = 0; i < LLM42__SM90_UNIT; i++) h[g].weight[i] = -INFINITY;
+        for (int i = 0; i < LLM42__SM90_STEP; i++) h[g].weight[i] = -INFINITY;
     for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
         llm42__cpu_addresses(c, c->k, 2, s, t0, at);
-        for (int g = 0; g < heads; g++) memset(h[g].sum, 0, sizeof h[g].sum);
+        memset(sum, 0, sizeof sum);
         for (int k0 = 0; k0 < pad; k0 += LLM42__SM90_TERMS) {
             const int terms = LLM42__MIN(LLM42__SM90_TERMS, pad - k0);
             llm42__sm90_fill(at, true, terms, &panel);
-            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].q + k0, terms, &panel, h[g].sum);
+            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].q + k0, terms, &panel, sum[g]);
             for (int j = 0; j < 16; j++) at[j] = (const uint16_t *)at[j] + terms;
         }
         for (int g = 0; g < heads; g++)
             for (int j = 0; j < 16; j++)
-                if (t0 + j >= s.first && t0 + j < s.end) h[g].weight[t0 - s.begin + j] = h[g].sum[j];
+                if (t0 + j >= s.first && t0 + j < s.end) h[g].weight[t0 - s.begin + j] = sum[g][j];
     }
 }
 
-// Scores become weights. first: there is nothing to merge the unit with.
-static void llm42__sm90_softmax(llm42__sm90_head *h, float scale, bool first) {
-    float *weight = h->weight, eight[8] = {0}, top = -INFINITY;
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) top = weight[i] > top ? weight[i] : top;
-    const float base = top == -INFINITY ? 0.0f : top * scale;
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__exp2(fmaf(weight[i], scale, -base));
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) eight[i % 8] += weight[i];
-    for (int i = 0; i < LLM42__SM90_UNIT; i++) weight[i] = llm42__round_bf16(weight[i]);
-    float total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) + ((eight[4] + eight[5]) + (eight[6] + eight[7]));
-    if (first) {
-        h->top = top, h->total = total;
-        return;
-    }
-    const float higher = top > h->top ? top : h->top, from = higher == -INFINITY ? 0.0f : higher;
-    h->keep = llm42__exp2((h->top - from) * scale);
-    h->take = llm42__exp2((top - from) * scale);
-    h->total = fmaf(h->total, h->keep, total * h->take);
-    h->top = higher;
+// Scores of a step become weights.
+static void llm42__sm90_softmax(llm42__sm90_head *h, float scale) {
+    float *weight = h->weight, strip[4][8] = {{0}}, top = -INFINITY, before = h->base;
+    for (int i = 0; i < LLM42__SM90_STEP; i++) top = weight[i] > top ? weight[i] : top;
+    h->base = top * scale > before ? top * scale : before;
+    h->grown = h->base == before ? 1.0f : llm42__ex2(before - h->base);
+    const float from = h->base == -INFINITY ? 0.0f : h->base;
+    for (int i = 0; i < LLM42__SM90_STEP; i++) weight[i] = llm42__ex2(fmaf(weight[i], scale, -from));
+    for (int i = 0; i < LLM42__SM90_STEP; i++) strip[i / LLM42__SM90_STRIP][i % 8] += weight[i];
+    for (int i = 0; i < LLM42__SM90_STEP; i++) weight[i] = llm42__round_bf16(weight[i]);
+    for (int i = 0; i < 8; i++)
+        h->eight[i] = fmaf(h->eight[i], h->grown, (strip[0][i] + strip[1][i]) + (strip[2][i] + strip[3][i]));
 }
 
-// Adds a unit's weighted values to what earlier units have given.
-static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads, bool first) {
+// Adds a step's weighted values to those of the unit.
+static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads) {
     llm42__sm90_panel panel;
     const void *at[16];
-    for (int c0 = 0; c0 < c->cpu->pad; c0 += 16) {
-        for (int g = 0; g < heads; g++) memset(h[g].sum, 0, sizeof h[g].sum);
+    for (int g = 0; g < heads; g++)
+        for (int i = 0; h[g].grown != 1.0f && i < c->cpu->pad; i++) h[g].sum[i] *= h[g].grown;
+    for (int c0 = 0; c0 < c->cpu->pad; c0 += 16)
         for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
             llm42__cpu_addresses(c, c->v, 2, s, t0, at);
             for (int j = 0; j < 16; j++)
@@ -4486,13 +4484,37 @@ static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm
                                                            ? llm42__v16_set(0.0f)
                                                            : llm42__v16_load_bf16((const uint16_t *)at[j] + c0));
             panel.odd = llm42__sm90_powers(panel.value, 256, panel.power);
-            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].weight + t0 - s.begin, 16, &panel, h[g].sum);
+            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].weight + t0 - s.begin, 16, &panel, h[g].sum + c0);
         }
-        for (int g = 0; g < heads; g++)
-            for (int i = 0; i < 16; i++) {
-                float *merged = &h[g].merged[c0 + i], sum = h[g].sum[i];
-                *merged = first ? sum : fmaf(*merged, h[g].keep, sum * h[g].take);
-            }
+}
+
+// Merges a unit with those before it. first: there are none.
+static void llm42__sm90_merge(llm42__sm90_head *h, int pad, bool first) {
+    const float *e = h->eight, total = ((e[0] + e[1]) + (e[2] + e[3])) + ((e[4] + e[5]) + (e[6] + e[7]));
+    if (first) {
+        memcpy(h->merged, h->sum, sizeof h->sum);
+        h->merged_base = h->base, h->merged_total = total;
+        return;
+    }
+    const float higher = h->base > h->merged_base ? h->base : h->merged_base, from = higher == -INFINITY ? 0 : higher,
+                keep = llm42__ex2(h->merged_base - from), take = llm42__ex2(h->base - from);
+    h->merged_base = higher, h->merged_total = fmaf(h->merged_total, keep, total * take);
+    for (int i = 0; i < pad; i++) h->merged[i] = fmaf(h->merged[i], keep, h->sum[i] * take);
+}
+
+static void llm42__sm90_unit(const llm42__context *c, int unit, llm42__sm90_head *h, int heads, float scale) {
+    for (int g = 0; g < heads; g++) {
+        memset(h[g].sum, 0, sizeof h[g].sum);
+        memset(h[g].eight, 0, sizeof h[g].eight);
+        h[g].base = -INFINITY;
+    }
+    for (int step = unit; step < LLM42__MIN(c->end, unit + LLM42__SM90_UNIT); step += LLM42__SM90_STEP) {
+        const int stop = step + LLM42__SM90_STEP;
+        const llm42__span s = {LLM42__MAX(c->first, step), LLM42__MIN(c->end, stop), step, stop};
+        if (s.first >= s.end) continue;
+        llm42__sm90_scores(c, s, h, heads);
+        for (int g = 0; g < heads; g++) llm42__sm90_softmax(&h[g], scale);
+        llm42__sm90_values(c, s, h, heads);
     }
 }
 
@@ -4507,14 +4529,11 @@ static void llm42__sm90_attend(const llm42__context *c, int heads, const float *
         for (int g = 0; g < count; g++)
             for (int i = 0; i < c->cpu->pad; i++) h[g].q[i] = i < d ? q[g * d + i] : 0.0f;
         for (int unit = begin; unit < c->end; unit += LLM42__SM90_UNIT) {
-            const int stop = unit + LLM42__SM90_UNIT;
-            const llm42__span s = {LLM42__MAX(c->first, unit), LLM42__MIN(c->end, stop), unit, stop};
-            llm42__sm90_scores(c, s, h, count);
-            for (int g = 0; g < count; g++) llm42__sm90_softmax(&h[g], scale, unit == begin);
-            llm42__sm90_values(c, s, h, count, unit == begin);
+            llm42__sm90_unit(c, unit, h, count, scale);
+            for (int g = 0; g < count; g++) llm42__sm90_merge(&h[g], c->cpu->pad, unit == begin);
         }
         for (int g = 0; g < count; g++) {
-            const float inverse = 1.0f / h[g].total;
+            const float inverse = 1.0f / h[g].merged_total;
             for (int i = 0; i < d; i++) out[g * d + i] = llm42__round_bf16(h[g].merged[i] * inverse);
         }
     }

@@ -275,9 +275,9 @@ template <typename LANE, typename F> void together(LANE *own, F compute) {
     wait_at(&w->meet, 32, false);
 }
 
-inline void arrive(const late_copy &copy) {
-    if (copy.valid) memcpy(here->shared + copy.to, copy.from, 16);
-    else memset(here->shared + copy.to, 0, 16);
+inline void arrive(const late_copy &copy, block *b = here) {
+    if (copy.valid) memcpy(b->shared + copy.to, copy.from, 16);
+    else memset(b->shared + copy.to, 0, 16);
 }
 // Copies of this thread arrive, but not those of its newest groups.
 inline void arrive_all_but(size_t newest) {
@@ -812,6 +812,17 @@ inline bool finish_one(uint32_t barrier) {
     return false;
 }
 inline uint32_t rank_here() { return (uint32_t)(here->index.x % (unsigned)around->size); }
+// This thread arrives when all copies that it has started have arrived.
+inline void arrive_behind_copies(uint32_t address) {
+    std::vector<late_copy> copies;
+    copies.swap(self->late);
+    self->groups.clear();
+    block *const b = here;
+    start({address_in(address, rank_here()), 0, [=] {
+               for (const late_copy &copy : copies) arrive(copy, b);
+               count(address, 1, 0);
+           }});
+}
 inline void wait_at_mbarrier(uint32_t address, uint32_t parity) {
     while (!mbarrier_fault && mbarrier_at(address)->parity == parity)
         if (!finish_one(address_in(address, rank_here()))) yield();
@@ -906,6 +917,7 @@ inline void llm42__copy16(uint32_t to, const void *from, bool valid) {
     else emulator::arrive(copy);
 }
 inline void llm42__copy_commit() { emulator::self->groups.push_back(emulator::self->late.size()); }
+inline void llm42__copy_arrive(uint32_t barrier) { emulator::arrive_behind_copies(barrier); }
 template <int LEFT> void llm42__copy_wait() { emulator::arrive_all_but(LEFT + emulator::wait_fault); }
 inline void llm42__fence_async() {}
 inline void llm42__load_matrices(uint32_t r[4], uint32_t address) { emulator::load_matrices(r, address, false); }
