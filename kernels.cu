@@ -173,14 +173,6 @@ LLM42__DEVICE uint32_t llm42__transposed(uint32_t x) {
     return x;
 }
 
-// Barrier `id` for `threads` threads. llm42__barrier waits for all of them; llm42__arrive only counts as arrived.
-LLM42__DEVICE void llm42__barrier(int id, int threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-LLM42__DEVICE void llm42__arrive(int id, int threads) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // Loads what other devices may have written: a cache beside the multiprocessor could hold an older value.
 LLM42__DEVICE uint4 llm42__load_shared_by_ranks(const void *from) {
     uint4 v;
@@ -1994,7 +1986,7 @@ __global__ void __launch_bounds__(256)
 // Why units: a long row must be divided among blocks when it is decoded, and a prompt must seldom merge. A kernel for
 // prompts keeps the sums of a unit in registers and those of all units before it in shared memory.
 
-enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512 };
+enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
 // Byte offset of a piece in shared memory that holds KEYS keys (or values) of DP elements each. With 64 elements or
 // more they lie in panels of 64 elements. A panel has one row of 128 bytes for each key. The pieces of a row are
@@ -2037,10 +2029,10 @@ struct llm42__unit_sums {
     }
 };
 
-// A query's base grows to that of its next scores, whose largest is `top`. Returns by what its sums must be multiplied.
-LLM42__DEVICE float llm42__grow(float &base, float top, float scale) {
+// A query's base grows to `top`: the largest of its next scores, times scale. Returns by what its sums are multiplied.
+LLM42__DEVICE float llm42__grow(float &base, float top) {
     const float before = base;
-    base = fmaxf(base, top * scale);
+    base = fmaxf(base, top);
     return base == before ? 1.0f : llm42__power(before - base);
 }
 // What is subtracted from scores: a base is -INFINITY as long as nothing has been seen.
@@ -2066,7 +2058,7 @@ LLM42__DEVICE void llm42__softmax_step(float (&score)[16][4], llm42__unit_sums &
         top[0] = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
         top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 1));
         top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 2));
-        keep[r] = llm42__grow(unit.base[r], top[0], scale);
+        keep[r] = llm42__grow(unit.base[r], top[0] * scale);
         const float from = llm42__from_base(unit.base[r]);
         LLM42__UNROLLED(int i = 0; i < 32; i++) {
             float &weight = score[i / 2][2 * r + i % 2];
@@ -2506,6 +2498,12 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     // values of the step before; while they multiply these values, scores become weights.
     LLM42__DEVICE void run() {
         const int steps = own.steps();
+        if (first_query / 64 * 64 >= own.task.rows * a.group) {  // the task has no queries for this team
+            for (int c = 0; c < 2 * steps; c++) wait_full(c), release(c);
+            answered(steps - 1);
+            copies += 2 * (uint32_t)steps;
+            return;
+        }
         visible = llm42__visible_of(a, own.task, first_query);
         units = 0, unit.begin();
         if (llm42__queries<DP>::SHARED) llm42__mbarrier_wait(base + shape::ASKED_AT, (own.turn & 1) ^ 1);
@@ -2585,12 +2583,12 @@ __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(
     }
     __syncthreads();
     if (threadIdx.x < 128) {
-        if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__fewer_registers<40>();
+        if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__fewer_registers<56>();
         llm42__prefill_feeder<DP, TEAMS> feeder = {a, meta, base};
         while (feeder.own.next(a, meta)) feeder.run();
         llm42__wait_for_previous();  // a block without a task has not waited yet
     } else {
-        if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__more_registers<232>();
+        if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__more_registers<224>();
         llm42__wait_for_previous();
         const int team = threadIdx.x / 128 - 1, thread = threadIdx.x % 128;
         llm42__prefill_team<DP, TEAMS> sums = {a, base};
@@ -2605,7 +2603,9 @@ __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(
 static inline int llm42__prefill_teams(int dp, bool warpgroups) {
     return warpgroups && (dp == 64 || dp == 128) ? 2 : 1;
 }
-static inline int llm42__prefill_queries(int dp, bool warpgroups) { return 64 * llm42__prefill_teams(dp, warpgroups); }
+static inline int llm42__prefill_queries(int dp, bool warpgroups) {
+    return LLM42__TEAM_QUERIES * llm42__prefill_teams(dp, warpgroups);
+}
 
 // Scores of a strip of keys: score[0] of its first sixteen keys, score[1] of the others.
 template <int DP, int OCTETS>
@@ -2759,7 +2759,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
                 float top = fmaxf(fmaxf(score[i][0][octet][r], score[i][0][octet][2 + r]),
                                   fmaxf(score[i][1][octet][r], score[i][1][octet][2 + r]));
                 LLM42__UNROLLED(int x = 4; x < 32; x <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, x));
-                if (lane() < 4) floats(memory::TOPS_AT)[(warp() + i * WARPS) * QUERIES + query(octet, r)] = top;
+                if (lane() < 4)
+                    floats(memory::TOPS_AT)[(warp() + i * WARPS) * QUERIES + query(octet, r)] = top * a.scale;
             }
         }
     }
@@ -2774,7 +2775,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
                 float top = -INFINITY;
                 LLM42__UNROLLED(int s = 4 * step; s < 4 * step + 4; s++)
                     top = fmaxf(top, floats(memory::TOPS_AT)[s * QUERIES + query(octet, r)]);
-                keep[step][octet][r] = llm42__grow(base[octet][r], top, a.scale);
+                keep[step][octet][r] = llm42__grow(base[octet][r], top);
                 LLM42__UNROLLED(int i = 0; i < OWN; i++)
                     if ((warp() + i * WARPS) / 4 == step) from[i] = llm42__from_base(base[octet][r]);
                 if (threadIdx.x < 4) floats(memory::KEEP_AT)[step * QUERIES + query(octet, r)] = keep[step][octet][r];
@@ -2809,7 +2810,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
                        (strip[0] + strip[1]) + (strip[2] + strip[3]));
         }
         LLM42__UNROLLED(int x = 1; x < 8; x <<= 1) sum += __shfl_xor_sync(0xffffffffu, sum, x);
-        unit_base = top * a.scale, unit_total = sum;
+        unit_base = top, unit_total = sum;
     }
     // Adds weights x values of a step to the sums of the warp's columns.
     LLM42__DEVICE void add_step(int step) {

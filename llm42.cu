@@ -1252,10 +1252,9 @@ static void llm42__sort_decode_tasks(std::vector<llm42__decode_task> *tasks) {
     });
 }
 
-// Tasks for the rows begin <= r < end, which are consecutive in a sequence.
-static void llm42__add_prefill_tasks(const llm42__cuda *cu, llm42__tasks *tasks, int window, const llm42_pass *pass,
-                                     int begin, int end, int seq, bool old) {
-    const int most = llm42__prefill_queries(cu->dp, cu->device.major == 9) / cu->group;
+// Tasks of at most `most` rows for the rows begin <= r < end, which are consecutive in a sequence.
+static void llm42__add_prefill_tasks(llm42__tasks *tasks, int window, const llm42_pass *pass, int begin, int end,
+                                     int most, int seq, bool old) {
     for (int r = begin; r < end; r += most) {
         const int rows = std::min(most, end - r);
         tasks->prefill.push_back({r, rows, llm42__first_key(&pass->row[r], window, LLM42__STEP_KEYS),
@@ -1293,8 +1292,15 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
     }
     const bool as_prompts = pass->schedule == LLM42_SCHEDULE_FIXED ||
                             (longest[0] <= longest[1] && llm42__draws_fit(cu, p, pass));
+    // A block has two teams, but where blocks would be few, one of its teams has no queries: so more blocks work.
+    const int heads = cu->config.kv_heads, processors = cu->device.multiProcessorCount;
+    int most = llm42__prefill_queries(cu->dp, cu->device.major == 9) / cu->group, blocks = 0;
+    for (size_t i = 0; i < p->run_begin.size(); i++)
+        if (as_prompts || end_of(i) - p->run_begin[i] > 1)
+            blocks += heads * llm42__parts(end_of(i) - p->run_begin[i], most);
+    if (2 * blocks <= processors) most = LLM42__TEAM_QUERIES / cu->group;
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, llm42__padded_rows(cu, R));
-    const int at_once = std::max(1, 8 / shape.warps * cu->device.multiProcessorCount / cu->config.kv_heads);
+    const int at_once = std::max(1, 8 / shape.warps * processors / heads);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
         llm42__split split = {reach == LLM42__SLIDING ? cu->config.sliding_window : 0, 0,
@@ -1307,7 +1313,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
         for (size_t i = 0; cu->has[reach] && i < p->run_begin.size(); i++) {
             const int begin = p->run_begin[i], end = end_of(i);
             if (as_prompts || end - begin > 1)
-                llm42__add_prefill_tasks(cu, tasks, split.window, pass, begin, end, (int)i, p->old);
+                llm42__add_prefill_tasks(tasks, split.window, pass, begin, end, most, (int)i, p->old);
             else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin);
         }
         if ((int)tasks->decode.size() > at_once) llm42__sort_decode_tasks(&tasks->decode);
