@@ -2424,9 +2424,9 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
 template <int DP, int TEAMS> struct llm42__prefill_team {
     using shape = llm42__prefill_shape<DP, TEAMS>;
     const llm42__attention &a;
-    uint32_t base, copies = 0;  // copies: of earlier tasks
-    float4 *merged;             // [DP / 8][128 threads]: sums of the units before
-    int first_query;            // of the warp
+    uint32_t base, copies = 0;    // copies: of earlier tasks
+    float4 *merged;               // [DP / 8][128 threads]: sums of the units before
+    int team_query, first_query;  // the first one of the team, and of the warp
     llm42__queries<DP> q;
     llm42__prefill_turn own = {};
     llm42__visible visible;
@@ -2496,14 +2496,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     }
     // Sums all steps of a task. While the tensor cores compute the scores of a step, the sums are made ready for the
     // values of the step before; while they multiply these values, scores become weights.
-    LLM42__DEVICE void run() {
-        const int steps = own.steps();
-        if (first_query / 64 * 64 >= own.task.rows * a.group) {  // the task has no queries for this team
-            for (int c = 0; c < 2 * steps; c++) wait_full(c), release(c);
-            answered(steps - 1);
-            copies += 2 * (uint32_t)steps;
-            return;
-        }
+    LLM42__DEVICE void sum_task(int steps) {
         visible = llm42__visible_of(a, own.task, first_query);
         units = 0, unit.begin();
         if (llm42__queries<DP>::SHARED) llm42__mbarrier_wait(base + shape::ASKED_AT, (own.turn & 1) ^ 1);
@@ -2536,6 +2529,15 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         release(2 * steps - 1);
         merge(unit);
         write();
+    }
+    LLM42__DEVICE void run() {
+        const int steps = own.steps();
+        if (team_query < own.task.rows * a.group) {
+            sum_task(steps);
+        } else {  // the task has no queries for this team
+            for (int c = 0; c < 2 * steps; c++) wait_full(c), release(c);
+            answered(steps - 1);
+        }
         copies += 2 * (uint32_t)steps;
     }
     LLM42__DEVICE void write() const {
@@ -2590,11 +2592,12 @@ __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(
     } else {
         if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__more_registers<224>();
         llm42__wait_for_previous();
-        const int team = threadIdx.x / 128 - 1, thread = threadIdx.x % 128;
+        // By a shuffle, so that the compiler knows that a warp's lanes have the same number.
+        const int team = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), thread = threadIdx.x % 128;
         llm42__prefill_team<DP, TEAMS> sums = {a, base};
         sums.merged = (float4 *)(shared + shape::MERGED_AT + team * 64 * DP * 4) + thread;
         sums.q.shared = base + shape::QUERIES_AT + (uint32_t)team * 64 * DP * 2;
-        sums.first_query = team * 64 + thread / 32 * 16;
+        sums.team_query = team * 64, sums.first_query = team * 64 + thread / 32 * 16;
         while (sums.own.next(a, meta)) sums.run();
     }
 }
