@@ -18,7 +18,7 @@
 // other sign, up to the last bit (llm42__k_fill_cancelling). So sums nearly cancel, and another order of sums shows.
 //
 // Exit status 1 if a step is wrong, if steps of one order differ in bits (step 7 is tried with several numbers of
-// blocks for a row), or if step 9, the control, has the bits of step 7: its units are longer, so it must differ. The
+// blocks for a row), or if step 9, the control, has the bits of step 6: its units are shorter, so it must differ. The
 // last line is "attention_ladder: N passed, N failed"; without a device both are 0.
 #ifdef LLM42_EMULATED
 #include "emulated_runtime.h"
@@ -37,6 +37,8 @@ enum {
     GROUP = HEADS / KV_HEADS,
     DIM = 128,
     UNIT = LLM42__UNIT_KEYS,
+    STEP = LLM42__STEP_KEYS,
+    SHORT = UNIT / 2,  // units of the control
     RECORD = llm42__record(DIM)
 };
 enum { KEY = KV_HEADS * DIM };                 // elements from a key of a KV head to the next one
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(256) step_weights(work w) {
     if (warp_of_grid() >= w.rows * HEADS) return;
     for (int t = lane; t < w.context; t += 32) top = fmaxf(top, score[t]);
     top = most_of_lanes(top) * w.scale;
-    for (int t = lane; t < w.context; t += 32) total += score[t] = llm42__exp2(fmaf(score[t], w.scale, -top));
+    for (int t = lane; t < w.context; t += 32) total += score[t] = llm42__power(fmaf(score[t], w.scale, -top));
     total = sum_of_lanes(total);
     for (int t = lane; t < w.context; t += 32) score[t] = __fdiv_rn(score[t], total);
 }
@@ -137,7 +139,7 @@ __global__ void __launch_bounds__(128) step_online(work w) {
     for (int t = 0; t < w.context; t++) {
         const float score = dot(q, four(k + (size_t)t * KEY));
         float keep, take;
-        llm42__merge_factors(m.top, score, w.scale, keep, take);
+        llm42__merge_factors(m.base, score * w.scale, keep, take);
         m.total = fmaf(m.total, keep, take);
         for (float &x : m.x) x *= keep;
         add_value(m.x, take, four(v + (size_t)t * KEY));
@@ -145,44 +147,48 @@ __global__ void __launch_bounds__(128) step_online(work w) {
     llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
 }
 
-// The sums of a unit of keys from t0 on, for QUERIES queries of a KV head. A warp calls it, and a lane gets four
-// columns.
-// Order: weights by the unit's largest score; their total: four keys of a lane ascending, then lanes by butterfly;
-// values with keys ascending. It depends on the unit's keys alone.
+// The sums of the UNIT keys from t0 on, for QUERIES queries of a KV head. A warp calls it, and a lane gets four
+// columns. Order: steps of 128 keys, ascending. A step's weights are by the unit's largest score so far (its base);
+// where that has grown, the sums so far are multiplied. Their total: four keys of a lane ascending, then steps, then
+// lanes by butterfly; values with keys ascending. It depends on the unit's keys alone.
 template <int QUERIES>
 __device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const bf16 *q, const bf16 *k, const bf16 *v,
                                          int t0, float scale) {
     const int lane = threadIdx.x % 32;
     float4 own[QUERIES];
-    float weight[QUERIES][UNIT / 32];  // of the keys t0 + lane, t0 + 32 + lane, ...; first the scores
-    for (int i = 0; i < QUERIES; i++) own[i] = four(q + i * DIM);
+    for (int i = 0; i < QUERIES; i++) own[i] = four(q + i * DIM), m[i] = {-INFINITY, 0, {}};
+    for (const int end = t0 + UNIT; t0 < end; t0 += STEP) {
+        float weight[QUERIES][STEP / 32];  // of the keys t0 + lane, t0 + 32 + lane, ...; first the scores
 #pragma unroll
-    for (int j = 0; j < UNIT / 32; j++)
+        for (int j = 0; j < STEP / 32; j++)
 #pragma unroll 8
-        for (int t = 0; t < 32; t++) {
-            const float4 key = four(k + (size_t)(t0 + j * 32 + t) * KEY);
-            for (int i = 0; i < QUERIES; i++) {
-                const float score = dot(own[i], key);
-                if (lane == t) weight[i][j] = score;
+            for (int t = 0; t < 32; t++) {
+                const float4 key = four(k + (size_t)(t0 + j * 32 + t) * KEY);
+                for (int i = 0; i < QUERIES; i++) {
+                    const float score = dot(own[i], key);
+                    if (lane == t) weight[i][j] = score;
+                }
             }
+        for (int i = 0; i < QUERIES; i++) {
+            float top = -INFINITY, total = 0;
+            for (float score : weight[i]) top = fmaxf(top, score);
+            const float keep = llm42__grow(m[i].base, most_of_lanes(top), scale);
+            for (float &x : weight[i]) total += x = llm42__power(fmaf(x, scale, -m[i].base));
+            m[i].total = fmaf(m[i].total, keep, total);
+            for (float &x : m[i].x) x *= keep;
         }
-    for (int i = 0; i < QUERIES; i++) {
-        m[i] = {-INFINITY, 0, {}};
-        for (float score : weight[i]) m[i].top = fmaxf(m[i].top, score);
-        m[i].top = most_of_lanes(m[i].top);
-        for (float &x : weight[i]) m[i].total += x = llm42__exp2(fmaf(x, scale, -m[i].top * scale));
-        m[i].total = sum_of_lanes(m[i].total);
-    }
 #pragma unroll
-    for (int j = 0; j < UNIT / 32; j++)
+        for (int j = 0; j < STEP / 32; j++)
 #pragma unroll 8
-        for (int t = 0; t < 32; t++) {
-            const float4 value = four(v + (size_t)(t0 + j * 32 + t) * KEY);
-            for (int i = 0; i < QUERIES; i++) add_value(m[i].x, __shfl_sync(0xffffffffu, weight[i][j], t), value);
-        }
+            for (int t = 0; t < 32; t++) {
+                const float4 value = four(v + (size_t)(t0 + j * 32 + t) * KEY);
+                for (int i = 0; i < QUERIES; i++) add_value(m[i].x, __shfl_sync(0xffffffffu, weight[i][j], t), value);
+            }
+    }
+    for (int i = 0; i < QUERIES; i++) m[i].total = sum_of_lanes(m[i].total);
 }
 
-// Step 3: units of 128 keys. Each is summed on its own, and the sums are merged in ascending order.
+// Step 3: units of 512 keys. Each is summed on its own, and the sums are merged in ascending order.
 // Shapes: q [R, H, 128], k, v [R x T, K, 128] -> y [R, H x 128].
 // Work: a warp takes one query.
 // Order: that of units, as above. It depends on the row's keys alone.
@@ -198,7 +204,7 @@ __global__ void __launch_bounds__(128) step_units(work w) {
             continue;
         }
         float keep, take;
-        llm42__merge_factors(m.top, unit[0].top, w.scale, keep, take);
+        llm42__merge_factors(m.base, unit[0].base, keep, take);
         m.total = fmaf(m.total, keep, unit[0].total * take);
         for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, unit[0].x[c] * take);
     }
@@ -222,7 +228,7 @@ template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w)
         float *record = w.records +
                         ((((size_t)row * units + unit) * KV_HEADS + kv_head) * GROUP + (first + i) % GROUP) * RECORD;
         for (int c = 0; c < 4; c++) record[lane * 4 + c] = m[i].x[c];
-        if (lane == 0) record[DIM] = m[i].top, record[DIM + 1] = m[i].total;
+        if (lane == 0) record[DIM] = m[i].base, record[DIM + 1] = m[i].total;
     }
 }
 
@@ -230,50 +236,85 @@ template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w)
 // Shapes: records [R x units, K, 4, 132] -> y [R, H x 128].
 // Work: a warp takes one query, a lane four columns.
 // Order: units ascending.
-__global__ void __launch_bounds__(128) step_merge(work w) {
-    const int query = warp_of_grid(), row = query / HEADS, head = query % HEADS, units = w.context / UNIT;
+__global__ void __launch_bounds__(128) step_merge(work w, int units) {
+    const int query = warp_of_grid(), row = query / HEADS, head = query % HEADS;
     if (row >= w.rows) return;
     llm42__merged<DIM> m;
-    llm42__merge_units<DIM>(m, true, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD, units,
-                            w.scale);
+    llm42__merge_units<DIM>(m, true, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD, units);
     llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
 }
 
+// Scores of a step's 128 keys become weights. A lane (g, t) has those of the keys g and g + 8 of each sixteen and of
+// the queries 2t and 2t + 1: so it can total those of its keys, which have one remainder modulo 8.
+__device__ __forceinline__ void weigh_step(float (&score)[8][1][4], float (&base)[2], float (&total)[2],
+                                           float (&keep)[2], float scale) {
+    LLM42__UNROLLED(int r = 0; r < 2; r++) {
+        float top = -INFINITY, strip[4] = {};
+        LLM42__UNROLLED(int n = 0; n < 16; n++) top = fmaxf(top, score[n / 2][0][n % 2 * 2 + r]);
+        LLM42__UNROLLED(int x = 4; x < 32; x <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, x));
+        keep[r] = llm42__grow(base[r], top, scale);
+        LLM42__UNROLLED(int n = 0; n < 16; n++) {
+            float &weight = score[n / 2][0][n % 2 * 2 + r];
+            strip[n / 4] += weight = llm42__power(fmaf(weight, scale, -base[r]));
+        }
+        total[r] = fmaf(total[r], keep[r], (strip[0] + strip[1]) + (strip[2] + strip[3]));
+    }
+}
+
 // Step 6: tensor cores. One instruction (mma) adds 16 of the 128 columns to the scores of sixteen keys for eight
-// queries. Only four queries are there; the other places are empty. Shapes: q [R, H, 128], k, v [R x T, K, 128] ->
-// records [R x units, K, 4, 132]. Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32
-// values, to shared memory, and waits for each. Order: within a unit the one that kernels.cu (section kernel-attention)
-// has for all its kernels, with weights in bf16.
-__global__ void __launch_bounds__(128) step_mma(work w) {
-    enum { KEYS = LLM42__STRIP_KEYS };
+// queries. Only four queries are there; the other places are empty. Step 9, the control, has units of 256 keys.
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 132].
+// Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32 values, to shared memory, and waits
+// for each.
+// Order: within a unit the one that kernels.cu (section kernel-attention) has for all its kernels, with weights in
+// bf16.
+__global__ void __launch_bounds__(128) step_mma(work w, int keys) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    const int units = w.context / UNIT, unit = warp_of_grid() % units, kv_head = warp_of_grid() / units % KV_HEADS,
+    const int units = w.context / keys, unit = warp_of_grid() % units, kv_head = warp_of_grid() / units % KV_HEADS,
               row = warp_of_grid() / units / KV_HEADS, lane = threadIdx.x % 32;
     if (row >= w.rows) return;
     const uint32_t at = llm42__shared_address(shared + threadIdx.x / 32 * STRIP);
     uint32_t q[1][DIM / 16][2];
-    llm42__partial<DIM, 1> part;
-    float score[8][1][4];
+    float score[8][1][4], out[DIM / 16][4] = {}, base[2] = {-INFINITY, -INFINITY}, total[2] = {}, keep[2];
     llm42__load_across<DIM, 1>(q, w.q + ((size_t)row * HEADS + kv_head * GROUP) * DIM, GROUP);
+    for (int t0 = unit * keys; t0 < (unit + 1) * keys; t0 += STEP)
 #pragma unroll
-    for (int strip = 0; strip < 8; strip++) {
-        const uint32_t key = (uint32_t)((row * (size_t)w.context + unit * UNIT + strip % 4 * KEYS + lane));
-        llm42__copy_keys<DIM, KEYS>(at, 0, (strip < 4 ? w.k : w.v) + kv_head * DIM, key * (KEY / 8));
-        llm42__copy_commit();
-        llm42__copy_wait<0>();
-        __syncwarp();  // the strip has arrived for every lane
-        if (strip < 4) llm42__score_across<DIM, 1>(&score[2 * strip], q, at);
-        if (strip == 3) llm42__softmax_online<DIM, 1>(part, score, 0, 0, UNIT - 1, w.scale);
-        for (int half = 0; strip >= 4 && half < 2; half++)
-            llm42__add_values_across<DIM, 1>(part, score[2 * (strip - 4) + half], at, half * 16);
-        __syncwarp();  // every lane has read it
+        for (int strip = 0; strip < 8; strip++) {
+            const size_t key = row * (size_t)w.context + t0 + strip % 4 * 32 + lane;
+            llm42__copy_keys<DIM, 32>(at, 0, (strip < 4 ? w.k : w.v) + kv_head * DIM, (uint32_t)key * (KEY / 8));
+            llm42__copy_commit();
+            llm42__copy_wait<0>();
+            __syncwarp();  // the strip has arrived for every lane
+            if (strip < 4) llm42__score_across<DIM, 1>(&score[2 * strip], q, at);
+            if (strip == 4) {
+                weigh_step(score, base, total, keep, w.scale);
+                for (int i = 0; i < DIM / 4; i++) out[i / 4][i % 4] *= keep[i % 2];
+            }
+            for (int half = 0; strip >= 4 && half < 2; half++) {
+                const float(&weight)[4] = score[2 * (strip - 4) + half][0];
+                const uint32_t low = llm42__transposed(llm42__pack(weight[0], weight[1])),
+                               high = llm42__transposed(llm42__pack(weight[2], weight[3]));
+                for (int m = 0; m < DIM / 16; m++) {
+                    uint32_t v[4];
+                    llm42__load_matrices_transposed(
+                        v, at + llm42__key_place<DIM, 32>(half * 16 + lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2));
+                    llm42__mma(out[m], v, low, high);
+                }
+            }
+            __syncwarp();  // every lane has read it
+        }
+    for (int r = 0; r < 2; r++) {
+        float *record = w.records + (((size_t)row * units + unit) * KV_HEADS + kv_head) * GROUP * RECORD +
+                        (lane % 4 * 2 + r) * RECORD;
+        for (int x = 4; x < 32; x <<= 1) total[r] += __shfl_xor_sync(0xffffffffu, total[r], x);
+        if (lane % 4 * 2 >= GROUP) continue;
+        for (int i = 0; i < DIM / 8; i++) record[i * 8 + lane / 4] = out[i / 2][i % 2 * 2 + r];
+        if (lane < 4) record[DIM] = base[r], record[DIM + 1] = total[r];
     }
-    float *records = w.records + (((size_t)row * units + unit) * KV_HEADS + kv_head) * GROUP * RECORD;
-    llm42__write_records(part, GROUP, [&](int query) { return records + query * RECORD; });
 }
 
 // >>host ---------------------------------------------------------------------------------------------------------
-enum { THREE = 1, ONLINE, UNITS, SPLIT, GROUPED, MMA, DECODE, PREFILL, BY_LOAD, STEPS = BY_LOAD };
+enum { THREE = 1, ONLINE, UNITS, SPLIT, GROUPED, MMA, DECODE, PREFILL, SHORTER, STEPS = SHORTER };
 enum { SAMPLED = 64 };
 
 struct ladder {
@@ -285,13 +326,12 @@ struct ladder {
     unsigned *arrived, *word;
     llm42__header *header;
     llm42__prefill_task *prefill;
-    llm42__decode_task *decode[2];  // of step 7 and of step 9
-    int decode_tasks[2];
-    int cut, cluster;  // of step 7: tasks of a row, and the blocks of each
+    llm42__decode_task *decode;
+    int cut;  // tasks of a row in step 7
     int32_t *position, *seq, *pages;
     double read_gb_per_s;
 };
-enum { PAGE_SHIFT = 4, MOST_TASKS = 65535 };
+enum { PAGE_SHIFT = 4 };
 
 template <typename T> static T *device_memory(size_t count) {
     T *memory;
@@ -309,43 +349,41 @@ static llm42__decode_shape decode_shape(const ladder *l) {
                                   (int)l->device.sharedMemPerBlockOptin - 1024);
 }
 
-// `cut` tasks for each row, with units of `keys` keys. The block or cluster that has all units of a row merges them in
-// shared memory, round by round.
-static void cut_rows(ladder *l, int which, int cut, int keys) {
-    const int row_units = (l->context + keys - 1) / keys, units = (row_units + cut - 1) / cut;
+// At most `cut` tasks for each row. A block that has all units of a row merges them itself.
+static void cut_rows(ladder *l, int cut) {
+    const int row_units = l->context / UNIT, units = (row_units + cut - 1) / cut;
     std::vector<llm42__decode_task> tasks;
     for (int r = 0; r < l->rows; r++)
         for (int u = 0; u < row_units; u += units)
-            tasks.push_back(
-                {r, u * keys, l->context, keys, u, row_units, units, units >= row_units ? -1 : r * row_units + u});
-    to_device(l->decode[which], tasks);
-    l->decode_tasks[which] = (int)tasks.size();
+            tasks.push_back({r, u * UNIT, u, row_units, units, units >= row_units ? -1 : r * row_units + u});
+    l->cut = (int)tasks.size() / l->rows;
+    llm42__header header = {};
+    header.rows = header.prefill_tasks = l->rows, header.decode_tasks = (int)tasks.size();
+    header.page_stride = l->context >> PAGE_SHIFT;
+    to_device(l->decode, tasks), to_device(l->header, std::vector<llm42__header>{header});
 }
 
-// Steps 7 to 9 run the library's kernels. Step 7: llm42__k_attend_decode with units of 128 keys, and the fastest number
-// of blocks for a row, in clusters or not. Step 8: llm42__k_attend_prefill, the kernel for prompts and windows,
-// with one row a task. Step 9, the control: step 7 with one block for a row and one unit for each of its warps.
+// Steps 7 and 8 run the library's kernels. Step 7: llm42__k_attend_decode with the fastest number of blocks for a row.
+// Step 8: llm42__k_attend_prefill, the kernel for prompts and windows, with one row a task.
 static void launch_library(ladder *l, int step, const work &w) {
-    const int which = step == BY_LOAD, tasks = step == PREFILL ? l->rows : l->decode_tasks[which],
-              cluster = step == DECODE ? l->cluster : 1;
     llm42__meta meta = {};
-    meta.header = l->header + step, meta.position = l->position, meta.seq = l->seq, meta.prefill = l->prefill,
-    meta.decode = l->decode[which], meta.pages = l->pages, meta.page_shift = PAGE_SHIFT;
-    llm42__attention a = {w.q, w.k,         w.v, w.y,   w.records, l->arrived,        HEADS,  KV_HEADS,
-                          DIM, HEADS * DIM, 0,   GROUP, cluster,   65536 / GROUP + 1, w.scale};
-    const dim3 grid((unsigned)(KV_HEADS * cluster), (unsigned)tasks);
-    auto run = [&](void (*kernel)(llm42__attention, llm42__meta), int threads, int bytes) {
+    meta.header = l->header, meta.position = l->position, meta.seq = l->seq, meta.prefill = l->prefill,
+    meta.decode = l->decode, meta.pages = l->pages, meta.page_shift = PAGE_SHIFT;
+    llm42__attention a = {w.q,      w.k, w.v,         w.y, w.records, l->arrived,        HEADS,
+                          KV_HEADS, DIM, HEADS * DIM, 0,   GROUP,     65536 / GROUP + 1, w.scale};
+    auto run = [&](void (*kernel)(llm42__attention, llm42__meta), dim3 grid, int threads, int bytes) {
         CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        CU(llm42__launch_clusters(cluster, kernel, grid, dim3((unsigned)threads), (size_t)bytes, 0, a, meta));
+        CU(llm42__launch(kernel, grid, dim3((unsigned)threads), (size_t)bytes, 0, a, meta));
     };
-    const int most = (int)l->device.sharedMemPerBlockOptin - 1024;
     const bool warpgroups = l->device.major == 9;
+    const dim3 resident((unsigned)std::min(l->rows * KV_HEADS, l->device.multiProcessorCount));
     const llm42__decode_shape shape = decode_shape(l);
-    if (step != PREFILL) run(llm42__decode_build<DIM, 1>(shape), shape.warps * 32, shape.bytes);
-    else if (llm42__prefill_teams<DIM>((unsigned)(tasks * KV_HEADS), (unsigned)l->device.multiProcessorCount,
-                                       warpgroups, most) == 2)
-        run(llm42__k_attend_prefill<DIM, 2>, 256, llm42__prefill_shape<DIM, 2>::bytes(warpgroups));
-    else run(llm42__k_attend_prefill<DIM, 1>, 128, llm42__prefill_shape<DIM, 1>::bytes(warpgroups));
+    if (step == DECODE)
+        run(llm42__decode_build<DIM, 1>(shape), dim3(KV_HEADS, (unsigned)(l->rows * l->cut)), shape.warps * 32,
+            shape.bytes);
+    else if (llm42__prefill_teams(DIM, warpgroups) == 2)
+        run(llm42__k_attend_prefill<DIM, 2>, resident, 384, llm42__prefill_shape<DIM, 2>::bytes(warpgroups));
+    else run(llm42__k_attend_prefill<DIM, 1>, resident, 256, llm42__prefill_shape<DIM, 1>::bytes(warpgroups));
 }
 
 // All launches of a step, with the next copy of keys and values.
@@ -360,7 +398,8 @@ static void launch(ladder *l, int step) {
               l->context,
               (float)(1.4426950408889634 / sqrt((double)DIM))};
     l->next = (l->next + 1) % l->copies;
-    const unsigned queries = (unsigned)(l->rows * HEADS), units = (unsigned)(l->context / UNIT);
+    const int keys = step == SHORTER ? SHORT : UNIT, units = l->context / keys;
+    const unsigned queries = (unsigned)(l->rows * HEADS), all = queries * (unsigned)units;
     auto blocks = [](unsigned warps) { return (warps + 3) / 4; };  // of four warps
     switch (step) {
     case THREE:
@@ -370,58 +409,36 @@ static void launch(ladder *l, int step) {
         break;
     case ONLINE: step_online<<<blocks(queries), 128>>>(w); break;
     case UNITS: step_units<<<blocks(queries), 128>>>(w); break;
-    case SPLIT: step_split<1><<<blocks(queries * units), 128>>>(w); break;
-    case GROUPED: step_split<4><<<blocks(queries / GROUP * units), 128>>>(w); break;
-    case MMA: step_mma<<<blocks(queries / GROUP * units), 128, 4 * STRIP>>>(w); break;
+    case SPLIT: step_split<1><<<blocks(all), 128>>>(w); break;
+    case GROUPED: step_split<4><<<blocks(all / GROUP), 128>>>(w); break;
+    case MMA:
+    case SHORTER: step_mma<<<blocks(all / GROUP), 128, 4 * STRIP>>>(w, keys); break;
     default: launch_library(l, step, w);
     }
-    if (step == SPLIT || step == GROUPED || step == MMA) step_merge<<<blocks(queries), 128>>>(w);
+    if (step == SPLIT || step == GROUPED || step == MMA || step == SHORTER)
+        step_merge<<<blocks(queries), 128>>>(w, units);
     CU(cudaGetLastError());
 }
 
-static void describe_tasks(ladder *l) {
-    std::vector<llm42__header> header(STEPS + 1);
-    for (int step = 0; step <= STEPS; step++) {
-        header[(size_t)step].rows = l->rows, header[(size_t)step].page_stride = l->context >> PAGE_SHIFT;
-        header[(size_t)step].prefill_tasks = l->rows;
-        header[(size_t)step].decode_tasks = l->decode_tasks[step == BY_LOAD];
-    }
-    to_device(l->header, header);
-}
-
-// Into how many tasks a row is cut, and how many blocks a cluster has: the fastest powers of two. All must have the
-// bits of step 6, which l->y has.
+// Into how many tasks a row is cut: the fastest power of two. All must have the bits of step 6, which l->y has.
 static void choose_cut(ladder *l) {
     double best = INFINITY;
-    const llm42__decode_shape shape = decode_shape(l);
-    const int most = std::min(l->context / UNIT, MOST_TASKS / l->rows), processors = l->device.multiProcessorCount,
-              widest = l->device.major == 9 ? llm42__decode_cluster(shape, GROUP, l->rows * KV_HEADS, processors) : 1;
-    int best_cluster = 1;
-    auto cut = [&](int tasks, int cluster) {
-        l->cluster = cluster;
-        cut_rows(l, 0, tasks, UNIT);
-        describe_tasks(l);
-    };
-    // A unit by load: what a warp has if one block takes a row.
-    cut_rows(l, 1, 1, std::max(l->context / shape.warps, 2 * (int)UNIT));
-    for (int cluster = 1; cluster <= widest; cluster *= 2)
-        for (int tasks = 1; tasks * cluster <= most; tasks *= 2) {
-            char text[112];
-            cut(tasks, cluster);
-            CU(cudaMemset(l->y[DECODE], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));
-            const double ms = median_ms([&] { launch(l, DECODE); });
-            const int real = l->decode_tasks[0] / l->rows;  // tasks for a row
-            snprintf(text, sizeof text, "step 7 with %d x %d blocks a row and step 6 have one order and differ in bits",
-                     real, cluster);
-            check(same_bits(l->y[DECODE], l->y[MMA], l->rows, HEADS * DIM, l->word), l->rows, text);
-            printf("           %d x %d blocks for a row: %.1f us\n", real, cluster, 1e3 * ms);
-            if (ms < best) best = ms, l->cut = real, best_cluster = cluster;
-        }
-    cut(l->cut, best_cluster);
+    int best_cut = 1;
+    for (int tasks = 1; tasks <= l->context / UNIT; tasks *= 2) {
+        char text[96];
+        cut_rows(l, tasks);
+        CU(cudaMemset(l->y[DECODE], 0xff, (size_t)l->rows * HEADS * DIM * sizeof(bf16)));
+        const double ms = median_ms([&] { launch(l, DECODE); });
+        snprintf(text, sizeof text, "step 7 with %d blocks a row and step 6 have one order and differ in bits", l->cut);
+        check(same_bits(l->y[DECODE], l->y[MMA], l->rows, HEADS * DIM, l->word), l->rows, text);
+        printf("           %d blocks for a row: %.1f us\n", l->cut, 1e3 * ms);
+        if (ms < best) best = ms, best_cut = l->cut;
+    }
+    cut_rows(l, best_cut);
 }
 
 static void open_ladder(ladder *l, int most, int context) {
-    const size_t rows = (size_t)most, keys = rows * (size_t)context, units = keys / UNIT,
+    const size_t rows = (size_t)most, keys = rows * (size_t)context,
                  room = LEAST_BYTES / 4 + keys * KEY;  // copies_for
     l->context = context;
     std::vector<int32_t> position(rows), seq(rows), pages(keys >> PAGE_SHIFT);
@@ -431,17 +448,17 @@ static void open_ladder(ladder *l, int most, int context) {
     l->v = device_memory<bf16>(room);
     for (int step = 1; step <= STEPS; step++) l->y[step] = device_memory<bf16>(rows * HEADS * DIM);
     l->scores = device_memory<float>(keys * HEADS);
-    l->records = device_memory<float>(units * HEADS * RECORD);
+    l->records = device_memory<float>(keys / SHORT * HEADS * RECORD);
     l->arrived = device_memory<unsigned>(rows * KV_HEADS);
     l->word = device_memory<unsigned>(1);
-    l->header = device_memory<llm42__header>(STEPS + 1);
+    l->header = device_memory<llm42__header>(1);
     l->prefill = device_memory<llm42__prefill_task>(rows);
-    for (auto &tasks : l->decode) tasks = device_memory<llm42__decode_task>(MOST_TASKS);
+    l->decode = device_memory<llm42__decode_task>(keys / UNIT);
     l->position = device_memory<int32_t>(rows), l->seq = device_memory<int32_t>(rows);
     l->pages = device_memory<int32_t>(pages.size());
     for (int r = 0; r < most; r++) {
         position[(size_t)r] = context - 1, seq[(size_t)r] = r;
-        prefill[(size_t)r] = {r, 1, 0, context, r};
+        prefill[(size_t)r] = {r, 1, 0, context, r, 0};
     }
     for (size_t i = 0; i < pages.size(); i++) pages[i] = (int32_t)i;
     to_device(l->position, position), to_device(l->seq, seq), to_device(l->pages, pages);
@@ -464,10 +481,9 @@ static void copies_for(ladder *l, int rows) {
 
 static void close_ladder(ladder *l) {
     for (bf16 *y : l->y) CU(cudaFree(y));
-    for (void *block :
-         {(void *)l->q, (void *)l->k, (void *)l->v, (void *)l->scores, (void *)l->records, (void *)l->arrived,
-          (void *)l->word, (void *)l->header, (void *)l->prefill, (void *)l->decode[0], (void *)l->decode[1],
-          (void *)l->position, (void *)l->seq, (void *)l->pages})
+    for (void *block : {(void *)l->q, (void *)l->k, (void *)l->v, (void *)l->scores, (void *)l->records,
+                        (void *)l->arrived, (void *)l->word, (void *)l->header, (void *)l->prefill, (void *)l->decode,
+                        (void *)l->position, (void *)l->seq, (void *)l->pages})
         CU(cudaFree(block));
 }
 
@@ -521,22 +537,21 @@ static double error_of(const ladder *l, int step, const std::vector<sample> &sam
 }
 
 static void describe(const ladder *l, int step, std::string *what, std::string *order) {
-    static const char *const units = "units of 128 keys, ascending", *const by_16 = "the same units, by tensor cores";
+    static const char *const units = "units of 512 keys, ascending", *const by_16 = "the same units, by tensor cores";
     static const char *const texts[STEPS + 1][2] = {
         {"", ""},
         {"three kernels", "keys ascending"},
         {"one kernel, a warp a query", "keys ascending, scaled on the way"},
-        {"units of 128 keys", units},
+        {"units of 512 keys", units},
         {"a warp for each unit (split-KV)", units},
         {"and for four queries at once", units},
         {"tensor cores (mma)", by_16},
         {"llm42__k_attend_decode, blocks: ", by_16},
         {"llm42__k_attend_prefill", by_16},
-        {"step 7, a unit for each warp", "longer units, ascending"},
+        {"step 6 with units of 256 keys", "shorter units, ascending"},
     };
     *what = texts[step][0], *order = texts[step][1];
-    if (step == DECODE) *what += std::to_string(l->cut * l->cluster);
-    if (step == DECODE && l->cluster > 1) *what += " in clusters of " + std::to_string(l->cluster);
+    if (step == DECODE) *what += std::to_string(l->cut);
 }
 
 // All steps for one number of rows: a line each, and what must hold.
@@ -558,7 +573,7 @@ static void climb(ladder *l, FILE *tsv) {
     check(letter[GROUPED] == letter[UNITS], l->rows, "steps 3 and 5 have one order and differ in bits");
     check(letter[DECODE] == letter[MMA], l->rows, "steps 6 and 7 have one order and differ in bits");
     check(letter[PREFILL] == letter[MMA], l->rows, "steps 6 and 8 have one order and differ in bits");
-    check(letter[BY_LOAD] != letter[MMA], l->rows, "the control: steps 7 and 9 have two orders and the same bits");
+    check(letter[SHORTER] != letter[MMA], l->rows, "the control: steps 6 and 9 have two orders and the same bits");
 }
 
 int main(int argc, char **argv) {
