@@ -16,6 +16,7 @@
 //   bits        steps with the same letter give the same bits, in every output
 // The keys of a sequence's second half are those of its first half, and its values those of the first half with the
 // other sign, up to the last bit (llm42__k_fill_cancelling). So sums nearly cancel, and another order of sums shows.
+// (Each half has whole units, because else weights are rounded differently in the two, and sums do not cancel.)
 //
 // Exit status 1 if a step is wrong, if steps of one order differ in bits (step 7 is tried with several numbers of
 // blocks for a row), or if step 9, the control, has the bits of step 6: its units are shorter, so it must differ. The
@@ -147,10 +148,10 @@ __global__ void __launch_bounds__(128) step_online(work w) {
     llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
 }
 
-// The sums of the UNIT keys from t0 on, for QUERIES queries of a KV head. A warp calls it, and a lane gets four
-// columns. Order: steps of 128 keys, ascending. A step's weights are by the unit's largest score so far (its base);
-// where that has grown, the sums so far are multiplied. Their total: four keys of a lane ascending, then steps, then
-// lanes by butterfly; values with keys ascending. It depends on the unit's keys alone.
+// The sums of the UNIT keys from t0 on, for QUERIES queries of a KV head. A warp calls it, a lane gets four columns.
+// Order: steps of 128 keys, ascending. A step's weights are relative to the unit's largest score so far (its base), and
+// where that has grown, the sums so far are scaled. The weights' total: a lane's four keys ascending, then steps, then
+// lanes by butterfly. Values: keys ascending. The order depends on the unit's keys alone.
 template <int QUERIES>
 __device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const bf16 *q, const bf16 *k, const bf16 *v,
                                          int t0, float scale) {
@@ -195,14 +196,10 @@ __device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const
 __global__ void __launch_bounds__(128) step_units(work w) {
     const int query = warp_of_grid(), row = query / HEADS, kv_head = query % HEADS / GROUP;
     if (row >= w.rows) return;
-    llm42__merged<DIM> m = {}, unit[1];
+    llm42__merged<DIM> m = {-INFINITY, 0, {}}, unit[1];
     for (int t0 = 0; t0 < w.context; t0 += UNIT) {
         sum_unit(unit, w.q + (size_t)query * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), t0,
                  w.scale);
-        if (t0 == 0) {
-            m = unit[0];
-            continue;
-        }
         float keep, take;
         llm42__merge_factors(m.base, unit[0].base, keep, take);
         m.total = fmaf(m.total, keep, unit[0].total * take);
@@ -266,8 +263,7 @@ __device__ __forceinline__ void weigh_step(float (&score)[8][1][4], float (&base
 // Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 132].
 // Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32 values, to shared memory, and waits
 // for each.
-// Order: within a unit the one that kernels.cu (section kernel-attention) has for all its kernels, with weights in
-// bf16.
+// Order: within a unit that of all kernels of kernels.cu (section kernel-attention), with weights in bf16.
 __global__ void __launch_bounds__(128) step_mma(work w, int keys) {
     extern __shared__ __align__(1024) unsigned char shared[];
     const int units = w.context / keys, unit = warp_of_grid() % units, kv_head = warp_of_grid() / units % KV_HEADS,
@@ -315,7 +311,7 @@ __global__ void __launch_bounds__(128) step_mma(work w, int keys) {
 
 // >>host ---------------------------------------------------------------------------------------------------------
 enum { THREE = 1, ONLINE, UNITS, SPLIT, GROUPED, MMA, DECODE, PREFILL, SHORTER, STEPS = SHORTER };
-enum { SAMPLED = 64 };
+enum { SAMPLED = 64, PAGE_SHIFT = 4 };
 
 struct ladder {
     cudaDeviceProp device;
@@ -331,7 +327,6 @@ struct ladder {
     int32_t *position, *seq, *pages;
     double read_gb_per_s;
 };
-enum { PAGE_SHIFT = 4 };
 
 template <typename T> static T *device_memory(size_t count) {
     T *memory;
@@ -341,12 +336,6 @@ template <typename T> static T *device_memory(size_t count) {
 }
 template <typename T> static void to_device(T *to, const std::vector<T> &from) {
     CU(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice));
-}
-
-// The build of llm42__k_attend_decode that an engine takes.
-static llm42__decode_shape decode_shape(const ladder *l) {
-    return llm42__decode_shape_of(DIM, GROUP, l->rows * KV_HEADS, l->device.multiProcessorCount,
-                                  (int)l->device.sharedMemPerBlockOptin - 1024);
 }
 
 // At most `cut` tasks for each row. A block that has all units of a row merges them itself.
@@ -377,7 +366,9 @@ static void launch_library(ladder *l, int step, const work &w) {
     };
     const bool warpgroups = l->device.major == 9;
     const dim3 resident((unsigned)std::min(l->rows * KV_HEADS, l->device.multiProcessorCount));
-    const llm42__decode_shape shape = decode_shape(l);
+    const llm42__decode_shape shape =  // as in an engine
+        llm42__decode_shape_of(DIM, GROUP, l->rows * KV_HEADS, l->device.multiProcessorCount,
+                               (int)l->device.sharedMemPerBlockOptin - 1024);
     if (step == DECODE)
         run(llm42__decode_build<DIM, 1>(shape), dim3(KV_HEADS, (unsigned)(l->rows * l->cut)), shape.warps * 32,
             shape.bytes);
@@ -388,15 +379,9 @@ static void launch_library(ladder *l, int step, const work &w) {
 
 // All launches of a step, with the next copy of keys and values.
 static void launch(ladder *l, int step) {
-    work w = {l->q,
-              l->k + (size_t)l->next * l->copy,
-              l->v + (size_t)l->next * l->copy,
-              l->y[step],
-              l->scores,
-              l->records,
-              l->rows,
-              l->context,
-              (float)(1.4426950408889634 / sqrt((double)DIM))};
+    const size_t at = (size_t)l->next * l->copy;
+    const float scale = (float)(1.4426950408889634 / sqrt((double)DIM));
+    work w = {l->q, l->k + at, l->v + at, l->y[step], l->scores, l->records, l->rows, l->context, scale};
     l->next = (l->next + 1) % l->copies;
     const int keys = step == SHORTER ? SHORT : UNIT, units = l->context / keys;
     const unsigned queries = (unsigned)(l->rows * HEADS), all = queries * (unsigned)units;
@@ -415,8 +400,7 @@ static void launch(ladder *l, int step) {
     case SHORTER: step_mma<<<blocks(all / GROUP), 128, 4 * STRIP>>>(w, keys); break;
     default: launch_library(l, step, w);
     }
-    if (step == SPLIT || step == GROUPED || step == MMA || step == SHORTER)
-        step_merge<<<blocks(queries), 128>>>(w, units);
+    if ((step >= SPLIT && step <= MMA) || step == SHORTER) step_merge<<<blocks(queries), 128>>>(w, units);
     CU(cudaGetLastError());
 }
 
@@ -583,8 +567,8 @@ int main(int argc, char **argv) {
     const char *name = nullptr;
     parse(argc, argv, "Times attention of single rows in nine steps, and compares their bits.",
           {{"--rows", "--rows R,R,...  numbers of rows, 1 to 256 (default 1,8,64)", 1, 256, 1, nullptr, &rows, nullptr},
-           {"--context", "--context T     keys that each row sees, a multiple of 512 from 1024 to 32768 (default 4096)",
-            1024, 32768, 512, &context, nullptr, nullptr},
+           {"--context", "--context T     keys that each row sees, a multiple of 1024 up to 32768 (default 4096)", 1024,
+            32768, 1024, &context, nullptr, nullptr},
            {"--tsv", "--tsv FILE      the table goes there too", 0, 0, 0, nullptr, nullptr, &name}});
     l.device = open_device();
     FILE *tsv = open_tsv(name);
