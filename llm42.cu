@@ -511,7 +511,7 @@ static bool llm42__draws_few(const llm42__cuda *cu, llm42_schedule schedule, int
 }
 
 // The largest number of tasks of llm42__k_attend_decode: one for every 4,096 keys of each row, and two for each
-// multiprocessor (llm42__row_blocks).
+// multiprocessor (llm42__split_keys).
 static int llm42__decode_room(const llm42__cuda *cu, int rows) {
     return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
 }
@@ -3010,14 +3010,10 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     cudaDeviceProp device;
     LLM42__TRY(llm42__find_devices(desc, &options, &device, error));
     const llm42_config *c = &desc->model->config;
-    const int room = llm42__shared_room(&device);
-    const int ranks = std::max(1, desc->tensor_parallel), group = c->heads / ranks / std::max(1, c->kv_heads / ranks);
-    if (llm42__decode_shape_of(llm42__padded_head_dim(c->head_dim), group, 1, 0, room).bytes > room ||
-        (c->head_dim > 128 && llm42__prefill_shape<256, 1>::bytes(device.major == 9) > room))
+    if (c->head_dim > 128 && llm42__prefill_shape<256, 1>::bytes(device.major == 9) > llm42__shared_room(&device))
         LLM42__FAIL(UNSUPPORTED,
-                    "model %s: %d heads a kv head of %d need more shared memory than %s has: use a GPU with %d KB a "
-                    "block or more",
-                    desc->model->name, c->heads / c->kv_heads, c->head_dim, device.name, c->head_dim > 128 ? 225 : 132);
+                    "model %s: heads of %d need more shared memory than %s has: use a GPU with 226 KB a block or more",
+                    desc->model->name, c->head_dim, device.name);
     llm42__cuda *cu = llm42__new_rank(desc, &options, 0, &device);
     if (!cu) LLM42__FAIL(MEMORY, "cuda backend: out of host memory");
     const llm42__turn turn = llm42__turn::to_change(cu);
