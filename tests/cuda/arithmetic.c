@@ -56,15 +56,18 @@ static int compare_films(const char *what, const film *want, const film *got) {
     return (int)arrlen(want->shots);
 }
 
-// The rows of six passes, all sampled: two prompts; the rest of one beside a single row; single rows alone, with two
-// and more units of keys; windows; and rows of a sequence of which one sees what another one writes, with a row of
-// another sequence between them. Attention copies strips of 32 keys, and position 31 ends one.
-enum { MOST_ROWS = 192, SEQUENCES = 4, PASSES = 6 };
+// The rows of six passes, all sampled: two prompts; the rest of one beside a single row; single rows alone; windows;
+// and rows of a sequence of which one sees what another one writes, with a row of another sequence between them.
+// Attention copies strips of 32 keys, and position 31 ends one. Where the context is long, sequence 0 begins with LEAD
+// tokens, so that its rows see two and three units of keys.
+enum { MOST_ROWS = 192, SEQUENCES = 4, PASSES = 6, LEAD = 832, CONTEXT = LEAD + 320 };
+static int lead_of(int context) { return context < CONTEXT ? 0 : LEAD; }
 static int make_rows(int pass, int context, const int32_t *ids, llm42_row *row) {
-    const int half = context < 300 ? context / 2 - 4 : 160, most = context < 300 ? context - 4 : 310;
+    const int lead = lead_of(context), half = lead + (context < 300 ? context / 2 - 4 : 160),
+              most = lead + (context < 300 ? context - 4 : 310);
     const struct {
         int seq, from, count;
-    } runs[PASSES][SEQUENCES] = {{{0, 0, half}, {1, 0, 19}},
+    } runs[PASSES][SEQUENCES] = {{{0, lead, half - lead}, {1, 0, 19}},
                                  {{0, half, most - half}, {1, 19, 1}, {2, 0, 1}},
                                  {{0, most, 1}, {1, 20, 1}, {2, 1, 1}, {3, 0, 1}},
                                  {{0, most, 2}, {1, 20, 5}, {3, 1, 3}},
@@ -75,7 +78,7 @@ static int make_rows(int pass, int context, const int32_t *ids, llm42_row *row) 
         for (int i = 0; i < runs[pass][s].count; i++) {
             const int seq = runs[pass][s].seq, position = runs[pass][s].from + i;
             assert(rows < MOST_ROWS && position < context);
-            row[rows++] = (llm42_row){seq, position, ids[(101 * seq + position) % 512], LLM42_ROW_SAMPLE};
+            row[rows++] = (llm42_row){seq, position, ids[(101 * seq + position) % LEAD], LLM42_ROW_SAMPLE};
         }
     return rows;
 }
@@ -102,6 +105,7 @@ static void run_passes(rig *g, int context, const int32_t *ids, answer *a) {
     for (int s = 0; s < SEQUENCES; s++) g->seq[s].sampling = sampling[s];
     for (int again = 0; again < 2; again++) {
         if (again) rig_shuffle(g);  // the pages hold other KV than what will be written
+        if (lead_of(context)) rig_prefill(g, LLM42_SCHEDULE_INVARIANT, 0, ids, LEAD, MOST_ROWS, NULL);
         for (int p = 0; p < PASSES; p++) {
             llm42_row row[MOST_ROWS];
             const int rows = make_rows(p, context, ids, row);
@@ -194,8 +198,8 @@ static bool films_differ(const film *a, const film *b) {
 static void check_arithmetic(const char *path) {
     llm42_model *model = load_model(path, false);
     if (!model) return;
-    int32_t *ids = random_ids(512, model->config.vocab, 13);
-    const int context = model->config.context < 320 ? model->config.context : 320;
+    int32_t *ids = random_ids(LEAD, model->config.vocab, 13);
+    const int context = model->config.context < CONTEXT ? model->config.context : CONTEXT;
     if (!model->embed.data) SKIP("the model's weights are on the device alone: nothing to compare with");
     const variant asked = {"as asked for", false, options.leaves, options.ranks};
     const bool one = options.leaves || options.ranks;
@@ -222,9 +226,10 @@ static void check_arithmetic(const char *path) {
 
 // Widths that are no multiples of 64 or 16, every size of head, biases, head norms, windows, mixtures, fp32 weights.
 static const test_shape shapes[] = {
-    {"mistral", 300, 96, 2, 12, 1, 80, 176, 0, false, "BF16", "\"sliding_window\": 150, ", 512},
-    {"llama", 512, 200, 2, 8, 2, 128, 328, 0, true, "F32", "\"rope_theta\": 10000.0, ", 512},
-    {"qwen2", 256, 1000, 1, 8, 8, 48, 1000, 0, true, "BF16", "\"use_sliding_window\": false, ", 512},
+    {"mistral", 300, 96, 2, 12, 1, 80, 176, 0, false, "BF16", "\"sliding_window\": 700, ", 2048},
+    {"mistral", 256, 96, 2, 4, 2, 64, 176, 0, false, "BF16", "\"sliding_window\": 150, ", 512},
+    {"llama", 512, 200, 2, 8, 2, 128, 328, 0, true, "F32", "\"rope_theta\": 10000.0, ", 2048},
+    {"qwen2", 256, 1000, 1, 8, 8, 48, 1000, 0, true, "BF16", "\"use_sliding_window\": false, ", 2048},
     {"qwen3", 256, 64, 2, 8, 4, 128, 136, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
     {"qwen3", 256, 2112, 1, 2, 1, 16, 72, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
     {"qwen3_moe", 256, 96, 2, 4, 2, 32, 176, 40, false, "BF16",

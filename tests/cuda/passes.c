@@ -4,8 +4,8 @@
 #include "rig.h"
 #include "../make_model.h"
 
-// The rows looked at, behind a prompt that fills more than one unit of attention (LONG_PROMPT: many); those beside
-// them. All of the subject goes into one pass, with a few rows of others.
+// The rows looked at, behind a prompt that fills more than one step of attention (LONG_PROMPT: more than one unit);
+// those beside them. All of the subject goes into one pass, with a few rows of others.
 enum { SUBJECT = 48, PROMPT = 300, LONG_PROMPT = 700, OTHERS = 40, OTHER_CONTEXT = 64, BEFORE = 7, AFTER = 2 };
 _Static_assert(PASSES_LEAST_M == BEFORE + SUBJECT + AFTER, "rig.h: a pass of M rows holds all of these");
 
@@ -228,20 +228,20 @@ static void check_fast(const char *path, int M) {
     llm42_model_free(model);
 }
 
-// A GPU's FAST decode rows beside INVARIANT passes alone, which verify them. With our own kernels all products have one
-// order, so FAST and INVARIANT rows can differ by their attention only. They do not, in passes of any number of rows.
-// The control is the option OFFERED: FAST keeps an attention of its own.
+// A GPU's FAST decode rows beside INVARIANT passes alone, which verify them. Our own kernels have one order for all
+// products, and attention has one. So FAST and INVARIANT rows have the same bits, in passes of any number of rows. The
+// control: INVARIANT products are cut into leaves, and FAST ones, with the option OFFERED, are not.
 static void check_canonical(const char *path, int M) {
     const llm42_cuda_desc before = cuda_desc;
     const int64_t leaves = options.leaves;
     llm42_model *model = load_model(path, false);
-    options.leaves = 1;  // FAST products of many rows have no leaves, so another order
-    for (int offered = 0; model && offered < 2; offered++) {
+    for (int control = 0; model && control < 2; control++) {
         rig g = {0};
         subject s = {0};
         int tried, differing = 0, all = 0;
         cuda_desc.no_cublas = true;
-        cuda_desc.fast = offered ? LLM42_CUDA_FAST_OFFERED : LLM42_CUDA_FAST_FASTEST;
+        cuda_desc.fast = LLM42_CUDA_FAST_OFFERED;
+        options.leaves = control ? 8 : 1;
         if (subject_open(&g, &s, model, M, 16, LONG_PROMPT, true,
                          1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT)) {
             const size_t count = (size_t)SUBJECT * (size_t)g.vocab, of = LLM42_SCHEDULE_INVARIANT - LLM42_SCHEDULE_FAST;
@@ -253,9 +253,9 @@ static void check_canonical(const char *path, int M) {
                 differing += differing_sizes(&g, &s, LLM42_SCHEDULE_FAST, at, M, M / 16 + 1, &tried);
         }
         subject_close(&g, &s);
-        CHECK_MSG(all > 0 && (offered ? differing > 0 : !differing),
+        CHECK_MSG(all > 0 && (control ? differing > 0 : !differing),
                   "%s, %s: FAST rows have other bits than INVARIANT ones in %d of %d passes", path,
-                  offered ? "offered" : "fastest", differing, all);
+                  control ? "8 leaves" : "one leaf", differing, all);
     }
     cuda_desc = before;
     options.leaves = leaves;
@@ -450,7 +450,7 @@ static void check_sampling(const char *path, bool ties) {
 }
 
 // Heads as few models have them: twelve, five or three to a kv head, sizes that are padded, a window over several
-// units.
+// steps of attention.
 static void check_rare_heads(void) {
     static const test_shape shapes[] = {
         {"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 200, ", 512},
