@@ -1464,7 +1464,7 @@ typedef struct llm42__prefill_task {
 // A task of attention for a single row (decode): from key `begin` on, `units` of the row's units, or what is left.
 typedef struct llm42__decode_task {
     int32_t row, begin, first_unit, row_units, units;
-    int32_t record;  // place of the first unit's record in llm42__attention.partial; -1: in shared memory
+    int32_t record;  // place of the first unit's record in llm42__attention.partial; -1: the task has all units
 } llm42__decode_task;
 typedef struct llm42__draw {
     int32_t row, top_k;

@@ -144,9 +144,10 @@
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
-   the order in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log, sin and cos
-   are made of IEEE operations. When an engine opens, it runs a short sequence alone, and again after as many others as
-   fit into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
+   the order of products in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log,
+   sin and cos are made of IEEE operations. (In arithmetic SM90 attention has 2^x of Hopper's instruction, which a CPU
+   computes with integers.) When an engine opens, it runs a short sequence alone, and again after as many others as fit
+   into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
 
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
    products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into

@@ -16,14 +16,14 @@ typedef enum llm42_cuda_fast {  // how a FAST pass sums
     LLM42_CUDA_FAST_DEFAULT = 0,
     // Default: each matrix product takes the fastest of (1) what cuBLASLt offers first for this number of rows, (2)
     // variants of its first choice (with CUDA 12.8 or later; meant for Hopper), and (3) the kernels of kernels.cu. On
-    // an H200 nearly all algorithms that win have the INVARIANT order of sums. Then batches of any size agree in
-    // everything but attention. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID), FAST passes take the
-    // INVARIANT order, so that few candidates are rolled back: in the attention of decoding rows, in products of up to
-    // 16 rows, and in products of more rows where it costs at most 2%.
+    // an H200 nearly all algorithms that win have the INVARIANT order of sums, and attention has one order in passes of
+    // all schedules. Then batches of any size agree. Where INVARIANT passes verify (verifier INVARIANT, mode HYBRID),
+    // products of FAST passes take the INVARIANT order, so that few candidates are rolled back: those of up to 16 rows,
+    // and those of more rows where it costs at most 2%.
     LLM42_CUDA_FAST_FASTEST,
     // The fastest of (1) and (3), without the variants. The order of sums differs from one number of rows to another.
-    // FAST passes never prefer the INVARIANT order, neither in products nor in attention, whatever verifies them. So
-    // verifier INVARIANT and mode HYBRID then meet the drift that other engines' passes have.
+    // FAST passes never prefer the INVARIANT order of products, whatever verifies them. So verifier INVARIANT and mode
+    // HYBRID then meet the drift that other engines' products have.
     LLM42_CUDA_FAST_OFFERED,
 } llm42_cuda_fast;
 

@@ -103,10 +103,9 @@ bits)
     ;;
 referee)
     # The control is ordinary requests by preset dvr. On an H200 its FAST passes would take the INVARIANT order nearly
-    # everywhere, and no answer would differ. With --offered they keep orders of their own. For base42 all products are
-    # still fastest in the sequential order, but attention is not: each of 8 warps takes a part of the keys, and each
-    # of 4 warps where a pass has more than 32 rows. Preset dvr lets prompts ride beside decoding rows, and a prompt of
-    # 33 tokens is enough. (By preset paper prompts run apart, so that few clients never get a pass so large.)
+    # everywhere, and no answer would differ. With --offered their products keep orders of their own, in passes of some
+    # numbers of rows. (Attention has one order.) Preset dvr lets prompts ride beside decoding rows. By preset paper
+    # prompts run apart, so that few clients never get a pass of many rows.
     status=0 marked=(--field deterministic=true) own=(--offered)
     [ "$BACKEND" = cuda ] || own=()
     serve dvr --preset dvr "${own[@]}"

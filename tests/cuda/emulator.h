@@ -87,7 +87,7 @@ namespace emulator {
 
 // >>fibers -------------------------------------------------------------------------------------------------------
 // STRIDE: a prime number, which steps through all threads of a block.
-enum { STRIDE = 1031, MOST_THREADS = 1024, STACK = 192 << 10, SHARED = 232448, NAMED_BARRIERS = 16 };
+enum { STRIDE = 1031, MOST_THREADS = 1024, STACK = 192 << 10, SHARED = 232448 };
 
 // A barrier: its turn ends when as many threads have come as it waits for.
 struct gate {
@@ -174,7 +174,7 @@ struct block {
     dim3 threads;
     size_t bytes;  // of dynamic shared memory
     int live;      // threads that have not ended
-    gate all, named[NAMED_BARRIERS];
+    gate all;
     warp warps[MOST_THREADS / 32];
     fiber fibers[MOST_THREADS];
     void (*call)(void *) = nullptr;
@@ -327,7 +327,6 @@ inline unsigned char *shared_at(uint32_t address, size_t bytes) {
 inline void start_block(block *b) {
     const int threads = (int)(b->threads.x * b->threads.y * b->threads.z);
     b->live = threads, b->all = {};
-    for (gate &g : b->named) g = {};
     for (warp &w : b->warps) w.meet = {}, w.groups = 0, w.sums.clear(), w.products.clear();
     memset(b->shared, 0xff, b->bytes);  // as floats these are not numbers
     for (int i = 0; i < threads; i++) {
@@ -928,11 +927,6 @@ inline void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1
 inline float llm42__near_inverse(float x) { return 1.0f / x; }
 #define llm42__power(x) emulator::power(llm42__ex2(x), x)  // llm42.h comes later
 inline uint32_t llm42__transposed(uint32_t x) { return emulator::turn_matrix(x); }
-inline void llm42__barrier(int id, int threads) { emulator::wait_at(&emulator::here->named[id], threads); }
-inline void llm42__arrive(int id, int threads) {
-    emulator::here->named[id].arrived++;
-    emulator::release(&emulator::here->named[id], threads);
-}
 inline uint4 llm42__load_shared_by_ranks(const void *from) {
     uint4 v;
     memcpy(&v, from, sizeof v);

@@ -32,11 +32,11 @@ static const small_case small_cases[] = {
          "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ",
          768},
         LLM42_MODE_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, 1),
-    // so many rows that a block has several rounds of a row's units to merge
+    // so many rows that a block has all units of a row, and merges them itself
     TEST_LIST(
         {"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},
         LLM42_MODE_BATCH_INVARIANT, LLM42_PREFILL_PACKED, 24, 16, 2, false, 1),
-    // few rows and many keys: several blocks share a row, and a block has more units than it keeps in shared memory
+    // few rows and many keys: several blocks share a row, and the last one merges the records of all
     TEST_LIST({"llama", 64, 64, 1, 32, 32, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2560}, LLM42_MODE_DVR,
               LLM42_PREFILL_INVARIANT, 4, 16, 2, false, 4),
 };
