@@ -44,15 +44,19 @@ within tok_json.h "$(wc -l <examples/util/tok_json.h)" 310
 within tok_nfc.h "$(wc -l <examples/util/tok_nfc.h)" 550
 
 # A function begins in the first column, where its signature may go on in the next lines, and ends with a brace there.
-# Programs list their options in main or parse. A template struct counts too, because functions stand in it.
+# Programs list their options in main or parse. Those of a struct begin and end four columns further right.
 exempt='(main|parse)'
 long_functions() {
-    awk -v exempt="[ *]$exempt\\\\(" 'FNR == 1 || !open && /^$/ { begin = open = 0 }
-        !open && /^[a-zA-Z_]/ { begin = FNR; name = $0; counts = !/^(typedef|struct|union|enum|extern)/ && !/ = / }
+    awk -v exempt="[ *]$exempt\\\\(" 'function ends() { if (FNR - begin + 1 > 60 && name !~ exempt)
+            print FILENAME ":" begin ": " FNR - begin + 1 " lines: " name; begin = open = 0 }
+        FNR == 1 { inside = 0 } FNR == 1 || !open && /^$/ { begin = open = 0 }
+        !open && !inside && /(^|> )struct [^()]*\{$/ { inside = 1; begin = 0; next }
+        inside && /^}/ { inside = begin = open = 0; next }
+        !open && (inside ? /^    [a-zA-Z_]/ : /^[a-zA-Z_]/) { begin = FNR; name = $0
+            counts = !/^ *(typedef|union|enum|extern)/ && !/ = / }
         begin && !open && FNR > begin { name = name $0 }
         begin && / \{$/ { open = 1 }
-        open && /^}/ { if (counts && FNR - begin + 1 > 60 && name !~ exempt)
-            print FILENAME ":" begin ": " FNR - begin + 1 " lines: " name; begin = open = 0 }' "$@"
+        open && (inside ? /^    }/ : /^}/) { if (counts) ends(); begin = open = 0 }' "$@"
 }
 long=$(long_functions llm42.h llm42.cu kernels.cu examples/*.[ch] examples/*/*.[ch] sweep/*.[ch] sweep/*/*.[ch])
 echo "$long" >"$log"
@@ -65,9 +69,12 @@ for lines in 60 61; do
     { echo 'static int f(void) {'; yes '    g();' | head -n $((lines - 2)); echo '}'; } >"$out/f$lines.c"
     { printf '%s\n' 'template <int N>' '__global__ void' '    f(int i) {'; yes '    g();' | head -n $((lines - 3))
         echo '}'; } >"$out/f$lines.cu"
+    { printf '%s\n' 'template <int N> struct s {' '    int a, b;'; for f in e f; do
+        echo "    void $f() const {"; yes '        g();' | head -n $((lines - 2)); echo '    }'; done; echo '};'
+    } >"$out/f$lines.h"
 done
 echo "one of 60 and 61 lines" >"$log"
-for suffix in c cu; do
+for suffix in c cu h; do
     check "a function of 61 lines is found, .$suffix" test -n "$(long_functions "$out/f61.$suffix")"
     check "one of 60 is not, .$suffix" test -z "$(long_functions "$out/f60.$suffix")"
 done
