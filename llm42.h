@@ -4404,10 +4404,7 @@ static float llm42__sm90_row_squares(const float *x, int n) {
     const int width = (n + 63) / 64 * 64, threads = ((width / 8 + 3) / 4 + 31) / 32 * 32;
     float sum[512] = {0};
     assert(threads <= 512);
-    for (int at = 0, thread = 0; at < n; at += 8) {
-        for (int i = at; i < LLM42__MIN(at + 8, n); i++) sum[thread] = fmaf(x[i], x[i], sum[thread]);
-        if (++thread == threads) thread = 0;
-    }
+    for (int i = 0; i < n; i++) sum[i / 8 % threads] = fmaf(x[i], x[i], sum[i / 8 % threads]);
     return llm42__sm90_block_sum(sum, threads);
 }
 
@@ -4489,49 +4486,36 @@ static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm
         }
 }
 
-// Merges a unit with those before it. first: there are none.
-static void llm42__sm90_merge(llm42__sm90_head *h, int pad, bool first) {
+// Merges a unit with those before it, and makes ready for the next one.
+static void llm42__sm90_merge(llm42__sm90_head *h, int pad) {
     const float *e = h->eight, total = ((e[0] + e[1]) + (e[2] + e[3])) + ((e[4] + e[5]) + (e[6] + e[7]));
-    if (first) {
-        memcpy(h->merged, h->sum, sizeof h->sum);
-        h->merged_base = h->base, h->merged_total = total;
-        return;
-    }
     const float higher = h->base > h->merged_base ? h->base : h->merged_base, from = higher == -INFINITY ? 0 : higher,
                 keep = llm42__ex2(h->merged_base - from), take = llm42__ex2(h->base - from);
     h->merged_base = higher, h->merged_total = fmaf(h->merged_total, keep, total * take);
     for (int i = 0; i < pad; i++) h->merged[i] = fmaf(h->merged[i], keep, h->sum[i] * take);
-}
-
-static void llm42__sm90_unit(const llm42__context *c, int unit, llm42__sm90_head *h, int heads, float scale) {
-    for (int g = 0; g < heads; g++) {
-        memset(h[g].sum, 0, sizeof h[g].sum);
-        memset(h[g].eight, 0, sizeof h[g].eight);
-        h[g].base = -INFINITY;
-    }
-    for (int step = unit; step < LLM42__MIN(c->end, unit + LLM42__SM90_UNIT); step += LLM42__SM90_STEP) {
-        const int stop = step + LLM42__SM90_STEP;
-        const llm42__span s = {LLM42__MAX(c->first, step), LLM42__MIN(c->end, stop), step, stop};
-        if (s.first >= s.end) continue;
-        llm42__sm90_scores(c, s, h, heads);
-        for (int g = 0; g < heads; g++) llm42__sm90_softmax(&h[g], scale);
-        llm42__sm90_values(c, s, h, heads);
-    }
+    memset(h->sum, 0, sizeof h->sum);
+    memset(h->eight, 0, sizeof h->eight);
+    h->base = -INFINITY;
 }
 
 // The heads of a task, LLM42__SM90_HEADS of them at a time.
 static void llm42__sm90_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
-    const int d = c->cpu->model->config.head_dim, begin = c->first / LLM42__SM90_UNIT * LLM42__SM90_UNIT;
+    const int d = c->cpu->model->config.head_dim;
     const float scale = llm42__scale_log2(&c->cpu->model->config);
     (void)scratch;
     for (int g0 = 0, count; g0 < heads; g0 += count, q += count * d, out += count * d) {
-        llm42__sm90_head h[LLM42__SM90_HEADS];
+        llm42__sm90_head h[LLM42__SM90_HEADS] = {{.q = {0}}};
         count = LLM42__MIN(heads - g0, LLM42__SM90_HEADS);
         for (int g = 0; g < count; g++)
-            for (int i = 0; i < c->cpu->pad; i++) h[g].q[i] = i < d ? q[g * d + i] : 0.0f;
-        for (int unit = begin; unit < c->end; unit += LLM42__SM90_UNIT) {
-            llm42__sm90_unit(c, unit, h, count, scale);
-            for (int g = 0; g < count; g++) llm42__sm90_merge(&h[g], c->cpu->pad, unit == begin);
+            memcpy(h[g].q, q + g * d, sizeof *q * (size_t)d), h[g].base = h[g].merged_base = -INFINITY;
+        for (int begin = c->first / LLM42__SM90_STEP * LLM42__SM90_STEP; begin < c->end; begin += LLM42__SM90_STEP) {
+            const int stop = begin + LLM42__SM90_STEP;
+            const llm42__span step = {LLM42__MAX(c->first, begin), LLM42__MIN(c->end, stop), begin, stop};
+            const bool last = stop % LLM42__SM90_UNIT == 0 || stop >= c->end;  // of the unit
+            llm42__sm90_scores(c, step, h, count);
+            for (int g = 0; g < count; g++) llm42__sm90_softmax(&h[g], scale);
+            llm42__sm90_values(c, step, h, count);
+            for (int g = 0; last && g < count; g++) llm42__sm90_merge(&h[g], c->cpu->pad);
         }
         for (int g = 0; g < count; g++) {
             const float inverse = 1.0f / h[g].merged_total;
