@@ -1972,8 +1972,7 @@ __global__ void __launch_bounds__(256)
 // The one order of sums in attention. A row's keys are cut into units of 512 keys, which begin at multiples of 512, and
 // each unit is summed on its own, in steps of 128 keys in ascending order:
 //   1. scores, by the tensor cores
-//   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If the base
-//   has
+//   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If it has
 //      grown, what the unit has summed is multiplied by 2^(old base - base)
 //   3. weights 2^(score x scale - base)
 //   4. their total: eight sums, one for each remainder of a key's position modulo 8. Of each strip of 32 keys four
@@ -2094,7 +2093,7 @@ LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &kee
 // A query, merged over units by a warp: a lane has COLUMNS columns, and all lanes have base and total.
 template <int DP> struct llm42__merged {
     enum { COLUMNS = DP < 32 ? 1 : DP / 32 };
-    float base, total, x[COLUMNS];
+    float base = -INFINITY, total = 0, x[COLUMNS] = {};                       // of no units
     static LLM42__DEVICE int column() { return threadIdx.x % 32 * COLUMNS; }  // the first one
     // Reads this lane's columns of a record.
     LLM42__DEVICE void read(const float *record) {
@@ -2110,10 +2109,10 @@ template <int DP> struct llm42__merged {
 // A unit's record for a query: DP columns, base and total, and two floats that nothing writes, for whole pieces.
 __host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
 
-// Merges a query's records of `units` units, `step` floats apart, in ascending order. start: the first of them is what
-// to begin with. Of 32 units each lane computes the factors of one, so that they are not computed in every lane.
+// Merges a query's records of `units` units, `step` floats apart, in ascending order. Of 32 units each lane computes
+// the factors of one, so that they are not computed in every lane.
 template <int DP>
-LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, bool start, const float *unit, size_t step, int units) {
+LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, const float *unit, size_t step, int units) {
     const int lane = threadIdx.x % 32;
     for (int first = 0; first < units; first += 32) {
         const int count = LLM42__MIN(32, units - first);
@@ -2124,21 +2123,13 @@ LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, bool start, const fl
             const float before = __shfl_up_sync(0xffffffffu, so_far, i);
             if (lane >= i) so_far = fmaxf(so_far, before);
         }
-        const bool none = start && first == 0;  // nothing is merged yet
         float before = __shfl_up_sync(0xffffffffu, so_far, 1);
-        if (lane == 0) before = -INFINITY;
-        if (!none) before = fmaxf(before, m.base);
+        before = lane == 0 ? m.base : fmaxf(before, m.base);
         llm42__merge_factors(before, base, keep, take);
         m.base = __shfl_sync(0xffffffffu, before, count - 1);
-        int i = 0;
-        if (none) {
-            m.read(unit);
-            m.total = __shfl_sync(0xffffffffu, total, 0);
-            i = 1;
-        }
         total *= take;
 #pragma unroll 4
-        for (; i < count; i++) {
+        for (int i = 0; i < count; i++) {
             const float keep_i = __shfl_sync(0xffffffffu, keep, i), take_i = __shfl_sync(0xffffffffu, take, i);
             llm42__merged<DP> next;
             next.read(unit + (size_t)(first + i) * step);
@@ -2947,7 +2938,7 @@ LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__deco
         LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
             const int query = warp + i * WARPS;
             if (query < a.group)
-                llm42__merge_units<DP>(m[i], first == 0, batch(first) + query * llm42__record(DP), (size_t)of_unit,
+                llm42__merge_units<DP>(m[i], batch(first) + query * llm42__record(DP), (size_t)of_unit,
                                        LLM42__MIN(at_once, units - first));
         }
         __syncthreads();  // the batch has been read, so the one after the next may overwrite it

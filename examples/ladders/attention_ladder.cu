@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(128) step_online(work w) {
     if (row >= w.rows) return;
     const bf16 *k = keys_of(w.k, w, row, kv_head), *v = keys_of(w.v, w, row, kv_head);
     const float4 q = four(w.q + (size_t)query * DIM);
-    llm42__merged<DIM> m = {-INFINITY, 0, {}};
+    llm42__merged<DIM> m;
     for (int t = 0; t < w.context; t++) {
         const float score = dot(q, four(k + (size_t)t * KEY));
         float keep, take;
@@ -157,7 +157,7 @@ __device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const
                                          int t0, float scale) {
     const int lane = threadIdx.x % 32;
     float4 own[QUERIES];
-    for (int i = 0; i < QUERIES; i++) own[i] = four(q + i * DIM), m[i] = {-INFINITY, 0, {}};
+    for (int i = 0; i < QUERIES; i++) own[i] = four(q + i * DIM), m[i] = {};
     for (const int end = t0 + UNIT; t0 < end; t0 += STEP) {
         float weight[QUERIES][STEP / 32];  // of the keys t0 + lane, t0 + 32 + lane, ...; first the scores
 #pragma unroll
@@ -196,7 +196,7 @@ __device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const
 __global__ void __launch_bounds__(128) step_units(work w) {
     const int query = warp_of_grid(), row = query / HEADS, kv_head = query % HEADS / GROUP;
     if (row >= w.rows) return;
-    llm42__merged<DIM> m = {-INFINITY, 0, {}}, unit[1];
+    llm42__merged<DIM> m, unit[1];
     for (int t0 = 0; t0 < w.context; t0 += UNIT) {
         sum_unit(unit, w.q + (size_t)query * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), t0,
                  w.scale);
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(128) step_merge(work w, int units) {
     const int query = warp_of_grid(), row = query / HEADS, head = query % HEADS;
     if (row >= w.rows) return;
     llm42__merged<DIM> m;
-    llm42__merge_units<DIM>(m, true, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD, units);
+    llm42__merge_units<DIM>(m, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD, units);
     llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
 }
 
