@@ -2090,68 +2090,8 @@ LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &kee
     base = higher;
 }
 
-// A query, merged over units by a warp: a lane has COLUMNS columns, and all lanes have base and total.
-template <int DP> struct llm42__merged {
-    enum { COLUMNS = DP < 32 ? 1 : DP / 32 };
-    float base = -INFINITY, total = 0, x[COLUMNS] = {};                       // of no units
-    static LLM42__DEVICE int column() { return threadIdx.x % 32 * COLUMNS; }  // the first one
-    // Reads this lane's columns of a record.
-    LLM42__DEVICE void read(const float *record) {
-        if constexpr (COLUMNS == 4) {
-            const float4 four = *(const float4 *)(record + column());
-            x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
-        } else {
-            LLM42__UNROLLED(int c = 0; c < COLUMNS; c++) x[c] = record[column() % DP + c];
-        }
-    }
-};
-
-// A unit's record for a query: DP columns, base and total, and two floats that nothing writes, for whole pieces.
-__host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
-
-// Merges a query's records of `units` units, `step` floats apart, in ascending order. Of 32 units each lane computes
-// the factors of one, so that they are not computed in every lane.
-template <int DP>
-LLM42__DEVICE void llm42__merge_units(llm42__merged<DP> &m, const float *unit, size_t step, int units) {
-    const int lane = threadIdx.x % 32;
-    for (int first = 0; first < units; first += 32) {
-        const int count = LLM42__MIN(32, units - first);
-        const float *own = unit + (size_t)(first + LLM42__MIN(lane, count - 1)) * step;
-        float base = own[DP], keep, take, total = own[DP + 1],
-              so_far = base;  // so_far: the largest base up to this lane
-        LLM42__UNROLLED(int i = 1; i < 32; i *= 2) {
-            const float before = __shfl_up_sync(0xffffffffu, so_far, i);
-            if (lane >= i) so_far = fmaxf(so_far, before);
-        }
-        float before = __shfl_up_sync(0xffffffffu, so_far, 1);
-        before = lane == 0 ? m.base : fmaxf(before, m.base);
-        llm42__merge_factors(before, base, keep, take);
-        m.base = __shfl_sync(0xffffffffu, before, count - 1);
-        total *= take;
-#pragma unroll 4
-        for (int i = 0; i < count; i++) {
-            const float keep_i = __shfl_sync(0xffffffffu, keep, i), take_i = __shfl_sync(0xffffffffu, take, i);
-            llm42__merged<DP> next;
-            next.read(unit + (size_t)(first + i) * step);
-            m.total = fmaf(m.total, keep_i, __shfl_sync(0xffffffffu, total, i));
-            LLM42__UNROLLED(int c = 0; c < llm42__merged<DP>::COLUMNS; c++)
-                m.x[c] = fmaf(m.x[c], keep_i, next.x[c] * take_i);
-        }
-    }
-}
-
-// Writes a query's columns, as far as the head has them.
-template <int DP> LLM42__DEVICE void llm42__write_merged(const llm42__merged<DP> &m, llm42__bf16 *query, int head_dim) {
-    const float inverse = __fdiv_rn(1.0f, m.total);
-    const int column = m.column();
-    if constexpr (llm42__merged<DP>::COLUMNS % 2 == 0) {
-        LLM42__UNROLLED(int c = 0; c < llm42__merged<DP>::COLUMNS; c += 2)
-            if (column + c < head_dim)  // d is even
-                *(__nv_bfloat162 *)(query + column + c) = __floats2bfloat162_rn(m.x[c] * inverse, m.x[c + 1] * inverse);
-    } else {
-        if (column < head_dim) query[column] = __float2bfloat16_rn(m.x[0] * inverse);
-    }
-}
+// A unit's record for a query: DP columns, base and total.
+__host__ __device__ constexpr int llm42__record(int dp) { return dp + 2; }
 
 typedef struct llm42__attention {
     const llm42__bf16 *q, *k, *v;                   // q [R, H, DP]; one layer of the cache [slots, K, DP]
@@ -2723,6 +2663,9 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     // Looks up the first units, starts the first copies and loads the queries. Only what earlier passes have certainly
     // written is copied before the wait for the kernel ahead.
     LLM42__DEVICE void begin() {
+        query_base = -INFINITY, total = 0;
+        LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) merged_base[j / 2][j % 2] = -INFINITY;
+        LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) merged[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
         high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
         look_up(place, task.begin);
         LLM42__UNROLLED(int r = 0; r < RING; r++) {
@@ -2861,25 +2804,16 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         if (more) look_up(next_place, key + 2 * LLM42__UNIT_KEYS);
     }
     // Merges the unit with those before it, if this block has all units of the row.
-    LLM42__DEVICE void merge(bool first) {
-        LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++) {
-            float kept[2], take[2];
-            LLM42__UNROLLED(int r = 0; r < 2; r++)
-                if (first) merged_base[octet][r] = base[octet][r];
-                else llm42__merge_factors(merged_base[octet][r], base[octet][r], kept[r], take[r]);
-            LLM42__UNROLLED(int j = 0; j < TILES * 4; j++) {
-                const float sum = out[j / 4][octet][j % 4];
-                float &to = merged[j / 4][octet][j % 4];
-                to = first ? sum : fmaf(to, kept[j % 2], sum * take[j % 2]);
-            }
-        }
+    LLM42__DEVICE void merge() {
         float kept, take;
-        if (first) {
-            query_base = unit_base, total = unit_total;
-        } else {
-            llm42__merge_factors(query_base, unit_base, kept, take);
-            total = fmaf(total, kept, unit_total * take);
+        LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) {
+            const int octet = j / 2, r = j % 2;
+            llm42__merge_factors(merged_base[octet][r], base[octet][r], kept, take);
+            LLM42__UNROLLED(int n = r; n < TILES * 4; n += 2)
+                merged[n / 4][octet][n % 4] = fmaf(merged[n / 4][octet][n % 4], kept, out[n / 4][octet][n % 4] * take);
         }
+        llm42__merge_factors(query_base, unit_base, kept, take);
+        total = fmaf(total, kept, unit_total * take);
     }
     // Writes the unit's records, one for each query, if several blocks share the row. to: the first one.
     LLM42__DEVICE void write_records(float *to) const {
@@ -2910,43 +2844,30 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     }
 };
 
-// Merges and writes a row, whose records lie in global memory: [units, K, queries, record]. A warp merges a query at a
-// time. Records are copied in batches to shared memory, which has room for two batches in `bytes` bytes: one is merged
-// while the next one arrives. out: [queries, d].
-template <int DP, int OCTETS, int WARPS>
-LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__decode_task &task, int kv_head,
-                                    float *shared, int bytes, llm42__bf16 *out) {
-    enum { ITEMS = (OCTETS * 8 + WARPS - 1) / WARPS };
-    const int warp = threadIdx.x / 32, units = task.row_units, of_unit = a.group * llm42__record(DP),
-              at_once = bytes / (2 * of_unit * (int)sizeof(float));  // units of a batch
-    const size_t step = (size_t)a.kv_heads * of_unit;
-    const float *from = a.partial + (size_t)(task.record - task.first_unit) * step + (size_t)kv_head * of_unit;
-    llm42__merged<DP> m[ITEMS];
-    auto batch = [&](int first) { return shared + first / at_once % 2 * at_once * of_unit; };
-    auto copy = [&](int first) {
-        for (int u = first + warp; u < LLM42__MIN(first + at_once, units); u += WARPS)
-            for (int i = threadIdx.x % 32 * 4; i < of_unit; i += 128)
-                llm42__copy16(llm42__shared_address(batch(first) + (u - first) * of_unit + i), from + u * step + i,
-                              true);
-        llm42__copy_commit();
-    };
-    copy(0);
-    for (int first = 0; first < units; first += at_once) {
-        copy(first + at_once);
-        llm42__copy_wait<1>();
-        __syncthreads();  // the records have arrived
-        LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
-            const int query = warp + i * WARPS;
-            if (query < a.group)
-                llm42__merge_units<DP>(m[i], batch(first) + query * llm42__record(DP), (size_t)of_unit,
-                                       LLM42__MIN(at_once, units - first));
+// Merges the records of a row [units, K, queries, record] and writes its result [queries, d]. A thread has two columns
+// of a query at a time.
+template <int DP, int WARPS>
+LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__decode_task &task, llm42__bf16 *out) {
+    enum { RECORD = llm42__record(DP) };
+    const size_t step = (size_t)a.kv_heads * a.group * RECORD;
+    const float *records = a.partial + (size_t)(task.record - task.first_unit) * step + blockIdx.x * a.group * RECORD;
+    for (int i = threadIdx.x; i < a.group * DP / 2; i += WARPS * 32) {
+        const int query = i / (DP / 2), column = i % (DP / 2) * 2;
+        const float *record = records + query * RECORD;
+        float base = -INFINITY, total = 0, keep, take;
+        float2 sum = {0, 0};
+#pragma unroll 8
+        for (int u = 0; u < task.row_units; u++, record += step) {
+            // From the cache that all multiprocessors share: other blocks have written them.
+            const float2 unit = __ldcg((const float2 *)(record + column)), own = __ldcg((const float2 *)(record + DP));
+            llm42__merge_factors(base, own.x, keep, take);
+            total = fmaf(total, keep, own.y * take);
+            sum.x = fmaf(sum.x, keep, unit.x * take), sum.y = fmaf(sum.y, keep, unit.y * take);
         }
-        __syncthreads();  // the batch has been read, so the one after the next may overwrite it
-    }
-    llm42__copy_wait<0>();
-    LLM42__UNROLLED(int i = 0; i < ITEMS; i++) {
-        const int query = warp + i * WARPS;
-        if (query < a.group) llm42__write_merged<DP>(m[i], out + (size_t)query * a.head_dim, a.head_dim);
+        const float inverse = __fdiv_rn(1.0f, total);
+        if (column < a.head_dim)  // d is even
+            *(__nv_bfloat162 *)(out + (size_t)query * a.head_dim + column) = __floats2bfloat162_rn(sum.x * inverse,
+                                                                                                   sum.y * inverse);
     }
 }
 
@@ -2996,7 +2917,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
             own.key = task.begin + unit * LLM42__UNIT_KEYS, own.more = unit + 1 < units;
             own.sum_unit();
             const size_t record = ((size_t)task.record + unit) * a.kv_heads + blockIdx.x;
-            if (alone) own.merge(unit == 0);
+            if (alone) own.merge();
             else own.write_records(a.partial + record * a.group * llm42__record(DP));
         }
         if (alone) {
@@ -3006,7 +2927,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
         const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units);  // of the row
         if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
                                 (unsigned *)(shared + memory::LAST_AT)))
-            llm42__merge_row<DP, OCTETS, WARPS>(a, task, blockIdx.x, (float *)shared, memory::RINGS, out);
+            llm42__merge_row<DP, WARPS>(a, task, out);
         __syncthreads();  // all threads know whether this block is the last, before the next task
     }
     llm42__wait_for_previous();  // a block without a task has not waited yet
