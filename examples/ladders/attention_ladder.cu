@@ -127,6 +127,21 @@ __global__ void __launch_bounds__(DIM) step_values(work w) {
     w.y[(size_t)blockIdx.x * DIM + threadIdx.x] = __float2bfloat16_rn(sum);
 }
 
+// What a lane has of a query: sums of weighted values for its four columns, which begin as those of no keys.
+struct merged {
+    float base = -INFINITY, total = 0, x[4] = {};
+};
+__device__ __forceinline__ void merge(merged &m, float base, float total, const float *x) {
+    float keep, take;
+    llm42__merge_factors(m.base, base, keep, take);
+    m.total = fmaf(m.total, keep, total * take);
+    for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, x[c] * take);
+}
+__device__ __forceinline__ void write_merged(const merged &m, bf16 *query) {
+    for (int c = 0; c < 4; c++)
+        query[threadIdx.x % 32 * 4 + c] = __float2bfloat16_rn(m.x[c] * __fdiv_rn(1.0f, m.total));
+}
+
 // Step 2: one kernel, and no scores in memory (online softmax): what was summed is scaled when a larger score comes.
 // Shapes: q [R, H, 128], k, v [R x T, K, 128] -> y [R, H x 128].
 // Work: a warp takes one query, a lane four columns.
@@ -136,7 +151,7 @@ __global__ void __launch_bounds__(128) step_online(work w) {
     if (row >= w.rows) return;
     const bf16 *k = keys_of(w.k, w, row, kv_head), *v = keys_of(w.v, w, row, kv_head);
     const float4 q = four(w.q + (size_t)query * DIM);
-    llm42__merged<DIM> m;
+    merged m;
     for (int t = 0; t < w.context; t++) {
         const float score = dot(q, four(k + (size_t)t * KEY));
         float keep, take;
@@ -145,7 +160,7 @@ __global__ void __launch_bounds__(128) step_online(work w) {
         for (float &x : m.x) x *= keep;
         add_value(m.x, take, four(v + (size_t)t * KEY));
     }
-    llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
+    write_merged(m, w.y + (size_t)query * DIM);
 }
 
 // The sums of the UNIT keys from t0 on, for QUERIES queries of a KV head. A warp calls it, a lane gets four columns.
@@ -153,8 +168,8 @@ __global__ void __launch_bounds__(128) step_online(work w) {
 // where that has grown, the sums so far are scaled. The weights' total: a lane's four keys ascending, then steps, then
 // lanes by butterfly. Values: keys ascending. The order depends on the unit's keys alone.
 template <int QUERIES>
-__device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const bf16 *q, const bf16 *k, const bf16 *v,
-                                         int t0, float scale) {
+__device__ __forceinline__ void sum_unit(merged (&m)[QUERIES], const bf16 *q, const bf16 *k, const bf16 *v, int t0,
+                                         float scale) {
     const int lane = threadIdx.x % 32;
     float4 own[QUERIES];
     for (int i = 0; i < QUERIES; i++) own[i] = four(q + i * DIM), m[i] = {};
@@ -173,7 +188,7 @@ __device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const
         for (int i = 0; i < QUERIES; i++) {
             float top = -INFINITY, total = 0;
             for (float score : weight[i]) top = fmaxf(top, score);
-            const float keep = llm42__grow(m[i].base, most_of_lanes(top), scale);
+            const float keep = llm42__grow(m[i].base, most_of_lanes(top) * scale);
             for (float &x : weight[i]) total += x = llm42__power(fmaf(x, scale, -m[i].base));
             m[i].total = fmaf(m[i].total, keep, total);
             for (float &x : m[i].x) x *= keep;
@@ -196,21 +211,18 @@ __device__ __forceinline__ void sum_unit(llm42__merged<DIM> (&m)[QUERIES], const
 __global__ void __launch_bounds__(128) step_units(work w) {
     const int query = warp_of_grid(), row = query / HEADS, kv_head = query % HEADS / GROUP;
     if (row >= w.rows) return;
-    llm42__merged<DIM> m, unit[1];
+    merged m, unit[1];
     for (int t0 = 0; t0 < w.context; t0 += UNIT) {
         sum_unit(unit, w.q + (size_t)query * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), t0,
                  w.scale);
-        float keep, take;
-        llm42__merge_factors(m.base, unit[0].base, keep, take);
-        m.total = fmaf(m.total, keep, unit[0].total * take);
-        for (int c = 0; c < 4; c++) m.x[c] = fmaf(m.x[c], keep, unit[0].x[c] * take);
+        merge(m, unit[0].base, unit[0].total, unit[0].x);
     }
-    llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
+    write_merged(m, w.y + (size_t)query * DIM);
 }
 
 // Steps 4 and 5: a warp for each unit (split-KV), so that the whole GPU works even for one row. In step 5 it takes all
 // four queries of the KV head, which read the same keys (grouped queries).
-// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 132].
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 130].
 // Work: a warp takes one unit, and QUERIES queries of a KV head.
 // Order: within a unit, that of step 3. step_merge merges the units in the order of step 3.
 template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w) {
@@ -218,7 +230,7 @@ template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w)
     const int units = w.context / UNIT, unit = warp_of_grid() % units, first = warp_of_grid() / units * QUERIES,
               row = first / HEADS, kv_head = first % HEADS / GROUP, lane = threadIdx.x % 32;
     if (row >= w.rows) return;
-    llm42__merged<DIM> m[QUERIES];
+    merged m[QUERIES];
     sum_unit(m, w.q + (size_t)first * DIM, keys_of(w.k, w, row, kv_head), keys_of(w.v, w, row, kv_head), unit * UNIT,
              w.scale);
     for (int i = 0; i < QUERIES; i++) {
@@ -230,15 +242,18 @@ template <int QUERIES> __global__ void __launch_bounds__(128) step_split(work w)
 }
 
 // Steps 4 to 6, last kernel: the units of a query are merged.
-// Shapes: records [R x units, K, 4, 132] -> y [R, H x 128].
+// Shapes: records [R x units, K, 4, 130] -> y [R, H x 128].
 // Work: a warp takes one query, a lane four columns.
 // Order: units ascending.
 __global__ void __launch_bounds__(128) step_merge(work w, int units) {
     const int query = warp_of_grid(), row = query / HEADS, head = query % HEADS;
     if (row >= w.rows) return;
-    llm42__merged<DIM> m;
-    llm42__merge_units<DIM>(m, w.records + ((size_t)row * units * HEADS + head) * RECORD, HEADS * RECORD, units);
-    llm42__write_merged<DIM>(m, w.y + (size_t)query * DIM, DIM);
+    merged m;
+    for (int unit = 0; unit < units; unit++) {
+        const float *record = w.records + (((size_t)row * units + unit) * HEADS + head) * RECORD;
+        merge(m, record[DIM], record[DIM + 1], record + threadIdx.x % 32 * 4);
+    }
+    write_merged(m, w.y + (size_t)query * DIM);
 }
 
 // Scores of a step's 128 keys become weights. A lane (g, t) has those of the keys g and g + 8 of each sixteen and of
@@ -249,7 +264,7 @@ __device__ __forceinline__ void weigh_step(float (&score)[8][1][4], float (&base
         float top = -INFINITY, strip[4] = {};
         LLM42__UNROLLED(int n = 0; n < 16; n++) top = fmaxf(top, score[n / 2][0][n % 2 * 2 + r]);
         LLM42__UNROLLED(int x = 4; x < 32; x <<= 1) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, x));
-        keep[r] = llm42__grow(base[r], top, scale);
+        keep[r] = llm42__grow(base[r], top * scale);
         LLM42__UNROLLED(int n = 0; n < 16; n++) {
             float &weight = score[n / 2][0][n % 2 * 2 + r];
             strip[n / 4] += weight = llm42__power(fmaf(weight, scale, -base[r]));
@@ -260,7 +275,7 @@ __device__ __forceinline__ void weigh_step(float (&score)[8][1][4], float (&base
 
 // Step 6: tensor cores. One instruction (mma) adds 16 of the 128 columns to the scores of sixteen keys for eight
 // queries. Only four queries are there; the other places are empty. Step 9, the control, has units of 256 keys.
-// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 132].
+// Shapes: q [R, H, 128], k, v [R x T, K, 128] -> records [R x units, K, 4, 130].
 // Work: a warp takes one unit of a KV head. It copies strips of 32 keys, then of 32 values, to shared memory, and waits
 // for each.
 // Order: within a unit that of all kernels of kernels.cu (section kernel-attention), with weights in bf16.
