@@ -2281,18 +2281,17 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
     const llm42__attention &a;
     const llm42__meta &meta;
     uint32_t base, copies = 0;
+    const int32_t *pages;  // of the task's sequence
     int page[2], next_page[2];
     llm42__prefill_turn own = {};
     LLM42__DEVICE int first(int step) const {
         return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x % 128 / 32 * 32;
     }
     LLM42__DEVICE void look_up(int step, int (&to)[2]) const {
-        const int32_t *pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
         LLM42__UNROLLED(int i = 0; i < 2; i++)
             to[i] = pages[LLM42__MIN(first(step) + 16 * i, own.task.end - 1) >> meta.page_shift];
     }
     LLM42__DEVICE void load(const llm42__bf16 *cache, uint32_t to, int step) const {
-        const int32_t *pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
         const int shift = meta.page_shift, t = first(step), key = t + threadIdx.x % 32,
                   strip = threadIdx.x % 128 / 32 * 32;
         const uint32_t pieces = (uint32_t)(a.kv_heads * (DP / 8));  // from a key to the next
@@ -2330,6 +2329,7 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
     LLM42__DEVICE void run() {
         const int count = 2 * own.steps();
         int asked = -1;
+        pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
         look_up(0, page);
         for (int c = 0; c < count; c++) {
             const uint32_t slot = (copies + c) % shape::SLOTS;
@@ -2608,6 +2608,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     const llm42__attention &a;
     const llm42__meta &meta;
     unsigned char *shared;
+    const int page_stride, old;  // see llm42__header
+    const int32_t *pages;        // of the row's sequence
     llm42__decode_task task;
     int low, high, key;                    // positions that the row sees; the unit's first key
     bool more;                             // the task has another unit
@@ -2627,7 +2629,6 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         return strip_key <= high && strip_key + LLM42__STRIP_KEYS > low;
     }
     LLM42__DEVICE void look_up(uint32_t (&to)[OWN], int unit_key) const {
-        const int32_t *pages = meta.pages + (size_t)meta.seq[task.row] * meta.header->page_stride;
         LLM42__UNROLLED(int i = 0; i < OWN; i++) {
             const int strip = unit_key + key_of(i), t = strip + lane(), shift = meta.page_shift;
             to[i] = LLM42__NOWHERE;
@@ -2667,10 +2668,11 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) merged_base[j / 2][j % 2] = -INFINITY;
         LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) merged[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
         high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
+        pages = meta.pages + (size_t)meta.seq[task.row] * page_stride;
         look_up(place, task.begin);
         LLM42__UNROLLED(int r = 0; r < RING; r++) {
             const int end = task.begin + key_of(r % OWN) + LLM42__STRIP_KEYS;
-            if (!meta.header->old || end > high) llm42__wait_for_previous();
+            if (!old || end > high) llm42__wait_for_previous();
             load(r, task.begin, place[r % OWN], strips + r);
         }
         look_up(next_place, task.begin + LLM42__UNIT_KEYS);
@@ -2898,7 +2900,7 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
     const uint32_t base = llm42__shared_address(shared);
     llm42__launch_next();
-    llm42__decode_block<DP, OCTETS, WARPS, RING> own = {a, meta, shared};
+    llm42__decode_block<DP, OCTETS, WARPS, RING> own = {a, meta, shared, meta.header->page_stride, meta.header->old};
     const int tasks = meta.header->decode_tasks;  // there is room for as many tasks as blocks
     own.task = meta.decode[blockIdx.y];
     if (threadIdx.x < RING * WARPS) {
