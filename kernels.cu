@@ -1462,8 +1462,9 @@ typedef struct llm42__prefill_task {
     int32_t row, rows, first, end, seq, old;
 } llm42__prefill_task;
 // A task of attention for a single row (decode): from key `begin` on, `units` of the row's units, or what is left.
+// position: of the row; seq: whose pages.
 typedef struct llm42__decode_task {
-    int32_t row, begin, first_unit, row_units, units;
+    int32_t row, position, seq, begin, first_unit, row_units, units;
     int32_t record;  // place of the first unit's record in llm42__attention.partial; -1: the task has all units
 } llm42__decode_task;
 typedef struct llm42__draw {
@@ -1482,7 +1483,6 @@ typedef struct llm42__meta {
     const llm42__header *header;
     const int32_t *token, *position;
     const int32_t *slot;  // where the row's KV goes; -1: nowhere
-    const int32_t *seq;
     const llm42__draw *draw;
     const llm42__prefill_task *prefill;
     const llm42__decode_task *decode;
@@ -2667,8 +2667,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         query_base = -INFINITY, total = 0;
         LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) merged_base[j / 2][j % 2] = -INFINITY;
         LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) merged[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
-        high = meta.position[task.row], low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
-        pages = meta.pages + (size_t)meta.seq[task.row] * page_stride;
+        high = task.position, low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
+        pages = meta.pages + (size_t)task.seq * page_stride;
         look_up(place, task.begin);
         LLM42__UNROLLED(int r = 0; r < RING; r++) {
             const int end = task.begin + key_of(r % OWN) + LLM42__STRIP_KEYS;

@@ -510,11 +510,9 @@ static bool llm42__draws_few(const llm42__cuda *cu, llm42_schedule schedule, int
                          llm42__algorithm_of(cu, LLM42__HEAD, schedule, std::min(rows, cu->max_draws))->sequential);
 }
 
-// The largest number of tasks of llm42__k_attend_decode: one for every 4,096 keys of each row, and two for each
-// multiprocessor (llm42__split_keys).
-static int llm42__decode_room(const llm42__cuda *cu, int rows) {
-    return rows * ((cu->desc.max_context + 4095) / 4096) + 2 * cu->device.multiProcessorCount;
-}
+// The largest number of tasks of llm42__k_attend_decode: one for each row, and two for each multiprocessor, because a
+// row is divided only as far as blocks are idle (llm42__split_keys).
+static int llm42__decode_room(const llm42__cuda *cu, int rows) { return rows + 2 * cu->device.multiProcessorCount; }
 
 // A pass's metadata at `base`, for padded numbers of rows and draws, with the attention tasks of one kind of layers.
 // The page tables come last, so those of metadata at NULL tell how many bytes the others need.
@@ -528,7 +526,7 @@ static llm42__meta llm42__meta_at(const llm42__cuda *cu, const llm42__shape_key 
     assert(key->rows > 0);
     const size_t rows = (size_t)key->rows, tasks = key->decode ? (size_t)llm42__decode_room(cu, key->rows) : 0;
     for (llm42__meta &kind : meta) place(kind.header, 1);
-    for (const int32_t **column : {&own->token, &own->position, &own->slot, &own->seq}) place(*column, rows);
+    for (const int32_t **column : {&own->token, &own->position, &own->slot}) place(*column, rows);
     place(own->draw, (size_t)key->draws);
     for (int kind = 0; kind < LLM42__REACHES; kind++) {
         place(meta[kind].prefill, cu->has[kind] ? rows : 0);
@@ -1213,7 +1211,6 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 struct llm42__split {
     int window;
     int share;    // units of a block if all blocks that work at once had as many
-    int spare;    // tasks that there is room for beyond one for each row
     int records;  // taken so far
 };
 static int llm42__parts(int n, int size) { return (n + size - 1) / size; }
@@ -1227,19 +1224,17 @@ static int llm42__row_units(const llm42_row *row, int window) {
 // A long row must not be left to one block while the others have no more work, so it is divided if it has more than 1.5
 // times the even share. Else it is not, because then its block need not write records.
 static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42__split *split, const llm42_row *row,
-                              int r) {
+                              int r, int seq) {
     const int begin = llm42__first_key(row, split->window, LLM42__UNIT_KEYS),
               row_units = llm42__row_units(row, split->window);
     int blocks = 2 * row_units > 3 * split->share ? llm42__parts(row_units, split->share) : 1;
-    blocks = std::min(blocks, 1 + split->spare);
     if (split->records + row_units > cu->max_records) blocks = 1;
     const int units = llm42__parts(row_units, blocks);  // of a task
     const bool alone = units >= row_units;
     assert(units > 0);
-    split->spare -= llm42__parts(row_units, units) - 1;
     for (int u = 0; u < row_units; u += units)
-        tasks->decode.push_back(
-            {r, begin + u * LLM42__UNIT_KEYS, u, row_units, units, alone ? -1 : split->records + u});
+        tasks->decode.push_back({r, row->position, seq, begin + u * LLM42__UNIT_KEYS, u, row_units, units,
+                                 alone ? -1 : split->records + u});
     if (!alone) split->records += row_units;
 }
 
@@ -1303,8 +1298,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
     const int at_once = std::max(1, 8 / shape.warps * processors / heads);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
-        llm42__split split = {reach == LLM42__SLIDING ? cu->config.sliding_window : 0, 0,
-                              llm42__decode_room(cu, R) - single, 0};
+        llm42__split split = {reach == LLM42__SLIDING ? cu->config.sliding_window : 0, 0, 0};
         tasks->prefill.clear(), tasks->decode.clear();
         int64_t units = 0;  // of all single rows
         for (size_t i = 0; i < p->run_begin.size(); i++)
@@ -1314,7 +1308,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             const int begin = p->run_begin[i], end = end_of(i);
             if (as_prompts || end - begin > 1)
                 llm42__add_prefill_tasks(tasks, split.window, pass, begin, end, most, (int)i, p->old);
-            else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin);
+            else llm42__split_keys(cu, tasks, &split, &pass->row[begin], begin, (int)i);
         }
         if ((int)tasks->decode.size() > at_once) llm42__sort_decode_tasks(&tasks->decode);
         std::sort(tasks->prefill.begin(), tasks->prefill.end(),
@@ -1346,11 +1340,11 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
 static void llm42__write_rows(const llm42__cuda *cu, const llm42__prepared *p, const llm42_pass *pass,
                               const llm42__meta &to) {
     int32_t *token = (int32_t *)to.token, *position = (int32_t *)to.position, *slot = (int32_t *)to.slot,
-            *seq = (int32_t *)to.seq, *pages = (int32_t *)to.pages;
+            *pages = (int32_t *)to.pages;
     llm42__draw *draw = (llm42__draw *)to.draw;
     int run = -1;
     const int runs = (int)p->run_begin.size();
-    for (int r = pass->rows; r < p->key.rows; r++) token[r] = position[r] = seq[r] = 0, slot[r] = -1;
+    for (int r = pass->rows; r < p->key.rows; r++) token[r] = position[r] = 0, slot[r] = -1;
     for (int r = 0; r < pass->rows; r++) {
         const llm42_row *row = &pass->row[r];
         const llm42_seq *s = &pass->seq[row->seq];
@@ -1360,7 +1354,7 @@ static void llm42__write_rows(const llm42__cuda *cu, const llm42__prepared *p, c
                       used = (pass->row[end - 1].position >> cu->page_shift) + 1;
             memcpy(pages + (size_t)run * (size_t)p->page_stride, s->pages, (size_t)used * sizeof *pages);
         }
-        token[r] = row->token, position[r] = row->position, seq[r] = run;
+        token[r] = row->token, position[r] = row->position;
         slot[r] = row->flags & LLM42_ROW_KEEP_KV ? -1
                                                  : (s->pages[row->position >> cu->page_shift] << cu->page_shift) +
                                                        (row->position & (cu->desc.page_size - 1));

@@ -339,7 +339,7 @@ struct ladder {
     llm42__prefill_task *prefill;
     llm42__decode_task *decode;
     int cut;  // tasks of a row in step 7
-    int32_t *position, *seq, *pages;
+    int32_t *pages;
     double read_gb_per_s;
 };
 
@@ -359,7 +359,8 @@ static void cut_rows(ladder *l, int cut) {
     std::vector<llm42__decode_task> tasks;
     for (int r = 0; r < l->rows; r++)
         for (int u = 0; u < row_units; u += units)
-            tasks.push_back({r, u * UNIT, u, row_units, units, units >= row_units ? -1 : r * row_units + u});
+            tasks.push_back(
+                {r, l->context - 1, r, u * UNIT, u, row_units, units, units >= row_units ? -1 : r * row_units + u});
     l->cut = (int)tasks.size() / l->rows;
     llm42__header header = {};
     header.rows = header.prefill_tasks = l->rows, header.decode_tasks = (int)tasks.size();
@@ -371,8 +372,8 @@ static void cut_rows(ladder *l, int cut) {
 // Step 8: llm42__k_attend_prefill, the kernel for prompts and windows, with one row a task.
 static void launch_library(ladder *l, int step, const work &w) {
     llm42__meta meta = {};
-    meta.header = l->header, meta.position = l->position, meta.seq = l->seq, meta.prefill = l->prefill,
-    meta.decode = l->decode, meta.pages = l->pages, meta.page_shift = PAGE_SHIFT;
+    meta.header = l->header, meta.prefill = l->prefill, meta.decode = l->decode, meta.pages = l->pages,
+    meta.page_shift = PAGE_SHIFT;
     llm42__attention a = {w.q,      w.k, w.v,         w.y, w.records, l->arrived,        HEADS,
                           KV_HEADS, DIM, HEADS * DIM, 0,   GROUP,     65536 / GROUP + 1, w.scale};
     auto run = [&](void (*kernel)(llm42__attention, llm42__meta), dim3 grid, int threads, int bytes) {
@@ -440,7 +441,7 @@ static void open_ladder(ladder *l, int most, int context) {
     const size_t rows = (size_t)most, keys = rows * (size_t)context,
                  room = LEAST_BYTES / 4 + keys * KEY;  // copies_for
     l->context = context;
-    std::vector<int32_t> position(rows), seq(rows), pages(keys >> PAGE_SHIFT);
+    std::vector<int32_t> pages(keys >> PAGE_SHIFT);
     std::vector<llm42__prefill_task> prefill(rows);
     l->q = device_memory<bf16>(rows * HEADS * DIM);
     l->k = device_memory<bf16>(room);
@@ -453,14 +454,12 @@ static void open_ladder(ladder *l, int most, int context) {
     l->header = device_memory<llm42__header>(1);
     l->prefill = device_memory<llm42__prefill_task>(rows);
     l->decode = device_memory<llm42__decode_task>(keys / UNIT);
-    l->position = device_memory<int32_t>(rows), l->seq = device_memory<int32_t>(rows);
     l->pages = device_memory<int32_t>(pages.size());
     for (int r = 0; r < most; r++) {
-        position[(size_t)r] = context - 1, seq[(size_t)r] = r;
         prefill[(size_t)r] = {r, 1, 0, context, r, 0};
     }
     for (size_t i = 0; i < pages.size(); i++) pages[i] = (int32_t)i;
-    to_device(l->position, position), to_device(l->seq, seq), to_device(l->pages, pages);
+    to_device(l->pages, pages);
     to_device(l->prefill, prefill);
     llm42__k_fill_cancelling<<<64, 256>>>(l->q, rows, HEADS * DIM, 42, false);
     l->read_gb_per_s = reading_speed(&l->device, l->k, room / 8 * 8 * sizeof(bf16), l->word);
@@ -480,9 +479,9 @@ static void copies_for(ladder *l, int rows) {
 
 static void close_ladder(ladder *l) {
     for (bf16 *y : l->y) CU(cudaFree(y));
-    for (void *block : {(void *)l->q, (void *)l->k, (void *)l->v, (void *)l->scores, (void *)l->records,
-                        (void *)l->arrived, (void *)l->word, (void *)l->header, (void *)l->prefill, (void *)l->decode,
-                        (void *)l->position, (void *)l->seq, (void *)l->pages})
+    for (void *block :
+         {(void *)l->q, (void *)l->k, (void *)l->v, (void *)l->scores, (void *)l->records, (void *)l->arrived,
+          (void *)l->word, (void *)l->header, (void *)l->prefill, (void *)l->decode, (void *)l->pages})
         CU(cudaFree(block));
 }
 

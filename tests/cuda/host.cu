@@ -166,7 +166,7 @@ static void check_row(const llm42__cuda *cu, const std::vector<llm42__decode_tas
     std::map<int, int> owners;  // of each unit, by its first key
     check((int)tasks.size() == parts(row_units, units), "as many blocks as the last one waits for", at);
     for (const llm42__decode_task &task : tasks) {
-        check(task.units == units && task.row_units == row_units, "a row's tasks agree", at);
+        check(task.units == units && task.row_units == row_units && task.position == high, "a row's tasks agree", at);
         check(task.begin == (first + task.first_unit) * 512, "units begin at multiples of 512", at);
         check((task.record < 0) == (tasks.size() == 1), "what several blocks share goes through memory", at);
         check(task.record < 0 || task.record - task.first_unit == tasks[0].record, "a row's records lie together", at);
