@@ -25,7 +25,7 @@
 //
 // Exit status: 0 if all that was asked for is verified; 1 if something differs, or a request was not marked
 // deterministic (--skip-ordinary allows such requests); 2 if a comparison is not possible: the file is broken or was
-// changed, its answers are not canonical or were drawn with the noise of 0.2.0 (--skip-ordinary leaves these out), the
+// changed, its answers are not canonical or are of 0.2.0 (--skip-ordinary leaves out what cannot be compared), the
 // model or the arithmetic is not the recorded one, or a pass fails.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
@@ -67,7 +67,7 @@ static const args_option options[] = {
     ARGS_FLAG("chat", &chatting, "with --against: prompts are users' turns, as with generate --chat"),
     ARGS_ONCE("system TEXT", &chatted.system, "with --chat: what the system says first"),
     CHAT_OPTIONS(&chatted),
-    ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic, or that 0.2.0 drew"),
+    ARGS_FLAG("skip-ordinary", &skip_ordinary, "allow requests that were not marked deterministic, or are of 0.2.0"),
     ARGS_INT("rows N", &rows, 0, 4096,
              "the most tokens in one pass, 0: 128 on a CPU, 1024 on a GPU; the number changes no result"),
     ARGS_INT("tensor-parallel N", &tensor_parallel, 1, 8,
@@ -114,7 +114,7 @@ typedef struct audit {
     char sha256[LLM42_SHA256_TEXT];  // of the model
     int64_t tokens;                  // of chosen windows, so far
     int64_t rows, rows_done;
-    int audited, differ, ordinary, cancelled, empty, old_draws;
+    int audited, differ, ordinary, cancelled, empty, old;
     int asked, other, more;  // requests of --against, of which `other` have no such answer; answers to none of them
     bool show;
 } audit;
@@ -131,15 +131,17 @@ static void hide_progress(const audit *a) {
 
 static bool is_chosen(const audit *a, int at, int token) { return a->chosen[a->first[at] + token / window]; }
 
-// Answers were drawn with another noise before format 3. Greedy ones need none.
-static bool is_old_draw(const audit *a, const llm42_answer *q) {
-    return q->deterministic && a->t->format < 3 && q->sampling.temperature > 0;
+// Before format 3 answers were drawn with another noise, and sums had another order in arithmetic sm90. Greedy answers
+// need no noise.
+static bool is_old(const audit *a, const llm42_answer *q) {
+    return q->deterministic && a->t->format < 3 &&
+           (q->sampling.temperature > 0 || strcmp(a->t->arithmetic, "sm90") == 0);
 }
 
 // What the model has to give again: the tokens, and behind them that there is none, where an answer ended with an
 // error.
 static int outputs(const audit *a, const llm42_answer *q) {
-    return q->deterministic && !is_old_draw(a, q) ? q->count + (q->finish == LLM42_FINISH_ERROR) : 0;
+    return q->deterministic && !is_old(a, q) ? q->count + (q->finish == LLM42_FINISH_ERROR) : 0;
 }
 
 // Outputs of an answer up to the end of its last chosen window.
@@ -374,7 +376,7 @@ static void audit_answer(audit *a, int at) {
         printf("request %lld: cannot be audited: it was not marked deterministic\n", (long long)q->request);
         return;
     }
-    if (is_old_draw(a, q)) return;
+    if (is_old(a, q)) return;
     const bool runs = can_run(a, at, own.why);
     a->cancelled += q->finish == LLM42_FINISH_CANCELLED;
     if (!own.why[0] && !outputs(a, q)) {
@@ -572,7 +574,7 @@ static int conclude(const audit *a) {
            args_plural(all), (int)window, args_plural(window));
     if (windows < all) printf(", drawn by seed %lld%s", (long long)seed, seed_text ? "" : " of the system");
     else
-        printf(": all %s", a->old_draws  ? "that can be computed again"
+        printf(": all %s", a->old        ? "that can be computed again"
                            : a->ordinary ? "that are marked deterministic"
                                          : "of the file");
     printf("; %lld token%s and %s%s", (long long)a->tokens, args_plural(a->tokens), logprobs_word(a->tokens),
@@ -580,7 +582,7 @@ static int conclude(const audit *a) {
     if (a->cancelled) printf("; %d cancelled: where these end is not verified", a->cancelled);
     if (a->empty) printf("; %d without a token: nothing to compare", a->empty);
     if (a->ordinary) printf("; %d not marked deterministic", a->ordinary);
-    if (a->old_draws) printf("; %d drawn with the noise of 0.2.0", a->old_draws);
+    if (a->old) printf("; %d drawn or summed as by 0.2.0", a->old);
     print_asked(a);
     printf("\n  model %s, SHA-256 %s, arithmetic %s, compute %s, logits_fp32 %s, router_fp32 %s, leaves %d\n",
            a->model->name, a->sha256, t->arithmetic, t->numerics.compute == LLM42_DTYPE_FP32 ? "fp32" : "bf16",
@@ -619,10 +621,12 @@ int main(int argc, char **argv) {
         args_fail(2, "%s: preset %s: its result %s: only canonical ones can be audited", path, a.t->preset,
                   a.t->result);
     choose(&a);
-    for (int i = 0; i < a.t->count; i++) a.old_draws += is_old_draw(&a, &a.t->answer[i]);
-    if (a.old_draws && !(skip_ordinary && a.first[a.t->count]))
-        args_fail(2, "%s: %d of its %d requests were drawn with the noise of llm42 0.2.0, which 0.3.0 has replaced%s",
-                  path, a.old_draws, a.t->count, a.first[a.t->count] ? ": --skip-ordinary leaves them out" : "");
+    for (int i = 0; i < a.t->count; i++) a.old += is_old(&a, &a.t->answer[i]);
+    if (a.old && !(skip_ordinary && a.first[a.t->count]))
+        args_fail(2,
+                  "%s: %d of its %d requests have the draws or the sums (sm90) of llm42 0.2.0: audit them with that "
+                  "version%s",
+                  path, a.old, a.t->count, a.first[a.t->count] ? ": --skip-ordinary leaves them out" : "");
     if (!a.first[a.t->count])
         args_fail(2, "%s: none of its %d requests is deterministic and has tokens", path, a.t->count);
     llm42_model *model = load_model(&a, backend);

@@ -712,7 +712,8 @@ other=$(sed -E 's/.* has ([0-9a-f]{64}): .*/\1/' "$out/log")
 changed 1 '^NOT VERIFIED: 0 of 3 requests' "s/^model_hash: .*/model_hash: $other/" --model "$out/other"
 # What cannot be compared is one line, and status 2.
 changed 2 'changed.txt:1: format 4: this version of llm42 reads formats 1 to 3$' '1s/format 3/format 4/'
-changed 2 '3 of its 3 requests were drawn with the noise of llm42 0.2.0, which 0.3.0 has replaced$' '1s/format 3/format 2/'
+changed 2 '3 of its 3 requests have the draws or the sums \(sm90\) of llm42 0.2.0: audit them with that version$' \
+    '1s/format 3/format 2/'
 changed 2 'changed.txt: the file is cut short' '$d'
 changed 2 "changed.txt:13: 'request 1': must be 'requests: ...'$" 's/^request: 1$/request 1/'
 changed 2 "changed.txt:24: tokens: 'x7': must be a token id$" '24s/^tokens: [0-9]+/tokens: x7/'
