@@ -1975,15 +1975,18 @@ __global__ void __launch_bounds__(256)
 //   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If it has
 //      grown, what the unit has summed is multiplied by 2^(old base - base)
 //   3. weights 2^(score x scale - base)
-//   4. their total: eight sums, one for each remainder of a key's position modulo 8. Of each strip of 32 keys four
-//      weights are added in ascending order, the sums of four strips pairwise, and that of a step to those before
+//   4. their total, as eight sums: one for each remainder of a key's position modulo 8. Of each strip of 32 keys a sum
+//      has four weights, which are added in ascending order. The four strips of a step are added pairwise, and the step
+//      is added to the steps before it
 //   5. weights x values, by the tensor cores, on top of the sums of the steps before
 // At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
-// that a row does not see change none of the row's bits, nor do unseen keys within a step. So a result depends on the
-// row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
+// that a row does not see change none of the row's bits, nor do unseen keys within a step, whose weights are 0. So a
+// result depends on the row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
+// (Values must be finite for that, because 0 x NaN is NaN: one that is not may reach rows of its sequence that do not
+// see it.)
 //
-// Why units: a long row must be divided among blocks when it is decoded, and a prompt must seldom merge. A kernel for
-// prompts keeps the sums of a unit in registers and those of all units before it in shared memory.
+// Why units: when a long row is decoded, several blocks must share it. Units are long because a prompt merges each of
+// them: its kernel has the sums of a unit in registers, and those of all units before it in shared memory.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
@@ -2019,7 +2022,7 @@ typedef struct llm42__visible {
     int low[2], high[2], all_low, all_high;
 } llm42__visible;
 
-// What a thread has of a unit's sums for its two queries: their bases, and their totals of even and of odd keys.
+// What a thread has of a unit's sums for its two queries: the base of each, and two of its eight totals.
 struct llm42__unit_sums {
     float base[2], total[2][2];
     LLM42__DEVICE void begin() {
@@ -2049,7 +2052,7 @@ LLM42__DEVICE void llm42__softmax_step(float (&score)[16][4], llm42__unit_sums &
             }
     }
     LLM42__UNROLLED(int r = 0; r < 2; r++) {
-        float top[4], strip[4][2] = {};  // four of each, because one would be a long chain
+        float top[4], strip[4][2] = {};  // four tops, because one would be a long chain
         LLM42__UNROLLED(int n = 0; n < 16; n++) {
             const float larger = fmaxf(score[n][2 * r], score[n][2 * r + 1]);
             top[n % 4] = n < 4 ? larger : fmaxf(top[n % 4], larger);
@@ -2081,8 +2084,8 @@ LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a
     }
 }
 
-// The factors for merging a unit (take) into the sums so far (keep): to the higher of the two bases, which base
-// becomes.
+// The factors of a merge: by `keep` the sums so far are multiplied, and by `take` those of the unit. Then both have the
+// higher of the two bases, which `base` becomes.
 LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
     const float higher = fmaxf(base, unit_base), from = llm42__from_base(higher);
     keep = llm42__power(base - from);
@@ -2129,18 +2132,18 @@ LLM42__DEVICE void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *c
 }
 
 // The same for the keys t <= k < end of a sequence, in pages of sixteen keys or more. page: of the strip's first
-// sixteen keys, and of the others. step: pieces from a key to the next. t is a multiple of sixteen.
+// sixteen keys, and of the others. stride: pieces from a key to the next. t is a multiple of sixteen.
 template <int DP, int KEYS>
 LLM42__DEVICE void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache, const int (&page)[2], int shift,
-                                     int t, int end, uint32_t step) {
+                                     int t, int end, uint32_t stride) {
     enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
     const int lane = threadIdx.x % 32, keys = end - t - lane / PIECES;
     LLM42__UNROLLED(int half = 0; half < 2; half++) {
         const int slot = (page[half] << shift) + (t + 16 * half & (1 << shift) - 1);
-        const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * step + lane % PIECES) * 8;
+        const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * stride + lane % PIECES) * 8;
         LLM42__UNROLLED(int i = 0; i < PIECES / 2; i++)
             llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, half * PIECES / 2 + i),
-                          at + (size_t)(i * AT_ONCE * 8 * step), half * 16 + i * AT_ONCE < keys);
+                          at + (size_t)(i * AT_ONCE * 8 * stride), half * 16 + i * AT_ONCE < keys);
     }
 }
 
@@ -2244,12 +2247,12 @@ LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const 
 template <int DP, int TEAMS> struct llm42__prefill_shape {
     enum {
         SLOTS = 2 * TEAMS,
-        LAG = TEAMS - 1,  // copies that may be under way when the one before them is waited for
+        LAG = TEAMS - 1,  // later copies that may be under way while a copy is waited for
         QUERIES = 64 * TEAMS,
         FULL_AT = 0,
         EMPTY_AT = FULL_AT + 8 * SLOTS,
-        ASKED_AT = EMPTY_AT + 8 * SLOTS,  // the queries have arrived
-        ANSWERED_AT = ASKED_AT + 8,       // all scores of the task have been computed
+        QUERIES_FULL_AT = EMPTY_AT + 8 * SLOTS,
+        QUERIES_EMPTY_AT = QUERIES_FULL_AT + 8,
         RING_AT = 1024,
         SLOT = LLM42__STEP_KEYS * DP * 2,
         MERGED_AT = RING_AT + SLOTS * SLOT,
@@ -2305,7 +2308,7 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
     }
     LLM42__DEVICE void load_queries() const {
         enum { PIECES = DP / 8 };
-        llm42__mbarrier_wait(base + shape::ANSWERED_AT, own.turn & 1);
+        llm42__mbarrier_wait(base + shape::QUERIES_EMPTY_AT, own.turn & 1);
         for (int i = threadIdx.x % 128; i < shape::QUERIES * PIECES; i += 128) {
             const int query = i / PIECES, piece = i % PIECES;
             bool there;
@@ -2315,38 +2318,38 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
                           from, there);
         }
     }
-    // Waits for a copy of this task, whose number is c, and tells the teams. asked: the copy behind the queries.
-    template <int LEFT> LLM42__DEVICE void tell(int c, int asked) const {
+    // Waits for copy c of this task, and tells the teams. with_queries: the copy with which the queries are copied.
+    template <int LEFT> LLM42__DEVICE void tell(int c, int with_queries) const {
         llm42__copy_wait<LEFT>();
         llm42__fence_async();
         __syncwarp();
         if (threadIdx.x % 32) return;
-        if (llm42__queries<DP>::SHARED && c == asked) llm42__mbarrier_arrive(base + shape::ASKED_AT);
+        if (llm42__queries<DP>::SHARED && c == with_queries) llm42__mbarrier_arrive(base + shape::QUERIES_FULL_AT);
         llm42__mbarrier_arrive(base + shape::FULL_AT + 8 * ((copies + c) % shape::SLOTS));
     }
     // Copies all keys and values of a task. What earlier passes have written is copied before the wait for the kernel
-    // ahead, as long as the ring has room.
+    // ahead, as long as the ring has room: the teams empty no slot before they have the queries.
     LLM42__DEVICE void run() {
         const int count = 2 * own.steps();
-        int asked = -1;
+        int with_queries = -1;
         pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
         look_up(0, page);
         for (int c = 0; c < count; c++) {
             const uint32_t slot = (copies + c) % shape::SLOTS;
             if (c % 2 == 0 && c) page[0] = next_page[0], page[1] = next_page[1];
-            if (asked < 0 &&
+            if (with_queries < 0 &&
                 (c + 1 + shape::LAG == shape::SLOTS || c + 1 == count || first(c / 2) + 32 > own.task.old)) {
                 llm42__wait_for_previous();
-                asked = c;
+                with_queries = c;
                 if (llm42__queries<DP>::SHARED) load_queries();
             }
             llm42__mbarrier_wait(base + shape::EMPTY_AT + 8 * slot, ((copies + c) / shape::SLOTS & 1) ^ 1);
             load(c % 2 ? a.v : a.k, base + shape::RING_AT + slot * shape::SLOT, c / 2);
             llm42__copy_commit();
             if (c % 2 == 0) look_up(c / 2 + 1, next_page);
-            if (c >= shape::LAG) tell<shape::LAG>(c - shape::LAG, asked);
+            if (c >= shape::LAG) tell<shape::LAG>(c - shape::LAG, with_queries);
         }
-        if (shape::LAG) tell<0>(count - 1, asked);
+        if (shape::LAG) tell<0>(count - 1, with_queries);
         copies += count;
     }
 };
@@ -2361,8 +2364,9 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     llm42__queries<DP> q;
     llm42__prefill_turn own = {};
     llm42__visible visible;
-    llm42__unit_sums unit, ended;  // ended: the unit before, if a new one has begun and the sums are still of that one
-    bool begins, fresh;            // a new unit has begun; there are no sums yet
+    llm42__unit_sums unit, ended;  // ended: the unit before, until it is merged
+    bool begins;                   // the step whose weights were computed last is the first one of a unit
+    bool fresh;                    // the step whose values are added next is the first one of a unit
     int units;                     // that have been merged
     float merged_base[2], merged_total[2], score[16][4], out[DP / 8][4], keep[2];
     uint32_t weight[8][4];
@@ -2373,6 +2377,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         return base + shape::RING_AT + slot * shape::SLOT;
     }
     LLM42__DEVICE void release(int c) const {
+        if (!llm42__queries<DP>::SHARED) __syncwarp();  // all lanes have read it
         if (threadIdx.x % 32 == 0)
             llm42__mbarrier_arrive(base + shape::EMPTY_AT + 8 * ((copies + (uint32_t)c) % shape::SLOTS));
     }
@@ -2421,20 +2426,20 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
             LLM42__UNROLLED(int i = 0; i < DP / 2; i++) out[i / 4][i % 4] *= keep[i % 4 / 2];
         }
     }
-    LLM42__DEVICE void answered(int step) const {  // the scores of the last step are the last use of the queries
+    LLM42__DEVICE void release_queries(int step) const {  // the scores of the last step are their last use
         if (llm42__queries<DP>::SHARED && step + 1 == own.steps() && threadIdx.x % 32 == 0)
-            llm42__mbarrier_arrive(base + shape::ANSWERED_AT);
+            llm42__mbarrier_arrive(base + shape::QUERIES_EMPTY_AT);
     }
     // Sums all steps of a task. While the tensor cores compute the scores of a step, the sums are made ready for the
     // values of the step before; while they multiply these values, scores become weights.
     LLM42__DEVICE void sum_task(int steps) {
         visible = llm42__visible_of(a, own.task, first_query);
         units = 0, unit.begin();
-        if (llm42__queries<DP>::SHARED) llm42__mbarrier_wait(base + shape::ASKED_AT, (own.turn & 1) ^ 1);
+        if (llm42__queries<DP>::SHARED) llm42__mbarrier_wait(base + shape::QUERIES_FULL_AT, (own.turn & 1) ^ 1);
         else q.load_own(a, own.task, own.kv_head, first_query + threadIdx.x % 32 / 4);
         llm42__score_step<DP>(score, q, wait_full(0));
         llm42__await<DP, 0>(score);
-        release(0), answered(0);
+        release(0), release_queries(0);
         softmax(0);
         begins = false, fresh = true;
         pack();
@@ -2448,7 +2453,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
                 llm42__score_step<DP>(score, q, wait_full(2 * step));
             }
             llm42__await<DP, AHEAD>(score);
-            release(2 * step), answered(step);
+            release(2 * step), release_queries(step);
             softmax(step);
             llm42__await<DP, 0>(out);
             release(2 * step - 1);
@@ -2467,7 +2472,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
             sum_task(steps);
         } else {  // the task has no queries for this team
             for (int c = 0; c < 2 * steps; c++) wait_full(c), release(c);
-            answered(steps - 1);
+            release_queries(steps - 1);
         }
         copies += 2 * (uint32_t)steps;
     }
@@ -2511,8 +2516,8 @@ __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(
             llm42__mbarrier_open(base + shape::FULL_AT + 8 * s, 4);
             llm42__mbarrier_open(base + shape::EMPTY_AT + 8 * s, 4 * TEAMS);
         }
-        llm42__mbarrier_open(base + shape::ASKED_AT, 4);
-        llm42__mbarrier_open(base + shape::ANSWERED_AT, 4 * TEAMS);
+        llm42__mbarrier_open(base + shape::QUERIES_FULL_AT, 4);
+        llm42__mbarrier_open(base + shape::QUERIES_EMPTY_AT, 4 * TEAMS);
     }
     __syncthreads();
     if (threadIdx.x < 128) {
@@ -2599,9 +2604,9 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_memory {
 };
 
 // A block, or a lane of it: the strips that its warp copies, and the sums of its warp's columns. Strip s of a unit is
-// that of warp s % WARPS: the warp copies its keys and, behind the keys of all its strips, its values. It alone sums
-// the scores. All warps multiply all values, each for its columns. A lane (g, t) has keys g and g + 8 of each sixteen,
-// or such columns, and queries 2t, 2t + 1 of each octet.
+// that of warp s % WARPS: the warp copies its keys and, behind the keys of all its strips, its values. It alone
+// computes the scores. All warps multiply all values, each for its columns. A lane (g, t) has keys g and g + 8 of each
+// sixteen, or such columns, and queries 2t, 2t + 1 of each octet.
 template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
     enum { OWN = memory::OWN, STEPS = memory::STEPS, QUERIES = memory::QUERIES, TILES = memory::TILES };
@@ -2613,12 +2618,13 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     llm42__decode_task task;
     int low, high, key;                    // positions that the row sees; the unit's first key
     bool more;                             // the task has another unit
-    uint32_t strips = 0;                   // of each warp before this unit, over all tasks
+    uint32_t strips = 0;                   // copies of each warp before this unit, over all tasks
     uint32_t place[OWN], next_place[OWN];  // of a lane's key in each strip of this unit and the next (llm42__copy_keys)
     uint32_t q[OCTETS][DP / 16][2];
     float score[OWN][2][OCTETS][4], keep[STEPS][OCTETS][2], base[OCTETS][2], out[TILES][OCTETS][4];
     float merged[TILES][OCTETS][4], merged_base[OCTETS][2];
-    float unit_base, unit_total, query_base, total;  // of the query that this thread's group of eight sums weights for
+    // Of the query threadIdx.x / 8: its base and its total in this unit, and in all that have been merged.
+    float unit_base, unit_total, query_base, total;
 
     static LLM42__DEVICE int warp() { return threadIdx.x / 32; }
     static LLM42__DEVICE int lane() { return threadIdx.x % 32; }
@@ -2643,7 +2649,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     LLM42__DEVICE uint32_t strip_at(int owner, uint32_t strip) const {
         return llm42__shared_address(shared) + ((uint32_t)(owner * RING) + strip % RING) * memory::STRIP;
     }
-    // Starts the copies of this warp's strip r of a unit: first the strips' keys, then their values.
+    // Starts copy r of this warp in a unit: the first OWN are of its strips' keys, and the others of their values. of:
+    // a lane's place. strip: the number of the copy over all tasks.
     LLM42__DEVICE void load(int r, int unit_key, uint32_t of, uint32_t strip) const {
         llm42__mbarrier_wait(barrier(memory::EMPTY_AT, warp(), strip), (strip / RING & 1) ^ 1);
         if (seen(unit_key + key_of(r % OWN)))
@@ -2651,7 +2658,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
                                                     of);
         llm42__copy_arrive(barrier(memory::FULL_AT, warp(), strip));
     }
-    // The warp has read its strip r: the strip RING behind it takes its place.
+    // The warp has read what its copy r brought: the copy RING behind it takes its place.
     LLM42__DEVICE void load_behind(int r) const {
         const int next = r + RING;
         if (next < 2 * OWN) load(next, key, place[next % OWN], strips + next);
@@ -2686,7 +2693,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
             const int t0 = key + key_of(i);
             if (seen(t0)) llm42__score_across<DP, OCTETS>(score[i], q, k_at);
             __syncwarp();  // all lanes have read the keys
-            if (lane() < WARPS) llm42__mbarrier_arrive(barrier(memory::EMPTY_AT, warp(), strip));  // as of all warps
+            if (lane() < WARPS) llm42__mbarrier_arrive(barrier(memory::EMPTY_AT, warp(), strip));  // for all warps
             load_behind(i);
             if (t0 < low || t0 + LLM42__STRIP_KEYS - 1 > high)
                 LLM42__UNROLLED(int j = 0; j < 2 * OCTETS * 4; j++) {
@@ -2734,7 +2741,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
                 make_uint2(llm42__transposed(llm42__pack(w[0], w[1])), llm42__transposed(llm42__pack(w[2], w[3])));
         }
     }
-    // The unit's total for query threadIdx.x / 8, whose eight sums eight threads have, and its base.
+    // The unit's total and base of query threadIdx.x / 8. Its eight sums are added by eight threads.
     LLM42__DEVICE void total_unit() {
         const int of = threadIdx.x / 8;
         if (of >= QUERIES) return;
@@ -2786,7 +2793,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) out[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
         LLM42__UNROLLED(int step = 0; step < STEPS; step++) {
             add_step(step);
-            // A strip is replaced one step later, when the other warps have certainly read it, or at the unit's end.
+            // A strip is replaced one step later, when most warps have read it, so that this one seldom waits for them,
+            // or at the unit's end.
             LLM42__UNROLLED(int i = 0; i < OWN; i++) {
                 const int of = (warp() + i * WARPS) / 4;
                 if (of == step - 1 || (step + 1 == STEPS && of == step)) load_behind(OWN + i);
@@ -2851,15 +2859,15 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
 template <int DP, int WARPS>
 LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__decode_task &task, llm42__bf16 *out) {
     enum { RECORD = llm42__record(DP) };
-    const size_t step = (size_t)a.kv_heads * a.group * RECORD;
-    const float *records = a.partial + (size_t)(task.record - task.first_unit) * step + blockIdx.x * a.group * RECORD;
+    const size_t stride = (size_t)a.kv_heads * a.group * RECORD;  // from a unit's record to the next
+    const float *records = a.partial + (size_t)(task.record - task.first_unit) * stride + blockIdx.x * a.group * RECORD;
     for (int i = threadIdx.x; i < a.group * DP / 2; i += WARPS * 32) {
         const int query = i / (DP / 2), column = i % (DP / 2) * 2;
         const float *record = records + query * RECORD;
         float base = -INFINITY, total = 0, keep, take;
         float2 sum = {0, 0};
 #pragma unroll 8
-        for (int u = 0; u < task.row_units; u++, record += step) {
+        for (int u = 0; u < task.row_units; u++, record += stride) {
             // From the cache that all multiprocessors share: other blocks have written them.
             const float2 unit = __ldcg((const float2 *)(record + column)), own = __ldcg((const float2 *)(record + DP));
             llm42__merge_factors(base, own.x, keep, take);
@@ -2901,8 +2909,8 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
     const uint32_t base = llm42__shared_address(shared);
     llm42__launch_next();
     llm42__decode_block<DP, OCTETS, WARPS, RING> own = {a, meta, shared, meta.header->page_stride, meta.header->old};
-    const int tasks = meta.header->decode_tasks;  // there is room for as many tasks as blocks
-    own.task = meta.decode[blockIdx.y];
+    const int tasks = meta.header->decode_tasks;
+    own.task = meta.decode[blockIdx.y];  // perhaps none: there is room for as many tasks as blocks
     if (threadIdx.x < RING * WARPS) {
         llm42__mbarrier_open(base + memory::FULL_AT + 8 * threadIdx.x, 32);
         llm42__mbarrier_open(base + memory::EMPTY_AT + 8 * threadIdx.x, WARPS);
@@ -2930,7 +2938,6 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
         if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
                                 (unsigned *)(shared + memory::LAST_AT)))
             llm42__merge_row<DP, WARPS>(a, task, out);
-        __syncthreads();  // all threads know whether this block is the last, before the next task
     }
     llm42__wait_for_previous();  // a block without a task has not waited yet
 }

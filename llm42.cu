@@ -1206,7 +1206,7 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 //   keys    low ------------------------------------------------------------------------> position
 //   units   | u0 | u1 | u2 | u3 | u4 | u5 | u6 | ...     each is summed on its own
 //   tasks   |  units of block 0  |  units of block 1 | ... chosen by load: bits do not depend on them
-//
+
 // How the keys of a pass's single rows are split in layers of one reach.
 struct llm42__split {
     int window;

@@ -4422,13 +4422,13 @@ static float llm42__sm90_head_squares(const float *x, int d) {
 
 // Attention: the one order of attention in kernels.cu. Units of 512 keys begin at multiples of 512 and are summed in
 // steps of 128 keys. Scores are sums of llm42__sm90_multiply over d. Weights 2^(score - base) are summed by eight and,
-// rounded to bf16, multiplied by values in steps of sixteen keys. Where the base grows, sums so far are scaled. Then
+// rounded to bf16, multiplied by values, sixteen keys at a time. Where the base grows, sums so far are scaled. Then
 // units are merged in ascending order. Keys that the row does not see have weight 0.
 enum { LLM42__SM90_UNIT = 512, LLM42__SM90_STEP = 128, LLM42__SM90_STRIP = 32, LLM42__SM90_HEADS = 8 };
 typedef struct llm42__sm90_head {
     float q[256], weight[LLM42__SM90_STEP];  // weight: scores at first
     float sum[256], merged[256];             // of weighted values: of the unit, and of all units before
-    float eight[8], base, grown;             // of the unit: totals, base, and by what it multiplies its sums
+    float eight[8], base, keep;              // of the unit: totals, base, and by what its sums so far are multiplied
     float merged_base, merged_total;
 } llm42__sm90_head;
 
@@ -4459,13 +4459,13 @@ static void llm42__sm90_softmax(llm42__sm90_head *h, float scale) {
     float *weight = h->weight, strip[4][8] = {{0}}, top = -INFINITY, before = h->base;
     for (int i = 0; i < LLM42__SM90_STEP; i++) top = weight[i] > top ? weight[i] : top;
     h->base = top * scale > before ? top * scale : before;
-    h->grown = h->base == before ? 1.0f : llm42__ex2(before - h->base);
+    h->keep = h->base == before ? 1.0f : llm42__ex2(before - h->base);
     const float from = h->base == -INFINITY ? 0.0f : h->base;
     for (int i = 0; i < LLM42__SM90_STEP; i++) weight[i] = llm42__ex2(fmaf(weight[i], scale, -from));
     for (int i = 0; i < LLM42__SM90_STEP; i++) strip[i / LLM42__SM90_STRIP][i % 8] += weight[i];
     for (int i = 0; i < LLM42__SM90_STEP; i++) weight[i] = llm42__round_bf16(weight[i]);
     for (int i = 0; i < 8; i++)
-        h->eight[i] = fmaf(h->eight[i], h->grown, (strip[0][i] + strip[1][i]) + (strip[2][i] + strip[3][i]));
+        h->eight[i] = fmaf(h->eight[i], h->keep, (strip[0][i] + strip[1][i]) + (strip[2][i] + strip[3][i]));
 }
 
 // Adds a step's weighted values to those of the unit.
@@ -4473,7 +4473,7 @@ static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm
     llm42__sm90_panel panel;
     const void *at[16];
     for (int g = 0; g < heads; g++)
-        for (int i = 0; h[g].grown != 1.0f && i < c->cpu->pad; i++) h[g].sum[i] *= h[g].grown;
+        for (int i = 0; h[g].keep != 1.0f && i < c->cpu->pad; i++) h[g].sum[i] *= h[g].keep;
     for (int c0 = 0; c0 < c->cpu->pad; c0 += 16)
         for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
             llm42__cpu_addresses(c, c->v, 2, s, t0, at);

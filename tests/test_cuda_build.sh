@@ -130,13 +130,15 @@ then
                 fail "the kernels on the CPU, $model"
             fi
         done
-    # Controls: the bits are wrong if waits leave a copy that has not arrived. If no thread waits at a barrier, an
-    # mbarrier is used before it has been opened.
+    # Controls: the bits are wrong if waits leave a copy that has not arrived, or if no thread waits at a barrier.
     tiny=("$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick)
     faulty wait 'that differ' "${tiny[@]}"
-    faulty barrier 'an mbarrier that is not open' "${tiny[@]}"
-    # The bits stay if each kernel copies as early as it may. Control: not if none waits for those ahead of it.
-    if EMULATOR_EARLY=1 "${tiny[@]}" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "kernels that begin early"; fi
+    faulty barrier 'that differ' "${tiny[@]}"
+    # The bits stay if blocks have many tasks, and each kernel copies as early as it may. Controls: not if none waits for
+    # those ahead of it, or for the products of warpgroups, by which attention with wide heads multiplies.
+    wide=("$out/tests/cuda_emulated" --part arithmetic --model tests/arch/llama_wide_heads --quick)
+    faulty product 'attention.*that differ' "${wide[@]}"
+    if EMULATOR_PROCESSORS=2 EMULATOR_EARLY=1 "${wide[@]}" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "kernels that begin early"; fi
     EMULATOR_EARLY=1 faulty begin 'that differ' "${tiny[@]}" --no-check
     # A backend does not open on a GPU whose 2^x is not that of Hopper GPUs in one row of their table.
     faulty power '2^x has other bits' "${tiny[@]}"

@@ -135,6 +135,7 @@ static answer *ask(const llm42_backend *backend, llm42_arithmetic arithmetic, co
                                .tensor_parallel = ranks_for(model),
                                .schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT,
                                .max_rows = MOST_ROWS,
+                               .page_size = v->fp32 ? 4 : 16,
                                .max_context = context,
                                .max_running = SEQUENCES};
     // Ranks share a device, unless --devices says otherwise.
@@ -232,6 +233,7 @@ static const test_shape shapes[] = {
     {"qwen2", 256, 1000, 1, 8, 8, 48, 1000, 0, true, "BF16", "\"use_sliding_window\": false, ", 2048},
     {"qwen3", 256, 64, 2, 8, 4, 128, 136, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
     {"qwen3", 256, 2112, 1, 2, 1, 16, 72, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
+    {"llama", 256, 64, 1, 2, 1, 256, 72, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2048},
     {"qwen3_moe", 256, 96, 2, 4, 2, 32, 176, 40, false, "BF16",
      "\"moe_intermediate_size\": 176, \"num_experts\": 40, \"num_experts_per_tok\": 5, \"norm_topk_prob\": true, ",
      512},

@@ -13,15 +13,16 @@
 // shares nothing with the library.
 //
 // A GPU runs threads in any order, and a copy to shared memory arrives at any time until it is waited for. So here the
-// order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is which of its blocks begins late. For
-// each copy it is drawn whether it arrives at once or only when it is waited for. Copies that one mbarrier counts
-// arrive in an order that is drawn, too. A warpgroup's products read their operands when they are committed, or only
-// when they are waited for. Until then their sums are no numbers. (Blocks, or clusters of them, keep their order: some
-// wait for what others of a device send.)
+// order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is which of its blocks begins late.
+// Warps rest for a while in turns, so that others get ahead of them as far as barriers let them. For each copy it is
+// drawn whether it arrives at once or only when it is waited for. Copies that one mbarrier counts arrive in an order
+// that is drawn, too. A warpgroup's products read their operands when they are committed, or only when they are waited
+// for. Until then their sums are no numbers. (Blocks, or clusters of them, keep their order: some wait for what others
+// of a device send.)
 //
 // EMULATOR_FAULT is for controls:
 //   wait      each wait for copies leaves one group more than it should
-//   barrier   no thread waits at a barrier of its block
+//   barrier   no thread waits at a barrier of its block, but for the first, behind which mbarriers are open
 //   mbarrier  no thread waits at an mbarrier
 //   cluster   a cluster's blocks do not wait for one another
 //   product   each wait for a warpgroup's products leaves one group more than it should
@@ -33,6 +34,8 @@
 // EMULATOR_EARLY=1 what a thread copies by cp.async before it waits for them is what memory had when the pass began, so
 // it lacks what they write. Such a kernel must wait in at least one thread. (EMULATOR_EARLY reads the memory of all
 // devices while others may write it: use it with one rank.)
+//
+// EMULATOR_PROCESSORS is how many multiprocessors the GPU has (default 132). With few of them a block has many tasks.
 //
 // These are not emulated: cuBLASLt; fences, and the order in which a GPU's caches see writes; registers that move
 // between warpgroups; what else a kernel reads or writes before it waits for those ahead of it.
@@ -87,7 +90,8 @@ namespace emulator {
 
 // >>fibers -------------------------------------------------------------------------------------------------------
 // STRIDE: a prime number, which steps through all threads of a block.
-enum { STRIDE = 1031, MOST_THREADS = 1024, STACK = 192 << 10, SHARED = 232448 };
+// REST: turns after which it is drawn anew which warps rest.
+enum { STRIDE = 1031, REST = 16, MOST_THREADS = 1024, STACK = 192 << 10, SHARED = 232448 };
 
 // A barrier: its turn ends when as many threads have come as it waits for.
 struct gate {
@@ -257,7 +261,7 @@ inline void live_fiber() {
 }
 
 inline void wait_at(gate *g, int expected, bool skipped = barrier_fault) {
-    if (skipped) return;
+    if (skipped && (g != &here->all || g->turn)) return;
     self->closed = g->turn;
     g->arrived++;
     release(g, expected);
@@ -355,17 +359,23 @@ inline void run_cluster(cluster *c) {
     // A block may begin late: when the others have run so often, or all wait for it.
     const int late = (int)(draw() % (uint64_t)(c->size + 1));
     uint64_t wait = c->size > 1 ? draw() % 4096 : 0;
+    uint32_t resting = 0;  // warps that have no turn for a while, one bit each
     for (uint64_t turn = 0; c->live; turn++) {
         c->progress = false;
+        if (turn % REST == 0) resting = (uint32_t)(draw() & draw());
         for (int i = 0, next = (int)(draw() % 1024) % all; i < all;
              i++, next += next < all - step ? step : step - all) {
             const int number = c->size > 1 ? next / threads : 0;
             block *b = c->blocks[(size_t)number].get();
             fiber *f = &b->fibers[next - number * threads];
             if (f->done || (number == late && turn < wait) || (f->waits && f->waits->turn == f->closed)) continue;
+            if (resting >> (f->index / 32 + number) % 32 & 1) continue;
             run_fiber(b, f);
         }
-        if (!c->progress && turn < wait) wait = 0, c->progress = true;
+        if (!c->progress && (resting || turn < wait)) {
+            if (!resting) wait = 0;
+            resting = 0, c->progress = true;
+        }
         if (!c->progress)
             end_with("%d threads of block (%u, %u) wait for one another for ever", c->live, index.x, index.y);
     }
