@@ -32,30 +32,20 @@ fail() {  # fail NAME: with what the command printed
 }
 
 builds() {  # builds NAME MAKE-ARGUMENT...
-    if "${make[@]}" "${@:2}" >"$out/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        fail "$1"
-        return 1
-    fi
+    "${make[@]}" "${@:2}" >"$out/log" 2>&1 && passed=$((passed + 1)) && return
+    fail "$1"
+    return 1
 }
 
 faulty() {  # faulty FAULT PATTERN COMMAND...: with this fault of the emulator the command fails and prints the pattern
-    if EMULATOR_FAULT=$1 "${@:3}" >"$out/log" 2>&1 || ! grep -q "$2" "$out/log"; then
+    ! EMULATOR_FAULT=$1 "${@:3}" >"$out/log" 2>&1 && grep -q "$2" "$out/log" && passed=$((passed + 1)) ||
         fail "the emulator's fault $1 is found"
-    else
-        passed=$((passed + 1))
-    fi
 }
 
 refuses() {  # refuses PATTERN COMMAND...: a status that is not 0, and one line on stderr that has the pattern
     "${@:2}" >/dev/null 2>"$out/log" </dev/null
     local status=$?
-    if [ $status != 0 ] && [ $status -lt 126 ] && [ "$(wc -l <"$out/log")" = 1 ] && grep -qE "$1" "$out/log"; then
-        passed=$((passed + 1))
-    else
-        fail "one line with '$1' (status $status): ${*:2}"
-    fi
+    if [ $status != 0 ] && [ $status -lt 126 ] && [ "$(wc -l <"$out/log")" = 1 ] && grep -qE "$1" "$out/log"; then passed=$((passed + 1)); else fail "one line with '$1' (status $status): ${*:2}"; fi
 }
 
 ids="--ids 5,6,7 --ids-out -n 4"
@@ -124,11 +114,7 @@ then
         for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --leaves 1"; do
             # shellcheck disable=SC2086
             if "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1 &&
-                grep -qx '  cuda arithmetic: sm90' "$out/log"; then
-                passed=$((passed + 1))
-            else
-                fail "the kernels on the CPU, $model"
-            fi
+                grep -qx '  cuda arithmetic: sm90' "$out/log"; then passed=$((passed + 1)); else fail "the kernels on the CPU, $model"; fi
         done
     # Controls: the bits are wrong if waits leave a copy that has not arrived, or if no thread waits at a barrier.
     tiny=("$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick)

@@ -62,8 +62,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *to, int) {
     *to = {};
     snprintf(to->name, sizeof to->name, "emulated GPU");
     to->major = emulated_major, to->minor = 0;
-    const char *processors = getenv("EMULATOR_PROCESSORS");
-    to->multiProcessorCount = processors ? atoi(processors) : 132;
+    to->multiProcessorCount = getenv("EMULATOR_PROCESSORS") ? atoi(getenv("EMULATOR_PROCESSORS")) : 132;
     to->totalGlobalMem = (size_t)16 << 30;
     to->sharedMemPerBlockOptin = 232448, to->sharedMemPerMultiprocessor = 233472, to->l2CacheSize = 50 << 20;
     return cudaSuccess;
