@@ -3197,88 +3197,140 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
 // >>kernel-mixture -----------------------------------------------------------------------------------------------
 // Owns: routing the rows of a mixture to their experts and back.
 
-// Shapes: router [R, stride] (E used, up to 32 EACH) -> id, weight [R, used], used up to 64: each row's experts, the
-// largest first, the lowest index on a tie. Work: a warp for each row, a lane for every 32nd expert. Order of the
-// softmax: a lane's exponentials ascending, then lanes by butterfly. Order of the renormalising sum: by rank.
-template <int EACH, typename LOGIT>
-__global__ void __launch_bounds__(32)
-    llm42__k_route(const LOGIT *router, int experts, int stride, int used, bool renorm, int32_t *id, float *weight) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
-    const int lane = threadIdx.x, row = blockIdx.x;
-    float logit[EACH], mine[2] = {};  // mine: the probabilities of the ranks lane and lane + 32
-    unsigned taken = 0;
-    LLM42__UNROLLED(int i = 0; i < EACH; i++)
-        if (lane + 32 * i < experts) logit[i] = (float)router[(size_t)row * stride + lane + 32 * i];
-        else logit[i] = 0, taken |= 1u << i;
-    auto largest_left = [&] {
-        llm42__best best = {0, -1};
-        LLM42__UNROLLED(int i = 0; i < EACH; i++)
-            if (!(taken >> i & 1)) best = llm42__better(best, llm42__best{logit[i], lane + 32 * i});
-        return llm42__drawers<1>::of_lanes(best);
-    };
-    llm42__best best = largest_left();
-    const float largest = best.score;
-    float total = 0, sum = 0;
-    LLM42__UNROLLED(int i = 0; i < EACH; i++)
-        if (lane + 32 * i < experts) total += llm42__exp(logit[i] - largest);
-    total = llm42__sum_of_lanes(total);
-    for (int rank = 0; rank < used; rank++) {
-        const int chosen = best.id < 0 ? rank : best.id;
-        const float p = __fdiv_rn(llm42__exp(best.score - largest), total);
-        sum += p;
-        if (rank % 32 == lane) (rank < 32 ? mine[0] : mine[1]) = p;
-        if (lane == 0) id[row * used + rank] = chosen;  // with NaN logits lanes may disagree
-        if (chosen % 32 == lane) taken |= 1u << chosen / 32;
-        if (rank + 1 < used) best = largest_left();
+// An entry is a row and a rank of its experts. Entries have places, sorted by expert, and ascending for each expert. A
+// row has an expert once at most, so 32 rows, a group, are described by a word for each expert: which of them have it.
+enum { LLM42__MOST_EXPERTS = 1024, LLM42__MOST_USED = 64, LLM42__ROUTE_THREADS = 1024 };
+typedef struct llm42__routing {
+    int rows, experts, used, pieces;
+    float *weight;             // [R, used]
+    uint32_t *group;           // [groups][E]
+    int32_t *offset, *source;  // [E + 1]: where an expert's entries begin; [entries]: the row of a place
+    int32_t *place;            // [entries]: the place of an entry; between k_route and k_sort its expert
+    const uint4 *x;            // [R, pieces]: rows, which are copied to their places: sorted [entries, pieces]
+    uint4 *sorted;
+} llm42__routing;
+
+// What a block knows of experts: their entries in all groups and (until `sort` adds lower experts) in lower groups, and
+// which rows of the block's group they have; and of the group's entries: the expert, and then the place.
+typedef struct llm42__sorter {
+    int all[LLM42__MOST_EXPERTS], first[LLM42__MOST_EXPERTS], place[32][LLM42__MOST_USED];
+    uint32_t group[LLM42__MOST_EXPERTS];
+
+    // Returns the first piece that a thread of a block that sorts `rows` rows will copy.
+    LLM42__DEVICE uint4 start(const llm42__routing &a, int row, int rows) {
+        llm42__launch_next();
+        for (int e = threadIdx.x; e < a.experts; e += blockDim.x) all[e] = first[e] = 0, group[e] = 0;
+        __syncthreads();
+        llm42__wait_for_previous();
+        return (int)threadIdx.x < rows * a.pieces ? a.x[(size_t)row * a.pieces + threadIdx.x] : uint4{};
     }
-    LLM42__UNROLLED(int i = 0; i < 2; i++)
-        if (lane + 32 * i < used)
-            weight[row * used + lane + 32 * i] = llm42__rounded(renorm ? __fdiv_rn(mine[i], sum) : mine[i]);
+    // Gives rows their places, and copies them. A lane of the first warp adds lower experts for neighbouring ones.
+    LLM42__DEVICE void sort(const llm42__routing &a, int row, int rows, uint4 piece) {
+        const int each = (a.experts + 31) / 32, begin = threadIdx.x * each, end = min(a.experts, begin + each);
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            int own = 0, lower = 0;
+            for (int e = begin; e < end; e++) own += all[e];
+            for (int lane = 0; lane < 32; lane++)
+                lower += __shfl_sync(0xffffffffu, own, lane) & -(lane < (int)threadIdx.x);
+            for (int e = begin; e < end; lower += all[e++]) {
+                first[e] += lower;
+                if (blockIdx.x == 0) a.offset[e] = lower;
+            }
+            if (blockIdx.x == 0) a.offset[a.experts] = a.rows * a.used;
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < rows * a.used; i += blockDim.x) {
+            const int r = row + i / a.used, e = place[r % 32][i % a.used];
+            const int to = first[e] + __popc(group[e] & ((1u << r % 32) - 1));
+            a.place[row * a.used + i] = place[r % 32][i % a.used] = to, a.source[to] = r;
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < rows * a.pieces; i += blockDim.x) {
+            if (i >= (int)blockDim.x) piece = a.x[(size_t)row * a.pieces + i];
+            const int *to = place[(row + i / a.pieces) % 32];
+            for (int rank = 0; rank < a.used; rank++) a.sorted[(size_t)to[rank] * a.pieces + i % a.pieces] = piece;
+        }
+    }
+} llm42__sorter;
+
+// A warp chooses its row's experts: expert [used], in shared memory. Returns the weights of the ranks lane and lane
+// + 32. Two reductions of integers find an expert: the largest key left, and the lowest expert that has it.
+template <int EACH, typename LOGIT>
+LLM42__DEVICE float2 llm42__route_row(const LOGIT *router, const llm42__routing &a, bool renorm, int *expert) {
+    const int lane = threadIdx.x % 32;
+    uint32_t key[EACH];  // of expert lane + 32 i; 0: chosen, or no expert
+    LLM42__UNROLLED(int i = 0; i < EACH; i++)
+        key[i] = lane + 32 * i < a.experts ? max(llm42__sort_key((float)router[lane + 32 * i]), 1u) : 0;
+    auto largest_left = [&] {
+        uint32_t mine = 0;
+        LLM42__UNROLLED(int i = 0; i < EACH; i++) mine = max(mine, key[i]);
+        return __reduce_max_sync(0xffffffffu, mine);
+    };
+    uint32_t best = largest_left();
+    const float largest = llm42__key_value(best);
+    float total = 0, sum = 0, weight[2] = {};
+    LLM42__UNROLLED(int i = 0; i < EACH; i++)
+        if (lane + 32 * i < a.experts) total += llm42__exp(llm42__key_value(key[i]) - largest);
+    total = llm42__sum_of_lanes(total);
+#pragma unroll 1
+    for (int rank = 0; rank < a.used; rank++, best = largest_left()) {
+        int chosen = LLM42__MOST_EXPERTS;
+        LLM42__UNROLLED(int i = EACH - 1; i >= 0; i--) chosen = key[i] == best ? lane + 32 * i : chosen;
+        chosen = (int)__reduce_min_sync(0xffffffffu, (unsigned)chosen);
+        LLM42__UNROLLED(int i = 0; i < EACH; i++) key[i] = chosen == lane + 32 * i ? 0 : key[i];
+        if (rank % 32 == lane) expert[rank] = chosen, weight[rank / 32] = llm42__key_value(best);
+    }
+    LLM42__UNROLLED(int i = 0; i < 2; i++) {
+        weight[i] = __fdiv_rn(llm42__exp(weight[i] - largest), total);
+        for (int rank = 0; rank < min(32, a.used - 32 * i); rank++) sum += __shfl_sync(0xffffffffu, weight[i], rank);
+    }
+    if (!renorm) sum = 1;
+    return make_float2(llm42__rounded(__fdiv_rn(weight[0], sum)), llm42__rounded(__fdiv_rn(weight[1], sum)));
 }
 
-// Sorts the entries (row, rank) by expert, in ascending order for each expert. offset [E + 1]: where an expert's
-// entries begin; source [entries]: the row of a place; place [entries]: the place of an entry. With x [R, k], k a
-// multiple of 64, rows are copied to their places, too: sorted [entries, k]. Work: a block for each expert, in which
-// each warp takes an equal run of entries. Warps first count, then place, then copy. Integers only.
-enum { LLM42__SORT_THREADS = 1024 };  // at most; with 256 a prompt's rows of an expert took too long to copy
-__global__ void __launch_bounds__(LLM42__SORT_THREADS)
-    llm42__k_sort(const int32_t *id, int entries, int used, int32_t *offset, int32_t *source, int32_t *place,
-                  const llm42__bf16 *x, llm42__bf16 *sorted, int k) {
-    __shared__ int lower_of[LLM42__SORT_THREADS / 32], own_of[LLM42__SORT_THREADS / 32];
-    llm42__launch_next();
-    llm42__wait_for_previous();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, e = blockIdx.x;
-    const int run = (entries + (int)blockDim.x - 1) / (int)blockDim.x * 32, begin = min(entries, warp * run),
-              end = min(entries, begin + run);
-    int lower = 0, own = 0;  // entries of experts before e, and of e
-    for (int i = begin + lane; i < end; i += 32) lower += id[i] < e, own += id[i] == e;
-    lower = llm42__sum_of_lanes(lower), own = llm42__sum_of_lanes(own);
-    if (lane == 0) lower_of[warp] = lower, own_of[warp] = own;
-    __syncthreads();
-    int at = 0, first = 0, behind = 0;  // where this warp's entries begin, and where e's begin and end
-    for (int w = 0; w < warps; w++) at += lower_of[w] + (w < warp ? own_of[w] : 0), behind += lower_of[w] + own_of[w];
-    for (int w = 0; w < warps; w++) first += lower_of[w];
-    if (threadIdx.x == 0) offset[e] = at;
-    if (threadIdx.x == 0 && e == (int)gridDim.x - 1) offset[e + 1] = entries;
-    for (int base = begin; base < end; base += 32) {
-        const int i = base + lane;
-        const bool mine = i < end && id[i] == e;
-        const unsigned all = __ballot_sync(0xffffffffu, mine);
-        if (mine) {
-            const int to = at + __popc(all & ((1u << lane) - 1));
-            source[to] = i / used;
-            place[i] = to;
+// Shapes: router [R, stride] (E used, up to 32 EACH) -> each row's experts, the largest logit first (NaN last), the
+// lowest index on a tie, and their weights. Work: a block for a group, a warp for a row, a lane for every 32nd expert.
+// If there is one group, there is a block for each row: each routes all rows and sorts its own. Order of the softmax: a
+// lane's exponentials ascending, then lanes by butterfly. Order of the renormalising sum: by rank. Atomics count.
+template <int EACH, typename LOGIT>
+__global__ void __launch_bounds__(LLM42__ROUTE_THREADS)
+    llm42__k_route(const LOGIT *router, int stride, bool renorm, llm42__routing a) {
+    __shared__ llm42__sorter own;
+    const bool alone = a.rows <= 32;
+    const int block = blockIdx.x, warp = threadIdx.x / 32, row = warp + (alone ? 0 : 32 * block);
+    const uint4 piece = own.start(a, block, alone);
+    if (row < a.rows) {
+        const float2 weight = llm42__route_row<EACH>(router + (size_t)row * stride, a, renorm, own.place[warp]);
+        for (int rank = threadIdx.x % 32; rank < a.used; rank += 32) {
+            const int e = own.place[warp][rank], entry = row * a.used + rank;
+            atomicAdd(&own.all[e], 1), atomicOr(&own.group[e], 1u << warp);
+            if (!alone) a.place[entry] = e;
+            if (!alone || row == block) a.weight[entry] = rank < 32 ? weight.x : weight.y;
         }
-        at += __popc(all);
     }
-    if (!x) return;
+    if (alone) return own.sort(a, block, 1, piece);
     __syncthreads();
-    for (int to = first + warp; to < behind; to += warps) {
-        const uint4 *from = (const uint4 *)(x + (size_t)source[to] * k);
-#pragma unroll 8  // loads do not wait for stores
-        for (int piece = lane; piece < k / 8; piece += 32) ((uint4 *)(sorted + (size_t)to * k))[piece] = from[piece];
+    for (int e = threadIdx.x; e < a.experts; e += blockDim.x) a.group[block * a.experts + e] = own.group[e];
+}
+
+// Sorts several groups. Work: a block for `most` rows, a divisor of 32. Threads count an expert's entries together.
+__global__ void __launch_bounds__(LLM42__ROUTE_THREADS, 2) llm42__k_sort(llm42__routing a, int most) {
+    __shared__ llm42__sorter own;
+    const int row = blockIdx.x * most, rows = min(most, a.rows - row), groups = (a.rows + 31) / 32,
+              teams = LLM42__ROUTE_THREADS / a.experts, team = threadIdx.x / a.experts, e = threadIdx.x % a.experts;
+    const uint4 piece = own.start(a, row, rows);
+    for (int i = threadIdx.x; i < rows * a.used; i += LLM42__ROUTE_THREADS)
+        own.place[row % 32 + i / a.used][i % a.used] = a.place[row * a.used + i];
+    int all = 0, lower = 0;
+#pragma unroll 8
+    for (int g = team < teams ? team : groups; g < groups; g += teams) {
+        const uint32_t its = a.group[g * a.experts + e];
+        all += __popc(its), lower += g < row / 32 ? __popc(its) : 0;
+        if (g == row / 32) own.group[e] = its;
     }
+    atomicAdd(&own.all[e], all), atomicAdd(&own.first[e], lower);
+    own.sort(a, row, rows, piece);
 }
 
 // Shapes: y [entries, stride] by place -> out [R, stride]: the weighted sum of each row's experts. Work: a block for

@@ -169,7 +169,8 @@ struct llm42__execution {
     float *partial, *route_weight;
     float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
-    int32_t *route_id, *route_offset, *route_source, *route_place;
+    uint32_t *route_group;  // [groups of 32 rows][E]
+    int32_t *route_offset, *route_source, *route_place;
     unsigned char *meta, *meta_host;  // device; pinned
     llm42_output *out, *out_host;     // one block of pinned memory: its addresses for the device and the host
     llm42__prepared prepared;
@@ -890,13 +891,25 @@ static llm42_result llm42__enqueue_head(llm42__cuda *cu, llm42_schedule schedule
     return LLM42_OK;
 }
 
+// One launch for up to 32 rows. More rows are placed by a second one, with about two blocks for each multiprocessor.
 template <typename LOGIT>
-static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, int rows, llm42_error *error) {
+static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, int rows, llm42__bf16 *sorted,
+                                         llm42_error *error) {
     llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
+    llm42__routing to = {rows, c->experts, c->experts_used, sorted ? cu->Dp / 8 : 0};
+    to.weight = ex->route_weight, to.group = ex->route_group, to.offset = ex->route_offset;
+    to.source = ex->route_source, to.place = ex->route_place, to.x = (const uint4 *)ex->h, to.sorted = (uint4 *)sorted;
     auto kernel = c->experts <= 128 ? llm42__k_route<4, LOGIT> : llm42__k_route<32, LOGIT>;
-    return LLM42__STATUS(llm42__launch(kernel, dim3((unsigned)rows), dim3(32), 0, ex->stream, router, c->experts,
-                                       cu->Ep, c->experts_used, c->experts_renorm, ex->route_id, ex->route_weight));
+    const bool alone = rows <= 32;
+    LLM42__CU(llm42__launch(kernel, dim3((unsigned)(alone ? rows : (rows + 31) / 32)),
+                            dim3((unsigned)(alone ? 32 * std::max(rows, 8) : LLM42__ROUTE_THREADS)), 0, ex->stream,
+                            router, cu->Ep, c->experts_renorm, to));
+    if (alone) return LLM42_OK;
+    int most = 1;
+    while (most < 32 && rows > 2 * most * cu->device.multiProcessorCount) most *= 2;
+    return LLM42__STATUS(llm42__launch(llm42__k_sort, dim3((unsigned)((rows + most - 1) / most)),
+                                       dim3(LLM42__ROUTE_THREADS), 0, ex->stream, to, most));
 }
 
 // gate_up or down of all experts: x [entries, k] -> y [entries, n], in fp32 and by leaves if `cut`. source: the row of
@@ -935,13 +948,10 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
     LLM42__TRY(llm42__enqueue_product(cu, LLM42__ROUTER, key->schedule, l, ex->h, ex->router, rows, error));
     // Rows go to their places on a device whose experts' products need that. What they are put into is free until down.
     llm42__bf16 *const sorted = cu->device.major == 9 ? ex->expert_out : nullptr;
-    LLM42__STAGE("route", LLM42__TRY(cu->desc.numerics.router_fp32
-                                         ? llm42__enqueue_route(cu, (const float *)ex->router, rows, error)
-                                         : llm42__enqueue_route(cu, (const llm42__bf16 *)ex->router, rows, error));
-                 LLM42__CU(llm42__launch(llm42__k_sort, dim3((unsigned)c->experts),
-                                         dim3(entries <= 8 * c->experts ? 256 : LLM42__SORT_THREADS), 0, ex->stream,
-                                         ex->route_id, entries, used, ex->route_offset, ex->route_source,
-                                         ex->route_place, sorted ? ex->h : nullptr, sorted, cu->Dp)));
+    LLM42__STAGE("route",
+                 LLM42__TRY(cu->desc.numerics.router_fp32
+                                ? llm42__enqueue_route(cu, (const float *)ex->router, rows, sorted, error)
+                                : llm42__enqueue_route(cu, (const llm42__bf16 *)ex->router, rows, sorted, error)));
     const bool cut = llm42__sums_leaves(cu, key->schedule, rows, 1);
     void *sum = llm42__sum_at(cu, 1);
     llm42__leaves leaves = cut ? llm42__leaves_of(cu, LLM42__DOWN) : llm42__leaves{1, 0, 0};
@@ -1044,7 +1054,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //
 // Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
 //   router     a product
-//   route      k_route, k_sort
+//   route      k_route, and above 32 rows k_sort
 //   gate_up    k_experts, or k_matmul, of each expert
 //   down       k_experts, or k_matmul, of each expert
 //   route      k_combine, or k_combine_leaves
@@ -1729,7 +1739,8 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
         want(&ex->expert_out, entries * Dp);
         want(&ex->route_weight, entries);
         want(&ex->route_offset, (size_t)c->experts + 1);
-        for (int32_t **to : {&ex->route_id, &ex->route_source, &ex->route_place}) want(to, entries);
+        want(&ex->route_group, (R + 31) / 32 * (size_t)c->experts);
+        for (int32_t **to : {&ex->route_source, &ex->route_place}) want(to, entries);
     }
     if (llm42__has_leaves(cu)) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
     want(&ex->meta, cu->meta_size);

@@ -85,6 +85,7 @@ inline thread_local uint3 threadIdx, blockIdx;
 inline thread_local dim3 blockDim, gridDim;
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
+inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 
 namespace emulator {
 
@@ -510,6 +511,10 @@ template <typename T> T shuffle(T value, int from) {
     });
     return own.result;
 }
+inline unsigned largest(unsigned value) {
+    for (int i = 16; i > 0; i /= 2) value = std::max(value, shuffle(value, (self->index ^ i) % 32));
+    return value;
+}
 struct vote {
     bool value;
     unsigned result;
@@ -881,6 +886,8 @@ inline void start_box(uint32_t to, const CUtensorMap *from, int column, int row,
                                                         ? emulator::self->index % 32       \
                                                         : emulator::self->index % 32 - (int)(by))
 #define __ballot_sync(mask, value) emulator::ballot(emulator::whole(mask, (bool)(value)))
+#define __reduce_max_sync(mask, value) emulator::largest(emulator::whole(mask, value))
+#define __reduce_min_sync(mask, value) ~emulator::largest(~emulator::whole(mask, value))
 #define __all_sync(mask, value) (emulator::ballot(emulator::whole(mask, (bool)(value))) == 0xffffffffu)
 #define __threadfence() std::atomic_thread_fence(std::memory_order_seq_cst)
 #define __trap() abort()
@@ -902,6 +909,7 @@ inline size_t __cvta_generic_to_shared(const void *p) {
 #define __uint_as_float(x) emulator::of_bits(x)
 #define __float_as_int(x) ((int)emulator::bits_of(x))
 #define __int_as_float(x) emulator::of_bits((uint32_t)(x))
+#define atomicOr(p, v) __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST)
 #define atomicAdd(p, v) __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST)
 
 namespace emulator {

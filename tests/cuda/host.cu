@@ -578,7 +578,7 @@ static void check_addresses(const llm42__cuda *cu, int64_t at) {
     const bool fast_alone = cu->desc.schedules == 1u << LLM42_SCHEDULE_FAST;
     check(!e->parts == !((cu->leaves > 1 || cu->ranks > 1) && !fast_alone), "parts have memory where leaves are tried",
           at);
-    check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_id && e->route_offset &&
+    check(!c->experts || (e->router && e->expert_out && e->route_weight && e->route_group && e->route_offset &&
                           e->route_source && e->route_place),
           "mixtures have memory", at);
 }
