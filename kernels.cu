@@ -31,7 +31,7 @@
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
 //   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, leaves.cu
-//   mixture           k_route, k_sort, k_combine      enqueue_route, _experts    arithmetic, layers
+//   mixture           k_route, k_sort                 enqueue_route, _experts    arithmetic, layers
 //                     k_experts, or k_matmul          run_experts                arithmetic, leaves.cu
 //   draw              k_draw                          enqueue_head               small
 //   exchange          k_norm, k_meet, k_gather        enqueue_exchange           exchange
@@ -1513,15 +1513,20 @@ typedef struct llm42__rank_parts {
     unsigned exchange;      // number of this exchange in the pass, for mail
     const unsigned *ended;  // see llm42__meeting
     ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]
+    const int32_t *place;   // EXPERTS: of[0] is [entries, stride], by place (llm42__routing)
+    const float *weight;    // [R, used]
+    int used, stride;
 } llm42__rank_parts;
-// What kernels call PARTS: one of the first three. ROUNDED and LEAVES are read from memory, unless MAIL is added.
-enum { LLM42__WHOLE = 0, LLM42__ROUNDED = 1, LLM42__LEAVES = 2, LLM42__MAIL = 4 };
+// What kernels call PARTS: EXPERTS, of each row on this rank, or one of the first three. ROUNDED and LEAVES are read
+// from memory, unless MAIL is added.
+enum { LLM42__WHOLE = 0, LLM42__ROUNDED = 1, LLM42__LEAVES = 2, LLM42__MAIL = 4, LLM42__EXPERTS = 8 };
 // The most rows and exchanges of a pass by mail.
 enum { LLM42__MAIL_ROWS = 64, LLM42__MAIL_EXCHANGES = 1024 };
 
 // A quad is four words of a part: eight elements if they are bf16, four if fp32. The sum of quads is bf16.
 template <int PARTS> struct llm42__quad {
     enum { FP32 = (PARTS & LLM42__LEAVES) != 0, MAIL = (PARTS & LLM42__MAIL) != 0, ELEMENTS = FP32 ? 4 : 8 };
+    enum { TOGETHER = MAIL || PARTS == LLM42__EXPERTS };  // the threads of a block share a row's sum in shared memory
     typedef std::conditional_t<FP32, uint2, uint4> sum;
 };
 
@@ -1585,6 +1590,22 @@ LLM42__DEVICE typename llm42__quad<PARTS>::sum llm42__add_quads(const llm42__ran
     return llm42__sum_quads<PARTS>(of, parts.ranks);
 }
 
+// Eight elements of the weighted sum of a row's experts. Order: by rank, from +0.
+LLM42__DEVICE uint4 llm42__add_experts(const llm42__rank_parts &parts, size_t row, size_t column) {
+    float sum[8] = {};
+#pragma unroll 8
+    for (int rank = 0; rank < parts.used; rank++) {
+        const size_t entry = row * parts.used + rank, from = (size_t)parts.place[entry] * parts.stride + column;
+        const uint4 four = *(const uint4 *)((const llm42__bf16 *)parts.of[0] + from);
+        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
+        LLM42__UNROLLED(int i = 0; i < 8; i++)
+            sum[i] = fmaf(parts.weight[entry], __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16),
+                          sum[i]);
+    }
+    return make_uint4(llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
+                      llm42__pack(sum[6], sum[7]));
+}
+
 // The sum of the parts of eight elements from `at` on. fp32 parts of these are two quads. The even and the odd thread
 // of a pair load neighbouring quads and then exchange sums, since 32 bytes is the least that memory gives. So all
 // threads of a warp come here, `in` or not, and a pair has sixteen elements that lie together.
@@ -1593,6 +1614,8 @@ template <int PARTS> LLM42__DEVICE uint4 llm42__add_parts(const llm42__rank_part
         return in ? *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at) : make_uint4(0, 0, 0, 0);
     } else if constexpr (PARTS == LLM42__ROUNDED) {
         return in ? llm42__add_quads<PARTS>(parts, at / 8) : make_uint4(0, 0, 0, 0);
+    } else if constexpr (PARTS == LLM42__EXPERTS) {
+        return in ? llm42__add_experts(parts, at / parts.stride, at % parts.stride) : make_uint4(0, 0, 0, 0);
     } else {
         const int odd = (int)threadIdx.x % 2;
         const size_t first = at / 4 - odd;  // of the pair's four quads: 0 and 2, or 1 and 3
@@ -1730,27 +1753,29 @@ typedef struct llm42__held_pieces {
 } llm42__held_pieces;
 
 // Loads the pieces of a row: x, of the embedding or the residual stream, and (but for EMBED) other, of delta. If parts
-// of delta come by mail, all threads of the block first take them together, and `sums` holds the row's sum. Otherwise
-// it stays where it is, and each thread adds up its own pieces.
+// of delta come by mail, or are experts', all threads of the block first take them together, and `sums` holds the row's
+// sum. Otherwise it stays where it is, and each thread adds up its own pieces.
 template <int KIND, int PARTS>
 LLM42__DEVICE void llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x,
                                      const llm42__rank_parts &delta, size_t row, const llm42__held_pieces &held,
                                      const llm42__meta &meta, uint4 *sums) {
     using quad = llm42__quad<PARTS>;
     const int stride = held.stride;
+    const llm42__bf16 *from = KIND == LLM42__EMBED ? (const llm42__bf16 *)delta.of[0] + (size_t)meta.token[row] * stride
+                                                   : x + row * stride;
+    LLM42__UNROLLED(int i = 0; i < 4; i++)
+        if (!held.ended(i)) piece[i] = *(const uint4 *)(from + held.at(i));
     if constexpr (quad::MAIL) {
         llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
         llm42__take_row<PARTS>(delta, (int)row, stride, meta.header, (typename quad::sum *)sums);
+    } else if constexpr (quad::TOGETHER) {
+        for (int i = threadIdx.x; i < stride / 8; i += blockDim.x) sums[i] = llm42__add_experts(delta, row, 8 * i);
+        __syncthreads();
     }
-    const llm42__bf16 *from = KIND == LLM42__EMBED ? (const llm42__bf16 *)delta.of[0] + (size_t)meta.token[row] * stride
-                                                   : x + row * stride;
-    LLM42__UNROLLED(int i = 0; i < 4; i++) {
-        if constexpr (!quad::MAIL && KIND != LLM42__EMBED)
+    LLM42__UNROLLED(int i = 0; i < 4 && KIND != LLM42__EMBED; i++)  // all threads of a warp come to llm42__add_parts
+        if constexpr (!quad::TOGETHER)
             other[i] = llm42__add_parts<PARTS>(delta, row * stride + held.at(i), held.at(i) < stride);
-        if (held.ended(i)) continue;  // all threads of a warp come to llm42__add_parts
-        piece[i] = *(const uint4 *)(from + held.at(i));
-        if constexpr (quad::MAIL) other[i] = sums[held.at(i) / 8];
-    }
+        else if (!held.ended(i)) other[i] = sums[held.at(i) / 8];
 }
 
 // What few models have: embeddings times a scale, or other plus a bias; rounded.
@@ -1811,16 +1836,16 @@ LLM42__DEVICE void llm42__norm_row(uint4 (&piece)[4], float squares, const float
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token.
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
-// With mail a block has more threads, which exchange the row; without, it has just these.
+// With mail or experts a block has more threads, which take delta; without, it has just these.
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. Of delta: llm42__sum_quads.
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
                   llm42__meta meta, int rows, int width, int stride, int threads, float eps) {
-    constexpr bool mail = llm42__quad<PARTS>::MAIL, draws = KIND == LLM42__ADD_DRAWS;
+    constexpr bool together = llm42__quad<PARTS>::TOGETHER, draws = KIND == LLM42__ADD_DRAWS;
     __shared__ float shared[2][32];
-    __shared__ uint4 sums[mail ? LLM42__MOST_WIDTH / 8 : 1];
-    const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, mail && (int)threadIdx.x >= threads};
+    __shared__ uint4 sums[together ? LLM42__MOST_WIDTH / 8 : 1];
+    const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, together && (int)threadIdx.x >= threads};
     float4 w[4][2];
     LLM42__UNROLLED(int i = 0; i < 8 && !held.ended(i / 2); i++)
         w[i / 2][i % 2] = *(const float4 *)(weight + held.at(i / 2) + i % 2 * 4);
@@ -3213,31 +3238,27 @@ typedef struct llm42__routing {
 // What a block knows of experts: their entries in all groups and (until `sort` adds lower experts) in lower groups, and
 // which rows of the block's group they have; and of the group's entries: the expert, and then the place.
 typedef struct llm42__sorter {
-    int all[LLM42__MOST_EXPERTS], first[LLM42__MOST_EXPERTS], place[32][LLM42__MOST_USED];
-    uint32_t group[LLM42__MOST_EXPERTS];
+    int all[LLM42__MOST_EXPERTS + 1], first[LLM42__MOST_EXPERTS + 1], place[32][LLM42__MOST_USED];
+    uint32_t group[LLM42__MOST_EXPERTS + 1];
 
     // Returns the first piece that a thread of a block that sorts `rows` rows will copy.
     LLM42__DEVICE uint4 start(const llm42__routing &a, int row, int rows) {
         llm42__launch_next();
-        for (int e = threadIdx.x; e < a.experts; e += blockDim.x) all[e] = first[e] = 0, group[e] = 0;
+        for (int e = threadIdx.x; e <= a.experts; e += blockDim.x) all[e] = first[e] = 0, group[e] = 0;
         __syncthreads();
         llm42__wait_for_previous();
         return (int)threadIdx.x < rows * a.pieces ? a.x[(size_t)row * a.pieces + threadIdx.x] : uint4{};
     }
-    // Gives rows their places, and copies them. A lane of the first warp adds lower experts for neighbouring ones.
+    // Gives rows their places, and copies them. Lower experts are added by lanes: first those of other warps.
     LLM42__DEVICE void sort(const llm42__routing &a, int row, int rows, uint4 piece) {
-        const int each = (a.experts + 31) / 32, begin = threadIdx.x * each, end = min(a.experts, begin + each);
         __syncthreads();
-        if (threadIdx.x < 32) {
-            int own = 0, lower = 0;
-            for (int e = begin; e < end; e++) own += all[e];
-            for (int lane = 0; lane < 32; lane++)
-                lower += __shfl_sync(0xffffffffu, own, lane) & -(lane < (int)threadIdx.x);
-            for (int e = begin; e < end; lower += all[e++]) {
-                first[e] += lower;
-                if (blockIdx.x == 0) a.offset[e] = lower;
-            }
-            if (blockIdx.x == 0) a.offset[a.experts] = a.rows * a.used;
+        for (int e = threadIdx.x, lane = e % 32; e - lane <= a.experts; e += blockDim.x) {
+            int own = e <= a.experts ? all[e] : 0, lower = 0;
+            for (int i = lane; i < e - lane; i += 32) lower += all[i];
+            lower = llm42__sum_of_lanes(lower);
+            for (int i = 0; i < 32; i++) lower += __shfl_sync(0xffffffffu, own, i) & -(i < lane);
+            if (e <= a.experts) first[e] += lower;
+            if (e <= a.experts && blockIdx.x == 0) a.offset[e] = lower;
         }
         __syncthreads();
         for (int i = threadIdx.x; i < rows * a.used; i += blockDim.x) {
@@ -3254,41 +3275,6 @@ typedef struct llm42__sorter {
     }
 } llm42__sorter;
 
-// A warp chooses its row's experts: expert [used], in shared memory. Returns the weights of the ranks lane and lane
-// + 32. Two reductions of integers find an expert: the largest key left, and the lowest expert that has it.
-template <int EACH, typename LOGIT>
-LLM42__DEVICE float2 llm42__route_row(const LOGIT *router, const llm42__routing &a, bool renorm, int *expert) {
-    const int lane = threadIdx.x % 32;
-    uint32_t key[EACH];  // of expert lane + 32 i; 0: chosen, or no expert
-    LLM42__UNROLLED(int i = 0; i < EACH; i++)
-        key[i] = lane + 32 * i < a.experts ? max(llm42__sort_key((float)router[lane + 32 * i]), 1u) : 0;
-    auto largest_left = [&] {
-        uint32_t mine = 0;
-        LLM42__UNROLLED(int i = 0; i < EACH; i++) mine = max(mine, key[i]);
-        return __reduce_max_sync(0xffffffffu, mine);
-    };
-    uint32_t best = largest_left();
-    const float largest = llm42__key_value(best);
-    float total = 0, sum = 0, weight[2] = {};
-    LLM42__UNROLLED(int i = 0; i < EACH; i++)
-        if (lane + 32 * i < a.experts) total += llm42__exp(llm42__key_value(key[i]) - largest);
-    total = llm42__sum_of_lanes(total);
-#pragma unroll 1
-    for (int rank = 0; rank < a.used; rank++, best = largest_left()) {
-        int chosen = LLM42__MOST_EXPERTS;
-        LLM42__UNROLLED(int i = EACH - 1; i >= 0; i--) chosen = key[i] == best ? lane + 32 * i : chosen;
-        chosen = (int)__reduce_min_sync(0xffffffffu, (unsigned)chosen);
-        LLM42__UNROLLED(int i = 0; i < EACH; i++) key[i] = chosen == lane + 32 * i ? 0 : key[i];
-        if (rank % 32 == lane) expert[rank] = chosen, weight[rank / 32] = llm42__key_value(best);
-    }
-    LLM42__UNROLLED(int i = 0; i < 2; i++) {
-        weight[i] = __fdiv_rn(llm42__exp(weight[i] - largest), total);
-        for (int rank = 0; rank < min(32, a.used - 32 * i); rank++) sum += __shfl_sync(0xffffffffu, weight[i], rank);
-    }
-    if (!renorm) sum = 1;
-    return make_float2(llm42__rounded(__fdiv_rn(weight[0], sum)), llm42__rounded(__fdiv_rn(weight[1], sum)));
-}
-
 // Shapes: router [R, stride] (E used, up to 32 EACH) -> each row's experts, the largest logit first (NaN last), the
 // lowest index on a tie, and their weights. Work: a block for a group, a warp for a row, a lane for every 32nd expert.
 // If there is one group, there is a block for each row: each routes all rows and sorts its own. Order of the softmax: a
@@ -3297,18 +3283,42 @@ template <int EACH, typename LOGIT>
 __global__ void __launch_bounds__(LLM42__ROUTE_THREADS)
     llm42__k_route(const LOGIT *router, int stride, bool renorm, llm42__routing a) {
     __shared__ llm42__sorter own;
+    __shared__ float score[32][LLM42__MOST_USED];  // of an entry: its logit, and then its probability
     const bool alone = a.rows <= 32;
-    const int block = blockIdx.x, warp = threadIdx.x / 32, row = warp + (alone ? 0 : 32 * block);
+    const int block = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
+              row = warp + (alone ? 0 : 32 * block);
     const uint4 piece = own.start(a, block, alone);
-    if (row < a.rows) {
-        const float2 weight = llm42__route_row<EACH>(router + (size_t)row * stride, a, renorm, own.place[warp]);
-        for (int rank = threadIdx.x % 32; rank < a.used; rank += 32) {
-            const int e = own.place[warp][rank], entry = row * a.used + rank;
-            atomicAdd(&own.all[e], 1), atomicOr(&own.group[e], 1u << warp);
-            if (!alone) a.place[entry] = e;
-            if (!alone || row == block) a.weight[entry] = rank < 32 ? weight.x : weight.y;
-        }
+    uint32_t key[EACH];  // of expert lane + 32 i; 0: chosen, or no expert
+    float largest = 0, total = 0, sum = 0;
+    LLM42__UNROLLED(int i = 0; i < EACH; i++)
+        key[i] = lane + 32 * i < a.experts && row < a.rows
+                     ? max(llm42__sort_key((float)router[(size_t)row * stride + lane + 32 * i]), 1u)
+                     : 0;
+#pragma unroll 1
+    for (int rank = 0; rank < a.used && row < a.rows; rank++) {
+        uint32_t best = 0;
+        unsigned chosen = LLM42__MOST_EXPERTS;
+        LLM42__UNROLLED(int i = 0; i < EACH; i++) best = max(best, key[i]);
+        best = __reduce_max_sync(0xffffffffu, best);  // the largest key left, and then the lowest expert that has it
+        LLM42__UNROLLED(int i = EACH - 1; i >= 0; i--) chosen = key[i] == best ? lane + 32 * i : chosen;
+        chosen = __reduce_min_sync(0xffffffffu, chosen);
+        if (rank == 0) largest = llm42__key_value(best);
+        LLM42__UNROLLED(int i = 0; i < EACH && rank == 0; i++)
+            if (key[i]) total += llm42__exp(llm42__key_value(key[i]) - largest);
+        LLM42__UNROLLED(int i = 0; i < EACH; i++) key[i] = chosen == lane + 32 * i ? 0 : key[i];
+        if (rank % 32 == lane) own.place[warp][rank] = (int)chosen, score[warp][rank] = llm42__key_value(best);
     }
+    total = llm42__sum_of_lanes(total);
+    for (int rank = lane; rank < a.used && row < a.rows; rank += 32) {
+        const int e = own.place[warp][rank], entry = row * a.used + rank;
+        score[warp][rank] = __fdiv_rn(llm42__exp(score[warp][rank] - largest), total);
+        atomicAdd(&own.all[e], 1), atomicOr(&own.group[e], 1u << warp);
+        if (!alone) a.place[entry] = e;
+    }
+    __syncwarp();
+    for (int rank = 0; rank < a.used; rank++) sum += score[warp][rank];
+    for (int rank = lane; rank < a.used && (alone ? row == block : row < a.rows); rank += 32)
+        a.weight[row * a.used + rank] = llm42__rounded(__fdiv_rn(score[warp][rank], renorm ? sum : 1));
     if (alone) return own.sort(a, block, 1, piece);
     __syncthreads();
     for (int e = threadIdx.x; e < a.experts; e += blockDim.x) a.group[block * a.experts + e] = own.group[e];
@@ -3333,30 +3343,8 @@ __global__ void __launch_bounds__(LLM42__ROUTE_THREADS, 2) llm42__k_sort(llm42__
     own.sort(a, row, rows, piece);
 }
 
-// Shapes: y [entries, stride] by place -> out [R, stride]: the weighted sum of each row's experts. Work: a block for
-// each row, a thread for a piece. Order: by rank, from +0.
-__global__ void llm42__k_combine(const llm42__bf16 *y, const int32_t *place, const float *weight, int used, int stride,
-                                 llm42__bf16 *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
-    for (int piece = threadIdx.x; piece < stride / 8; piece += blockDim.x) {
-        float sum[8] = {};
-#pragma unroll 8
-        for (int rank = 0; rank < used; rank++) {
-            const int entry = blockIdx.x * used + rank;
-            const uint4 four = ((const uint4 *)(y + (size_t)place[entry] * stride))[piece];
-            const uint32_t word[4] = {four.x, four.y, four.z, four.w};
-            LLM42__UNROLLED(int i = 0; i < 8; i++)
-                sum[i] = fmaf(weight[entry], __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16),
-                              sum[i]);
-        }
-        ((uint4 *)(out + (size_t)blockIdx.x * stride))[piece] = make_uint4(
-            llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
-            llm42__pack(sum[6], sum[7]));
-    }
-}
-
-// The same from leaves: y [count][entries, stride], fp32. Order: by rank, from +0, in each leaf; then the leaves' tree.
+// Shapes: y [count][entries, stride], leaves in fp32 by place -> out [R, stride]: the weighted sum of each row's
+// experts. Work: a block for each row. Order: by rank, from +0, in each leaf; then the leaves' tree.
 template <typename OUT>
 __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int count, const int32_t *place,
                                         const float *weight, int used, int stride, llm42__owners owners, OUT *out) {

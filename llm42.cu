@@ -690,11 +690,23 @@ static void *llm42__sum_at(const llm42__cuda *cu, int stage) {
     return cu->ranks == 1 ? cu->execution.delta : cu->execution.part[stage];
 }
 
+// The down outputs of a rank's experts, of which the sum of each row is still to be taken.
+static llm42__rank_parts llm42__expert_parts(llm42__cuda *cu) {
+    llm42__rank_parts parts = {};
+    parts.of[0] = cu->execution.expert_out, parts.place = cu->execution.route_place;
+    parts.weight = cu->execution.route_weight, parts.used = cu->config.experts_used, parts.stride = cu->Dp;
+    return parts;
+}
+
 // What the ranks have put there in layer l. cu: the rank that is to read it.
 static llm42__sum llm42__sum_of(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage) {
     const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
     llm42__sum sum = llm42__whole(cu->execution.delta);
     sum.parts.bias = stage ? cu->layer[(size_t)l].down_bias : cu->layer[(size_t)l].o_bias;
+    if (cu->ranks == 1 && stage && cu->config.experts && !leaves) {
+        const float *bias = sum.parts.bias;
+        sum.parts = llm42__expert_parts(cu), sum.parts.bias = bias, sum.kind = LLM42__EXPERTS;
+    }
     if (cu->ranks == 1) return sum;
     sum.kind = leaves ? LLM42__LEAVES : LLM42__ROUNDED;
     if (llm42__by_mail(cu, key->rows)) sum.kind |= LLM42__MAIL;
@@ -716,7 +728,9 @@ static llm42_result llm42__show_sum(llm42__cuda *cu, int layer, const char *name
     llm42__execution *ex = &cu->execution;
     if (!cu->probed || cu->rank) return LLM42_OK;
     const size_t values = (size_t)rows * (size_t)cu->Dp;
-    auto kernel = sum->kind == LLM42__LEAVES ? llm42__k_add_parts<LLM42__LEAVES> : llm42__k_add_parts<LLM42__ROUNDED>;
+    auto kernel = sum->kind == LLM42__LEAVES    ? llm42__k_add_parts<LLM42__LEAVES>
+                  : sum->kind == LLM42__EXPERTS ? llm42__k_add_parts<LLM42__EXPERTS>
+                                                : llm42__k_add_parts<LLM42__ROUNDED>;
     if (sum->kind != LLM42__WHOLE)
         LLM42__CU(llm42__launch(kernel, dim3(256), dim3(256), 0, ex->stream, sum->parts, values, ex->delta));
     return llm42__show(cu, layer, name, ex->delta, cu->probed->rows, 1, cu->D, cu->Dp, cu->Dp, false, error);
@@ -746,7 +760,7 @@ static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) 
 static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage,
                                             llm42_error *error) {
     const int kind = llm42__sum_of(cu, key, l, stage).kind;
-    if (kind == LLM42__WHOLE || kind & LLM42__MAIL) return LLM42_OK;
+    if (cu->ranks == 1 || kind & LLM42__MAIL) return LLM42_OK;
     LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
     return LLM42_OK;
 }
@@ -758,13 +772,14 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
     const int most = 8 * cu->device.multiProcessorCount;
     auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
     if constexpr (KIND != LLM42__EMBED) switch (sum->kind) {
+        case LLM42__EXPERTS: kernel = llm42__k_norm<KIND, LLM42__EXPERTS>; break;
         case LLM42__ROUNDED: kernel = llm42__k_norm<KIND, LLM42__ROUNDED>; break;
         case LLM42__LEAVES: kernel = llm42__k_norm<KIND, LLM42__LEAVES>; break;
         case LLM42__ROUNDED | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__MAIL>; break;
         case LLM42__LEAVES | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__MAIL>; break;
         }
-    const int block = sum->kind & LLM42__MAIL ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32)
-                                              : threads;
+    const bool together = sum->kind & (LLM42__MAIL | LLM42__EXPERTS);
+    const int block = together ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
     const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
                                                  ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
@@ -972,9 +987,10 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
         LLM42__STAGE("route", LLM42__CU(cu->ranks > 1 ? combine((float *)sum) : combine((llm42__bf16 *)sum)));
         return LLM42_OK;
     }
-    LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_combine, dim3((unsigned)rows), dim3(256), 0, ex->stream,
-                                                  ex->expert_out, ex->route_place, ex->route_weight, used, cu->Dp,
-                                                  (llm42__bf16 *)sum)));
+    if (cu->ranks > 1)  // on one rank the next norm takes the sum
+        LLM42__STAGE("route", LLM42__CU(llm42__launch(llm42__k_add_parts<LLM42__EXPERTS>, dim3(256), dim3(256), 0,
+                                                      ex->stream, llm42__expert_parts(cu),
+                                                      (size_t)rows * (size_t)cu->Dp, (llm42__bf16 *)sum)));
     return LLM42_OK;
 }
 
@@ -1057,7 +1073,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   route      k_route, and above 32 rows k_sort
 //   gate_up    k_experts, or k_matmul, of each expert
 //   down       k_experts, or k_matmul, of each expert
-//   route      k_combine, or k_combine_leaves
+//   route      k_combine_leaves, or k_add_parts of several ranks; else the next norm adds experts
 
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
 // cu: rank 0. Between two meetings each rank's launches go to its stream one rank after the other, so that ranks on one

@@ -1255,10 +1255,12 @@ static void check_stages(bool mixture) {
                *gated_experts = (const void *)llm42__k_matmul<1, 2, 128, 8, true, false, bf16>,
                *embed = (const void *)llm42__k_norm<LLM42__EMBED, LLM42__WHOLE>,
                *add = (const void *)llm42__k_norm<LLM42__ADD, LLM42__WHOLE>,
-               *draws = (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__WHOLE>;
+               *mix = mixture ? (const void *)llm42__k_norm<LLM42__ADD, LLM42__EXPERTS> : add,
+               *draws = mixture ? (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__EXPERTS>
+                                : (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__WHOLE>;
     std::vector<stage_row> want;
     for (int l = 0; l < 2; l++) {
-        want.push_back({"norm", {l ? add : embed}});
+        want.push_back({"norm", {l ? mix : embed}});
         want.push_back({"qkv", {product}});
         want.push_back({"rope", {(const void *)llm42__k_rope<16>}});
         want.push_back({"attention", {nullptr, nullptr}});
@@ -1266,11 +1268,10 @@ static void check_stages(bool mixture) {
         want.push_back({"norm", {add}});
         if (mixture) {
             want.push_back({"router", {product}});
-            want.push_back({"route", {(const void *)llm42__k_route<4, bf16>, (const void *)llm42__k_sort}});
+            want.push_back({"route", {(const void *)llm42__k_route<4, bf16>}});
         }
         want.push_back({"gate_up", {mixture ? gated_experts : gated}});
         want.push_back({"down", {mixture ? experts : product}});
-        if (mixture) want.push_back({"route", {(const void *)llm42__k_combine}});
     }
     want.push_back({"norm", {draws}});
     want.push_back({"head", {product}});
