@@ -759,20 +759,14 @@ LLM42__DEVICE float4 llm42__leaf_sum(const float4 (&part)[8], int count) {
     LLM42__UNROLLED(int p = 0; p < 8; p++) sum[p] = part[p];
     LLM42__UNROLLED(int apart = 1; apart < 8; apart *= 2)
         LLM42__UNROLLED(int p = 0; p < 8; p += 2 * apart)
-            if (p + apart < count) {
-                sum[p].x += sum[p + apart].x;
-                sum[p].y += sum[p + apart].y;
-                sum[p].z += sum[p + apart].z;
-                sum[p].w += sum[p + apart].w;
-            }
+            if (const float4 &other = sum[p + apart]; p + apart < count)
+                sum[p] = make_float4(sum[p].x + other.x, sum[p].y + other.y, sum[p].z + other.z, sum[p].w + other.w);
     return sum[0];
 }
 
 LLM42__DEVICE void llm42__write4(float4 sum, float *to) { *(float4 *)to = sum; }
 LLM42__DEVICE void llm42__write4(float4 sum, llm42__bf16 *to) {
-    uint2 both;
-    both.x = llm42__pack(sum.x, sum.y), both.y = llm42__pack(sum.z, sum.w);
-    *(uint2 *)to = both;
+    *(uint2 *)to = make_uint2(llm42__pack(sum.x, sum.y), llm42__pack(sum.z, sum.w));
 }
 
 // Shapes: parts [count][R, n], fp32, part_stride apart -> out [R, n]; n is a multiple of 4, values R x n.
@@ -1517,8 +1511,7 @@ typedef struct llm42__rank_parts {
     const float *weight;    // [R, used]
     int used, stride;
 } llm42__rank_parts;
-// What kernels call PARTS: EXPERTS, of each row on this rank, or one of the first three. ROUNDED and LEAVES are read
-// from memory, unless MAIL is added.
+// What kernels call PARTS. ROUNDED and LEAVES are read from memory, unless MAIL is added. EXPERTS: each row's.
 enum { LLM42__WHOLE = 0, LLM42__ROUNDED = 1, LLM42__LEAVES = 2, LLM42__MAIL = 4, LLM42__EXPERTS = 8 };
 // The most rows and exchanges of a pass by mail.
 enum { LLM42__MAIL_ROWS = 64, LLM42__MAIL_EXCHANGES = 1024 };
@@ -1560,21 +1553,14 @@ template <int PARTS>
 LLM42__DEVICE typename llm42__quad<PARTS>::sum llm42__sum_quads(const uint4 (&quad)[8], int ranks) {
     if constexpr (llm42__quad<PARTS>::FP32) {
         float4 part[8];
-        LLM42__UNROLLED(int r = 0; r < 8; r++)
-            part[r] = make_float4(__uint_as_float(quad[r].x), __uint_as_float(quad[r].y), __uint_as_float(quad[r].z),
-                                  __uint_as_float(quad[r].w));
+        LLM42__UNROLLED(int r = 0; r < 8; r++) part[r] = *(const float4 *)&quad[r];
         const float4 sum = llm42__leaf_sum(part, ranks);
         return make_uint2(llm42__pack(sum.x, sum.y), llm42__pack(sum.z, sum.w));
     } else {
         float sum[8];
-        LLM42__UNROLLED(int r = 0; r < 8; r++) {
-            if (r >= ranks) continue;
-            const __nv_bfloat162 *pair = (const __nv_bfloat162 *)&quad[r];
-            LLM42__UNROLLED(int j = 0; j < 4; j++) {
-                const float2 v = __bfloat1622float2(pair[j]);
-                sum[2 * j] = r ? sum[2 * j] + v.x : v.x;
-                sum[2 * j + 1] = r ? sum[2 * j + 1] + v.y : v.y;
-            }
+        LLM42__UNROLLED(int i = 0; i < 64; i++) {
+            const float v = __bfloat162float(((const llm42__bf16 *)quad)[i]);
+            if (i / 8 < ranks) sum[i % 8] = i < 8 ? v : sum[i % 8] + v;
         }
         return make_uint4(llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
                           llm42__pack(sum[6], sum[7]));
@@ -1597,10 +1583,8 @@ LLM42__DEVICE uint4 llm42__add_experts(const llm42__rank_parts &parts, size_t ro
     for (int rank = 0; rank < parts.used; rank++) {
         const size_t entry = row * parts.used + rank, from = (size_t)parts.place[entry] * parts.stride + column;
         const uint4 four = *(const uint4 *)((const llm42__bf16 *)parts.of[0] + from);
-        const uint32_t word[4] = {four.x, four.y, four.z, four.w};
         LLM42__UNROLLED(int i = 0; i < 8; i++)
-            sum[i] = fmaf(parts.weight[entry], __uint_as_float(i % 2 ? word[i / 2] & 0xffff0000u : word[i / 2] << 16),
-                          sum[i]);
+            sum[i] = fmaf(parts.weight[entry], __bfloat162float(((const llm42__bf16 *)&four)[i]), sum[i]);
     }
     return make_uint4(llm42__pack(sum[0], sum[1]), llm42__pack(sum[2], sum[3]), llm42__pack(sum[4], sum[5]),
                       llm42__pack(sum[6], sum[7]));
@@ -3291,13 +3275,10 @@ __global__ void __launch_bounds__(LLM42__ROUTE_THREADS)
     uint32_t key[EACH];  // of expert lane + 32 i; 0: chosen, or no expert
     float largest = 0, total = 0, sum = 0;
     LLM42__UNROLLED(int i = 0; i < EACH; i++)
-        key[i] = lane + 32 * i < a.experts && row < a.rows
-                     ? max(llm42__sort_key((float)router[(size_t)row * stride + lane + 32 * i]), 1u)
-                     : 0;
-#pragma unroll 1
+        if (key[i] = 0; lane + 32 * i < a.experts && row < a.rows)
+            key[i] = max(llm42__sort_key((float)router[(size_t)row * stride + lane + 32 * i]), 1u);
     for (int rank = 0; rank < a.used && row < a.rows; rank++) {
-        uint32_t best = 0;
-        unsigned chosen = LLM42__MOST_EXPERTS;
+        uint32_t best = 0, chosen = LLM42__MOST_EXPERTS;
         LLM42__UNROLLED(int i = 0; i < EACH; i++) best = max(best, key[i]);
         best = __reduce_max_sync(0xffffffffu, best);  // the largest key left, and then the lowest expert that has it
         LLM42__UNROLLED(int i = EACH - 1; i >= 0; i--) chosen = key[i] == best ? lane + 32 * i : chosen;
