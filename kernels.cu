@@ -1498,7 +1498,7 @@ typedef struct llm42__meta {
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
     const void *of[8];
-    int ranks;
+    int ranks, used, stride;
     int self;               // this rank
     int own_rows;           // rank r norms the rows from r x own_rows on; 0: each rank norms all rows
     const float *bias;      // [stride], which is added to the sum; NULL: none
@@ -1508,8 +1508,7 @@ typedef struct llm42__rank_parts {
     const unsigned *ended;  // see llm42__meeting
     ulonglong2 *mail[8];    // of each rank: [from rank][row][32 quads][2][32]
     const int32_t *place;   // EXPERTS: of[0] is [entries, stride], by place (llm42__routing)
-    const float *weight;    // [R, used]
-    int used, stride;
+    const float *weight;    // EXPERTS: [R, used]
 } llm42__rank_parts;
 // What kernels call PARTS. ROUNDED and LEAVES are read from memory, unless MAIL is added. EXPERTS: each row's.
 enum { LLM42__WHOLE = 0, LLM42__ROUNDED = 1, LLM42__LEAVES = 2, LLM42__MAIL = 4, LLM42__EXPERTS = 8 };
@@ -1820,7 +1819,7 @@ LLM42__DEVICE void llm42__norm_row(uint4 (&piece)[4], float squares, const float
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token.
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
-// With mail or experts a block has more threads, which take delta; without, it has just these.
+// With mail or few rows of experts a block has more threads, which take delta; else it has just these.
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. Of delta: llm42__sum_quads.
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
@@ -1966,8 +1965,7 @@ __global__ void __launch_bounds__(256)
     const uint4 from[] = {((const uint4 *)y)[2 * i], ((const uint4 *)y)[2 * i + 1]};
     float gate_up[2][8], to[8];
     LLM42__UNROLLED(int j = 0; j < 16; j++) {
-        const uint32_t two = ((const uint32_t *)from)[j / 2];
-        gate_up[j / 8][j % 8] = llm42__float(j % 2 ? two & 0xffff0000 : two << 16);
+        gate_up[j / 8][j % 8] = __bfloat162float(((const llm42__bf16 *)from)[j]);
         if (bias) gate_up[j / 8][j % 8] += bias[j / 8 * width + i * 8 % width + j % 8];  // llm42__gate rounds
     }
     llm42__gate(gate_up[0], gate_up[1], to);
@@ -3332,9 +3330,8 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
     llm42__launch_next();
     llm42__wait_for_previous();
     for (int i = 4 * threadIdx.x; i < stride; i += 4 * blockDim.x) {
-        float4 part[8];
-        LLM42__UNROLLED(int p = 0; p < 8; p++) {
-            part[p] = make_float4(0, 0, 0, 0);
+        float4 part[8] = {};
+        LLM42__UNROLLED(int p = 0; p < 8; p++)
             for (int rank = 0; p < count && rank < used; rank++) {
                 const int entry = blockIdx.x * used + rank;
                 const float w = weight[entry];
@@ -3342,7 +3339,6 @@ __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int 
                 part[p] = make_float4(fmaf(w, v.x, part[p].x), fmaf(w, v.y, part[p].y), fmaf(w, v.z, part[p].z),
                                       fmaf(w, v.w, part[p].w));
             }
-        }
         llm42__write4(llm42__leaf_sum(part, count), llm42__row_of(out, owners, (int)blockIdx.x, stride) + i);
     }
 }
