@@ -3274,10 +3274,10 @@ __global__ void __launch_bounds__(LLM42__ROUTE_THREADS)
     float largest = 0, total = 0, sum = 0;
     LLM42__UNROLLED(int i = 0; i < EACH; i++)
         if (key[i] = 0; lane + 32 * i < a.experts && row < a.rows)
-            key[i] = max(llm42__sort_key((float)router[(size_t)row * stride + lane + 32 * i]), 1u);
+            key[i] = llm42__sort_key((float)router[(size_t)row * stride + lane + 32 * i]), key[i] += !key[i];
     for (int rank = 0; rank < a.used && row < a.rows; rank++) {
         uint32_t best = 0, chosen = LLM42__MOST_EXPERTS;
-        LLM42__UNROLLED(int i = 0; i < EACH; i++) best = max(best, key[i]);
+        LLM42__UNROLLED(int i = 0; i < EACH; i++) best = LLM42__MAX(best, key[i]);
         best = __reduce_max_sync(0xffffffffu, best);  // the largest key left, and then the lowest expert that has it
         LLM42__UNROLLED(int i = EACH - 1; i >= 0; i--) chosen = key[i] == best ? lane + 32 * i : chosen;
         chosen = __reduce_min_sync(0xffffffffu, chosen);

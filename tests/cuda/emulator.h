@@ -85,7 +85,6 @@ inline thread_local uint3 threadIdx, blockIdx;
 inline thread_local dim3 blockDim, gridDim;
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
-inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 
 namespace emulator {
 
@@ -511,26 +510,17 @@ template <typename T> T shuffle(T value, int from) {
     });
     return own.result;
 }
-inline unsigned largest(unsigned value) {
-    for (int i = 16; i > 0; i /= 2) value = std::max(value, shuffle(value, (self->index ^ i) % 32));
-    return value;
-}
 struct vote {
-    bool value;
-    unsigned result;
+    unsigned value, all, largest;
 };
-inline unsigned ballot(bool value) {
-    vote own = {value, 0};
+inline vote vote_on(unsigned value) {
+    vote own = {value, 0, 0};
     together(&own, [](vote **lane) {
-        unsigned all = 0;
-        for (int i = 0; i < 32; i++) all |= (unsigned)lane[i]->value << i;
-        for (int i = 0; i < 32; i++) lane[i]->result = all;
+        unsigned all = 0, largest = 0;
+        for (int i = 0; i < 32; i++) all |= lane[i]->value, largest = std::max(largest, lane[i]->value);
+        for (int i = 0; i < 32; i++) lane[i]->all = all, lane[i]->largest = largest;
     });
-    return own.result;
-}
-inline void sync_warp() {
-    char none;
-    together(&none, [](char **) {});
+    return own;
 }
 
 struct matrix_lane {
@@ -877,7 +867,7 @@ inline void start_box(uint32_t to, const CUtensorMap *from, int column, int row,
 
 // >>names --------------------------------------------------------------------------------------------------------
 #define __syncthreads() emulator::wait_at(&emulator::here->all, emulator::here->live)
-#define __syncwarp() emulator::sync_warp()
+#define __syncwarp() ((void)emulator::vote_on(0))
 #define __shfl_xor_sync(mask, value, other) \
     emulator::shuffle(emulator::whole(mask, value), emulator::self->index % 32 ^ (other))
 #define __shfl_sync(mask, value, from) emulator::shuffle(emulator::whole(mask, value), from)
@@ -885,10 +875,11 @@ inline void start_box(uint32_t to, const CUtensorMap *from, int column, int row,
     emulator::shuffle(emulator::whole(mask, value), emulator::self->index % 32 < (int)(by) \
                                                         ? emulator::self->index % 32       \
                                                         : emulator::self->index % 32 - (int)(by))
-#define __ballot_sync(mask, value) emulator::ballot(emulator::whole(mask, (bool)(value)))
-#define __reduce_max_sync(mask, value) emulator::largest(emulator::whole(mask, value))
-#define __reduce_min_sync(mask, value) ~emulator::largest(~emulator::whole(mask, value))
-#define __all_sync(mask, value) (emulator::ballot(emulator::whole(mask, (bool)(value))) == 0xffffffffu)
+#define __ballot_sync(mask, value) \
+    emulator::vote_on((unsigned)emulator::whole(mask, (bool)(value)) << emulator::self->index % 32).all
+#define __reduce_max_sync(mask, value) emulator::vote_on(emulator::whole(mask, value)).largest
+#define __reduce_min_sync(mask, value) (~emulator::vote_on(~emulator::whole(mask, value)).largest)
+#define __all_sync(mask, value) (__ballot_sync(mask, value) == 0xffffffffu)
 #define __threadfence() std::atomic_thread_fence(std::memory_order_seq_cst)
 #define __trap() abort()
 inline size_t __cvta_generic_to_shared(const void *p) {
