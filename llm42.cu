@@ -914,7 +914,8 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
                                          llm42_error *error) {
     llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
-    llm42__routing to = {rows, c->experts, c->experts_used, sorted ? cu->Dp / 8 : 0};
+    llm42__routing to = {};
+    to.rows = rows, to.experts = c->experts, to.used = c->experts_used, to.pieces = sorted ? cu->Dp / 8 : 0;
     to.weight = ex->route_weight, to.group = ex->route_group, to.offset = ex->route_offset;
     to.source = ex->route_source, to.place = ex->route_place, to.x = (const uint4 *)ex->h, to.sorted = (uint4 *)sorted;
     auto kernel = c->experts <= 128 ? llm42__k_route<4, LOGIT> : llm42__k_route<32, LOGIT>;
