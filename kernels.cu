@@ -1983,17 +1983,15 @@ __global__ void __launch_bounds__(256)
 //      grown, what the unit has summed is multiplied by 2^(old base - base)
 //   3. weights 2^(score x scale - base)
 //   4. their total, as eight sums: one for each remainder of a key's position modulo 8. Of each strip of 32 keys a sum
-//      has four weights, which are added in ascending order. The four strips of a step are added pairwise, and the step
-//      is added to the steps before it
+//      has four weights, added in ascending order; a step's four strips are added pairwise, and steps in ascending
+//      order
 //   5. weights x values, by the tensor cores, on top of the sums of the steps before
 // At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
 // that a row does not see change none of the row's bits, nor do unseen keys within a step, whose weights are 0. So a
 // result depends on the row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
-// (Values must be finite for that, because 0 x NaN is NaN: one that is not may reach rows of its sequence that do not
-// see it.)
+// (A value that is NaN or infinite may reach earlier rows of its sequence, because 0 x NaN is NaN.)
 //
-// Why units: when a long row is decoded, several blocks must share it. Units are long because a prompt merges each of
-// them: its kernel has the sums of a unit in registers, and those of all units before it in shared memory.
+// Why units: several blocks must share a long row that is decoded. Units are long because a prompt merges each of them.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
@@ -2001,8 +1999,7 @@ enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, L
 // more they lie in panels of 64 elements. A panel has one row of 128 bytes for each key. The pieces of a row are
 // permuted, so that eight rows use different banks. llm42__smem_descriptor describes this layout to the tensor cores.
 //
-//   DP = 128:   panel 0: elements 0 .. 63 of all keys   | panel 1: elements 64 .. 127 of all keys
-//               KEYS x 128 bytes                        | KEYS x 128 bytes
+//   DP = 128:   panel 0: elements 0 .. 63, KEYS x 128 bytes   | panel 1: elements 64 .. 127, KEYS x 128 bytes
 template <int DP, int KEYS> LLM42__DEVICE uint32_t llm42__key_place(int row, int piece) {
     if (DP >= 64) return (uint32_t)(piece / 8 * (KEYS * 128)) + llm42__swizzle(row, piece % 8);
     const int turn = DP == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
@@ -2549,9 +2546,6 @@ __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(
 static inline int llm42__prefill_teams(int dp, bool warpgroups) {
     return warpgroups && (dp == 64 || dp == 128) ? 2 : 1;
 }
-static inline int llm42__prefill_queries(int dp, bool warpgroups) {
-    return LLM42__TEAM_QUERIES * llm42__prefill_teams(dp, warpgroups);
-}
 
 // Scores of a strip of keys: score[0] of its first sixteen keys, score[1] of the others.
 template <int DP, int OCTETS>
@@ -2950,10 +2944,10 @@ __global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__atte
 }
 
 // The build of llm42__k_attend_decode that is used: eight warps if there are at least as many multiprocessors as pairs
-// of a row and a kv head, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits. `most`:
-// bytes of shared memory that a block may have.
+// of a row and a kv head, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits. ring:
+// strips of each warp; bytes: of shared memory. `most`: what a block may have of it.
 struct llm42__decode_shape {
-    int warps, ring, bytes;  // ring: strips of each warp; bytes: of shared memory
+    int warps, ring, bytes;
 };
 static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int pairs, int processors, int most) {
     const bool few = pairs <= processors;

@@ -1318,7 +1318,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
                             (longest[0] <= longest[1] && llm42__draws_fit(cu, p, pass));
     // A block has two teams, but where blocks would be few, one of its teams has no queries: so more blocks work.
     const int heads = cu->config.kv_heads, processors = cu->device.multiProcessorCount;
-    int most = llm42__prefill_queries(cu->dp, cu->device.major == 9) / cu->group, blocks = 0;
+    int most = LLM42__TEAM_QUERIES * llm42__prefill_teams(cu->dp, cu->device.major == 9) / cu->group, blocks = 0;
     for (size_t i = 0; i < p->run_begin.size(); i++)
         if (as_prompts || end_of(i) - p->run_begin[i] > 1)
             blocks += heads * llm42__parts(end_of(i) - p->run_begin[i], most);

@@ -193,8 +193,8 @@ static void check_prefill_task(const llm42__cuda *cu, const llm42__prepared *p, 
         if (pass->row[r].seq == row->seq) written = std::min(written, pass->row[r].position);
     for (int r = 1; r < task.rows; r++) others += row[r].seq != row->seq || row[r].position != row->position + r;
     check(task.rows > 0 && !others, "a task has consecutive rows of one sequence", at);
-    check(task.rows * cu->group <= llm42__prefill_queries(cu->dp, cu->device.major == 9), "a block has its queries",
-          at);
+    check(task.rows * cu->group <= LLM42__TEAM_QUERIES * llm42__prefill_teams(cu->dp, cu->device.major == 9),
+          "a block has its queries", at);
     check(task.first == low / 128 * 128 && task.end == row->position + task.rows, "a task has all keys", at);
     check(p->run_begin[(size_t)task.seq] <= task.row && pass->row[p->run_begin[(size_t)task.seq]].seq == row->seq,
           "they are those of its sequence", at);
