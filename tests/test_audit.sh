@@ -156,7 +156,7 @@ check "its hash is the file's" test "$(sha256)" = "$(sed -n 's/^model_hash: //p'
 forged=$(sha256)
 audit 2 ': another model, or changed since$' "$dir/new.txt" --model examples/tiny42
 # The same answers in a file of format 1, which the true model's hash fits: only the comparison of bits refuses them.
-weak=$(sed -n "s/^model_hash: //p" tests/transcripts/tiny42_ranks/best_1.txt)
+weak=$(sed -n "s/^model_hash: //p" tests/transcripts/tiny42_ranks/format_1.txt)
 sed -E "1s/3$/1/; /^(file_)?digest: /d; s/^model_hash: .*/model_hash: $weak/" "$dir/new.txt" >"$dir/old.txt"
 audit 1 '^NOT VERIFIED: 0 of 3 requests' "$dir/old.txt" --model examples/tiny42
 true=$(sha256)
