@@ -27,8 +27,7 @@ for file in tests/transcripts/*/*.txt; do
     if [ "$(sed -n '1s/.* //p' "$file")" = 3 ]; then
         audit 0 "^verified to the bit: $requests of $requests requests?, .*: all of the file; " "$file"
     else  # of 0.2.0, whose sums had another order
-        audit 2 "$requests of its $requests requests have the draws or the sums \(sm90\) of llm42 0.2.0: audit them with" \
-            "$file"
+        audit 2 "$requests of its $requests requests have the draws or the sums \(sm90\) of llm42 0.2.0: " "$file"
     fi
     presets+=" $(sed -n 's/^preset: //p' "$file")"
 done

@@ -3,11 +3,13 @@
 WEB := $(B)/web
 WASM_CC ?= clang
 # Names of functions would be a third of what a browser has to load.
+# A linker gives a program a stack of 64 KiB, which is less than the sums of a step of attention in sm90 need.
 # Debian's headers of stb and jsmn lie beside those of its own C library, which must not be found.
-WASM_FLAGS = --target=wasm32-wasi --sysroot=/usr -std=c11 -O3 -Wl,--strip-all -ffp-contract=off -msimd128 -DNDEBUG \
-    -Wall -Wextra -Wno-pass-failed -Wno-unused-command-line-argument -D_WASI_EMULATED_MMAN \
-    -D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_PROCESS_CLOCKS -D_WASI_EMULATED_GETPID -I. -isystem examples/web/wasi -isystem $(B)/wasm \
-    -lwasi-emulated-mman -lwasi-emulated-signal -lwasi-emulated-process-clocks -lwasi-emulated-getpid
+WASM_FLAGS = --target=wasm32-wasi --sysroot=/usr -std=c11 -O3 -Wl,--strip-all -Wl,-z,stack-size=1048576 \
+    -ffp-contract=off -msimd128 -DNDEBUG -Wall -Wextra -Wno-pass-failed -Wno-unused-command-line-argument \
+    -D_WASI_EMULATED_MMAN -D_WASI_EMULATED_SIGNAL -D_WASI_EMULATED_PROCESS_CLOCKS -D_WASI_EMULATED_GETPID -I. \
+    -isystem examples/web/wasi -isystem $(B)/wasm -lwasi-emulated-mman -lwasi-emulated-signal \
+    -lwasi-emulated-process-clocks -lwasi-emulated-getpid
 WEB_PAGE := $(patsubst examples/web/%,$(WEB)/%,$(filter-out %.c %.mk %.md %.png,$(wildcard examples/web/*.*)))
 WEB_DATA := $(addprefix $(WEB)/,$(patsubst examples/%,%,$(addprefix examples/tiny42/,config.json model.safetensors tokenizer.json)) h200.txt \
     $(patsubst sweep/%,%,$(addprefix sweep/calibration/,h100-pcie-paper.tsv h200-llama-3.1-8b.tsv)))
