@@ -2097,8 +2097,8 @@ LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &kee
     base = higher;
 }
 
-// A unit's record for a query: DP columns, base and total.
-__host__ __device__ constexpr int llm42__record(int dp) { return dp + 2; }
+// A unit's record for a query: DP columns, base and total. It is a multiple of 16 bytes.
+__host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
 
 typedef struct llm42__attention {
     const llm42__bf16 *q, *k, *v;                   // q [R, H, DP]; one layer of the cache [slots, K, DP]
@@ -2132,22 +2132,6 @@ LLM42__DEVICE void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *c
         const uint32_t from = __shfl_sync(0xffffffffu, place, i * AT_ONCE + lane / PIECES);
         llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, i),
                       cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8, from != LLM42__NOWHERE);
-    }
-}
-
-// The same for the keys t <= k < end of a sequence, in pages of sixteen keys or more. page: of the strip's first
-// sixteen keys, and of the others. stride: pieces from a key to the next. t is a multiple of sixteen.
-template <int DP, int KEYS>
-LLM42__DEVICE void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache, const int (&page)[2], int shift,
-                                     int t, int end, uint32_t stride) {
-    enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
-    const int lane = threadIdx.x % 32, keys = end - t - lane / PIECES;
-    LLM42__UNROLLED(int half = 0; half < 2; half++) {
-        const int slot = (page[half] << shift) + (t + 16 * half & (1 << shift) - 1);
-        const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * stride + lane % PIECES) * 8;
-        LLM42__UNROLLED(int i = 0; i < PIECES / 2; i++)
-            llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, half * PIECES / 2 + i),
-                          at + (size_t)(i * AT_ONCE * 8 * stride), half * 16 + i * AT_ONCE < keys);
     }
 }
 
@@ -2251,7 +2235,6 @@ LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const 
 template <int DP, int TEAMS> struct llm42__prefill_shape {
     enum {
         SLOTS = 2 * TEAMS,
-        LAG = TEAMS - 1,  // later copies that may be under way while a copy is waited for
         QUERIES = 64 * TEAMS,
         FULL_AT = 0,
         EMPTY_AT = FULL_AT + 8 * SLOTS,
@@ -2288,27 +2271,14 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
     const llm42__attention &a;
     const llm42__meta &meta;
     uint32_t base, copies = 0;
-    const int32_t *pages;  // of the task's sequence
-    int page[2], next_page[2];
+    const int32_t *pages;        // of the task's sequence
+    uint32_t place, next_place;  // of a lane's key in this step and the next (llm42__copy_keys)
     llm42__prefill_turn own = {};
-    LLM42__DEVICE int first(int step) const {
-        return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x % 128 / 32 * 32;
-    }
-    LLM42__DEVICE void look_up(int step, int (&to)[2]) const {
-        LLM42__UNROLLED(int i = 0; i < 2; i++)
-            to[i] = pages[LLM42__MIN(first(step) + 16 * i, own.task.end - 1) >> meta.page_shift];
-    }
-    LLM42__DEVICE void load(const llm42__bf16 *cache, uint32_t to, int step) const {
-        const int shift = meta.page_shift, t = first(step), key = t + threadIdx.x % 32,
-                  strip = threadIdx.x % 128 / 32 * 32;
-        const uint32_t pieces = (uint32_t)(a.kv_heads * (DP / 8));  // from a key to the next
-        cache += own.kv_head * DP;
-        if (shift >= 4) llm42__copy_pages<DP, LLM42__STEP_KEYS>(to, strip, cache, page, shift, t, own.task.end, pieces);
-        else  // pages of fewer than sixteen keys
-            llm42__copy_keys<DP, LLM42__STEP_KEYS>(
-                to, strip, cache,
-                key >= own.task.end ? LLM42__NOWHERE
-                                    : (uint32_t)((pages[key >> shift] << shift) + (key & (1 << shift) - 1)) * pieces);
+    LLM42__DEVICE int first(int step) const { return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x / 32 * 32; }
+    LLM42__DEVICE uint32_t look_up(int step) const {
+        const int t = first(step) + threadIdx.x % 32, shift = meta.page_shift;
+        if (t >= own.task.end) return LLM42__NOWHERE;
+        return (uint32_t)((pages[t >> shift] << shift) + (t & (1 << shift) - 1)) * (uint32_t)(a.kv_heads * (DP / 8));
     }
     LLM42__DEVICE void load_queries() const {
         enum { PIECES = DP / 8 };
@@ -2321,39 +2291,29 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
                               llm42__key_place<DP, 64>(query % 64, piece),
                           from, there);
         }
-    }
-    // Waits for copy c of this task, and tells the teams. with_queries: the copy with which the queries are copied.
-    template <int LEFT> LLM42__DEVICE void tell(int c, int with_queries) const {
-        llm42__copy_wait<LEFT>();
-        llm42__fence_async();
-        __syncwarp();
-        if (threadIdx.x % 32) return;
-        if (llm42__queries<DP>::SHARED && c == with_queries) llm42__mbarrier_arrive(base + shape::QUERIES_FULL_AT);
-        llm42__mbarrier_arrive(base + shape::FULL_AT + 8 * ((copies + c) % shape::SLOTS));
+        llm42__copy_arrive(base + shape::QUERIES_FULL_AT);
     }
     // Copies all keys and values of a task. What earlier passes have written is copied before the wait for the kernel
     // ahead, as long as the ring has room: the teams empty no slot before they have the queries.
     LLM42__DEVICE void run() {
         const int count = 2 * own.steps();
-        int with_queries = -1;
+        bool waited = false;
         pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
-        look_up(0, page);
+        place = look_up(0);
         for (int c = 0; c < count; c++) {
             const uint32_t slot = (copies + c) % shape::SLOTS;
-            if (c % 2 == 0 && c) page[0] = next_page[0], page[1] = next_page[1];
-            if (with_queries < 0 &&
-                (c + 1 + shape::LAG == shape::SLOTS || c + 1 == count || first(c / 2) + 32 > own.task.old)) {
+            if (c % 2 == 0 && c) place = next_place;
+            if (!waited && (c + 1 == shape::SLOTS || c + 1 == count || first(c / 2) + 32 > own.task.old)) {
                 llm42__wait_for_previous();
-                with_queries = c;
+                waited = true;
                 if (llm42__queries<DP>::SHARED) load_queries();
             }
             llm42__mbarrier_wait(base + shape::EMPTY_AT + 8 * slot, ((copies + c) / shape::SLOTS & 1) ^ 1);
-            load(c % 2 ? a.v : a.k, base + shape::RING_AT + slot * shape::SLOT, c / 2);
-            llm42__copy_commit();
-            if (c % 2 == 0) look_up(c / 2 + 1, next_page);
-            if (c >= shape::LAG) tell<shape::LAG>(c - shape::LAG, with_queries);
+            llm42__copy_keys<DP, LLM42__STEP_KEYS>(base + shape::RING_AT + slot * shape::SLOT, threadIdx.x / 32 * 32,
+                                                   (c % 2 ? a.v : a.k) + own.kv_head * DP, place);
+            llm42__copy_arrive(base + shape::FULL_AT + 8 * slot);
+            if (c % 2 == 0) next_place = look_up(c / 2 + 1);
         }
-        if (shape::LAG) tell<0>(count - 1, with_queries);
         copies += count;
     }
 };
@@ -2378,6 +2338,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     LLM42__DEVICE uint32_t wait_full(int c) const {
         const uint32_t at = copies + (uint32_t)c, slot = at % shape::SLOTS;
         llm42__mbarrier_wait(base + shape::FULL_AT + 8 * slot, at / shape::SLOTS & 1);
+        if (llm42__queries<DP>::SHARED) llm42__fence_async();
         return base + shape::RING_AT + slot * shape::SLOT;
     }
     LLM42__DEVICE void release(int c) const {
@@ -2507,7 +2468,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
 //   team     | q k0 | weights | q k1   | weights    | q k2   | weights    | ...
 //                             |        | weights v0 |        | weights v1 |      by the tensor cores meanwhile
 //
-// Barriers: a slot of the ring is full when the four warps that copy have told so, and empty when all warps of the
+// Barriers: a slot of the ring is full when all copies of the four warps have arrived, and empty when all warps of the
 // teams have read it. The queries have the same two barriers.
 template <int DP, int TEAMS>
 __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
@@ -2517,10 +2478,10 @@ __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(
     llm42__launch_next();
     if (threadIdx.x == 0) {
         for (int s = 0; s < shape::SLOTS; s++) {
-            llm42__mbarrier_open(base + shape::FULL_AT + 8 * s, 4);
+            llm42__mbarrier_open(base + shape::FULL_AT + 8 * s, 128);
             llm42__mbarrier_open(base + shape::EMPTY_AT + 8 * s, 4 * TEAMS);
         }
-        llm42__mbarrier_open(base + shape::QUERIES_FULL_AT, 4);
+        llm42__mbarrier_open(base + shape::QUERIES_FULL_AT, 128);
         llm42__mbarrier_open(base + shape::QUERIES_EMPTY_AT, 4 * TEAMS);
     }
     __syncthreads();
@@ -2604,6 +2565,28 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_memory {
     static_assert(BYTES == llm42__decode_bytes(DP, OCTETS, WARPS, RING), "the host asks for as much");
 };
 
+// A unit that a block sums: of which task, the how manyth of it, its first key, and the positions that the row sees.
+// Tasks are sorted, long ones first, and every other round of them goes backward through the blocks.
+struct llm42__decode_unit {
+    llm42__decode_task task;
+    int round, unit, units, key, low, high;
+    LLM42__DEVICE bool there() const { return units > 0; }
+    LLM42__DEVICE bool last() const { return unit + 1 == units; }
+    // Goes to the block's next task, if there is one.
+    LLM42__DEVICE void next_task(const llm42__meta &meta, int tasks, int window) {
+        const int block = round % 2 ? gridDim.y - 1 - blockIdx.y : blockIdx.y, at = round * gridDim.y + block;
+        round++, unit = units = 0, low = 0, high = -1;
+        if (at >= tasks) return;
+        task = meta.decode[at];
+        units = LLM42__MIN(task.row_units - task.first_unit, task.units);
+        key = task.begin, high = task.position, low = window ? LLM42__MAX(0, high - window + 1) : 0;
+    }
+    LLM42__DEVICE void advance(const llm42__meta &meta, int tasks, int window) {
+        if (last()) next_task(meta, tasks, window);
+        else unit++, key += LLM42__UNIT_KEYS;
+    }
+};
+
 // A block, or a lane of it: the strips that its warp copies, and the sums of its warp's columns. Strip s of a unit is
 // that of warp s % WARPS: the warp copies its keys and, behind the keys of all its strips, its values. It alone
 // computes the scores. All warps multiply all values, each for its columns. A lane (g, t) has keys g and g + 8 of each
@@ -2614,13 +2597,10 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     const llm42__attention &a;
     const llm42__meta &meta;
     unsigned char *shared;
-    const int page_stride, old;  // see llm42__header
-    const int32_t *pages;        // of the row's sequence
-    llm42__decode_task task;
-    int low, high, key;                    // positions that the row sees; the unit's first key
-    bool more;                             // the task has another unit
+    const int page_stride, old, tasks;  // see llm42__header
+    llm42__decode_unit now = {}, next = {};
     uint32_t strips = 0;                   // copies of each warp before this unit, over all tasks
-    uint32_t place[OWN], next_place[OWN];  // of a lane's key in each strip of this unit and the next (llm42__copy_keys)
+    uint32_t place[OWN], next_place[OWN];  // of a lane's key in each strip of both units (llm42__copy_keys)
     uint32_t q[OCTETS][DP / 16][2];
     float score[OWN][2][OCTETS][4], keep[STEPS][OCTETS][2], base[OCTETS][2], out[TILES][OCTETS][4];
     float merged[TILES][OCTETS][4], merged_base[OCTETS][2];
@@ -2632,14 +2612,15 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     static LLM42__DEVICE int query(int octet, int r) { return octet * 8 + threadIdx.x % 4 * 2 + r; }
     LLM42__DEVICE float *floats(int at) const { return (float *)(shared + at); }
     LLM42__DEVICE int key_of(int own) const { return (warp() + own * WARPS) * LLM42__STRIP_KEYS; }
-    LLM42__DEVICE bool seen(int strip_key) const {  // by the row, at least in part
-        return strip_key <= high && strip_key + LLM42__STRIP_KEYS > low;
+    static LLM42__DEVICE bool seen(const llm42__decode_unit &of, int strip_key) {  // by the row, at least in part
+        return strip_key <= of.high && strip_key + LLM42__STRIP_KEYS > of.low;
     }
-    LLM42__DEVICE void look_up(uint32_t (&to)[OWN], int unit_key) const {
+    LLM42__DEVICE void look_up(uint32_t (&to)[OWN], const llm42__decode_unit &of) const {
+        const int32_t *pages = meta.pages + (size_t)of.task.seq * page_stride;
         LLM42__UNROLLED(int i = 0; i < OWN; i++) {
-            const int strip = unit_key + key_of(i), t = strip + lane(), shift = meta.page_shift;
+            const int strip = of.key + key_of(i), t = strip + lane(), shift = meta.page_shift;
             to[i] = LLM42__NOWHERE;
-            if (t <= high && seen(strip))
+            if (t <= of.high && seen(of, strip))
                 to[i] = (uint32_t)((pages[t >> shift] << shift) + (t & (1 << shift) - 1)) *
                         (uint32_t)(a.kv_heads * (DP / 8));
         }
@@ -2650,56 +2631,66 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     LLM42__DEVICE uint32_t strip_at(int owner, uint32_t strip) const {
         return llm42__shared_address(shared) + ((uint32_t)(owner * RING) + strip % RING) * memory::STRIP;
     }
-    // Starts copy r of this warp in a unit: the first OWN are of its strips' keys, and the others of their values. of:
-    // a lane's place. strip: the number of the copy over all tasks.
-    LLM42__DEVICE void load(int r, int unit_key, uint32_t of, uint32_t strip) const {
+    // Starts copy r of this warp in a unit: the first OWN are of its strips' keys, and the others of their values.
+    // from: a lane's place. strip: the number of the copy over all tasks.
+    LLM42__DEVICE void load(int r, const llm42__decode_unit &of, uint32_t from, uint32_t strip) const {
         llm42__mbarrier_wait(barrier(memory::EMPTY_AT, warp(), strip), (strip / RING & 1) ^ 1);
-        if (seen(unit_key + key_of(r % OWN)))
+        if (seen(of, of.key + key_of(r % OWN)))
             llm42__copy_keys<DP, LLM42__STRIP_KEYS>(strip_at(warp(), strip), 0, (r < OWN ? a.k : a.v) + blockIdx.x * DP,
-                                                    of);
+                                                    from);
         llm42__copy_arrive(barrier(memory::FULL_AT, warp(), strip));
     }
     // The warp has read what its copy r brought: the copy RING behind it takes its place.
     LLM42__DEVICE void load_behind(int r) const {
-        const int next = r + RING;
-        if (next < 2 * OWN) load(next, key, place[next % OWN], strips + next);
-        else if (more) load(next - 2 * OWN, key + LLM42__UNIT_KEYS, next_place[next % OWN], strips + next);
+        const int behind = r + RING;
+        if (behind < 2 * OWN) load(behind, now, place[behind % OWN], strips + behind);
+        else if (next.there()) load(behind - 2 * OWN, next, next_place[behind % OWN], strips + behind);
     }
     LLM42__DEVICE uint32_t wait_full(int owner, uint32_t strip) const {
         llm42__mbarrier_wait(barrier(memory::FULL_AT, owner, strip), strip / RING & 1);
         return strip_at(owner, strip);
     }
-    // Looks up the first units, starts the first copies and loads the queries. Only what earlier passes have certainly
-    // written is copied before the wait for the kernel ahead.
-    LLM42__DEVICE void begin() {
+    LLM42__DEVICE void begin_task() {
         query_base = -INFINITY, total = 0;
         LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) merged_base[j / 2][j % 2] = -INFINITY;
         LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) merged[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
-        high = task.position, low = a.window ? LLM42__MAX(0, high - a.window + 1) : 0;
-        pages = meta.pages + (size_t)task.seq * page_stride;
-        look_up(place, task.begin);
+    }
+    LLM42__DEVICE void load_queries(const llm42__decode_task &of) {
+        llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)of.row * a.heads + blockIdx.x * a.group) * DP, a.group);
+    }
+    // Looks up the first units, starts the first copies and loads the queries. Only what earlier passes have certainly
+    // written is copied before the wait for the kernel ahead.
+    LLM42__DEVICE void begin() {
+        now.next_task(meta, tasks, a.window);
+        if (now.there()) look_up(place, now);
         LLM42__UNROLLED(int r = 0; r < RING; r++) {
-            const int end = task.begin + key_of(r % OWN) + LLM42__STRIP_KEYS;
-            if (!old || end > high) llm42__wait_for_previous();
-            load(r, task.begin, place[r % OWN], strips + r);
+            const int end = now.key + key_of(r % OWN) + LLM42__STRIP_KEYS;
+            if (!old || end > now.high) llm42__wait_for_previous();
+            if (now.there()) load(r, now, place[r % OWN], strips + r);
         }
-        look_up(next_place, task.begin + LLM42__UNIT_KEYS);
+        next = now;
+        if (now.there()) look_ahead();
         llm42__wait_for_previous();
-        llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)task.row * a.heads + blockIdx.x * a.group) * DP, a.group);
+        if (now.there()) load_queries(now.task);
+        begin_task();
+    }
+    LLM42__DEVICE void look_ahead() {
+        next.advance(meta, tasks, a.window);
+        if (next.there()) look_up(next_place, next);
     }
     // Scores of the warp's strips, and their tops.
     LLM42__DEVICE void score_strips() {
         LLM42__UNROLLED(int i = 0; i < OWN; i++) {
             const uint32_t strip = strips + i, k_at = wait_full(warp(), strip);
-            const int t0 = key + key_of(i);
-            if (seen(t0)) llm42__score_across<DP, OCTETS>(score[i], q, k_at);
+            const int t0 = now.key + key_of(i);
+            if (seen(now, t0)) llm42__score_across<DP, OCTETS>(score[i], q, k_at);
             __syncwarp();  // all lanes have read the keys
             if (lane() < WARPS) llm42__mbarrier_arrive(barrier(memory::EMPTY_AT, warp(), strip));  // for all warps
             load_behind(i);
-            if (t0 < low || t0 + LLM42__STRIP_KEYS - 1 > high)
+            if (t0 < now.low || t0 + LLM42__STRIP_KEYS - 1 > now.high)
                 LLM42__UNROLLED(int j = 0; j < 2 * OCTETS * 4; j++) {
                     const int t = t0 + j / (OCTETS * 4) * 16 + lane() / 4 + j % 4 / 2 * 8;
-                    if (t < low || t > high) score[i][j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = -INFINITY;
+                    if (t < now.low || t > now.high) score[i][j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = -INFINITY;
                 }
             LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) {
                 const int octet = j / 2, r = j % 2;
@@ -2771,7 +2762,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
             v_at[i] = wait_full((4 * step + i) % WARPS, strips + OWN + (4 * step + i) / WARPS);
         LLM42__UNROLLED(int n = 0; n < 8; n++) {
             const int s = 4 * step + n / 2, half = n % 2;
-            if (!seen(key + s * LLM42__STRIP_KEYS) || warp() >= DP / 16) continue;
+            if (!seen(now, now.key + s * LLM42__STRIP_KEYS) || warp() >= DP / 16) continue;
             uint2 w[OCTETS];
             LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
                 w[octet] = ((const uint2 *)(shared + memory::RINGS))[((s * 2 + half) * OCTETS + octet) * 32 + lane()];
@@ -2802,17 +2793,21 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
             }
         }
     }
-    // Sums the unit that begins at `key` and looks up the one behind the next.
     LLM42__DEVICE void sum_unit() {
         score_strips();
+        if (now.last() && next.there()) load_queries(next.task);
         __syncthreads();  // the tops of all strips are there
         weigh();
         __syncthreads();  // and their weights
         total_unit();
         add_values();
         strips += 2 * OWN;
+    }
+    // Goes to the next unit and looks up the one behind it.
+    LLM42__DEVICE void advance() {
+        now = next;
         LLM42__UNROLLED(int i = 0; i < OWN; i++) place[i] = next_place[i];
-        if (more) look_up(next_place, key + 2 * LLM42__UNIT_KEYS);
+        if (now.there()) look_ahead();
     }
     // Merges the unit with those before it, if this block has all units of the row.
     LLM42__DEVICE void merge() {
@@ -2855,30 +2850,39 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     }
 };
 
-// Merges the records of a row [units, K, queries, record] and writes its result [queries, d]. A thread has two columns
-// of a query at a time.
+// Merges the records of a row [units, K, queries, record] and writes its result [queries, d]. A thread has four columns
+// of a query at a time, and reads many records at once.
 template <int DP, int WARPS>
 LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__decode_task &task, llm42__bf16 *out) {
-    enum { RECORD = llm42__record(DP) };
+    enum { RECORD = llm42__record(DP), AT_ONCE = 8 };
     const size_t stride = (size_t)a.kv_heads * a.group * RECORD;  // from a unit's record to the next
     const float *records = a.partial + (size_t)(task.record - task.first_unit) * stride + blockIdx.x * a.group * RECORD;
-    for (int i = threadIdx.x; i < a.group * DP / 2; i += WARPS * 32) {
-        const int query = i / (DP / 2), column = i % (DP / 2) * 2;
+    for (int i = threadIdx.x; i < a.group * DP / 4; i += WARPS * 32) {
+        const int query = i / (DP / 4), column = i % (DP / 4) * 4;
         const float *record = records + query * RECORD;
-        float base = -INFINITY, total = 0, keep, take;
-        float2 sum = {0, 0};
-#pragma unroll 8
-        for (int u = 0; u < task.row_units; u++, record += stride) {
+        float base = -INFINITY, total = 0, sum[4] = {}, keep, take;
+        for (int first = 0; first < task.row_units; first += AT_ONCE) {
+            float4 unit[AT_ONCE];
+            float2 own[AT_ONCE];
             // From the cache that all multiprocessors share: other blocks have written them.
-            const float2 unit = __ldcg((const float2 *)(record + column)), own = __ldcg((const float2 *)(record + DP));
-            llm42__merge_factors(base, own.x, keep, take);
-            total = fmaf(total, keep, own.y * take);
-            sum.x = fmaf(sum.x, keep, unit.x * take), sum.y = fmaf(sum.y, keep, unit.y * take);
+            LLM42__UNROLLED(int u = 0; u < AT_ONCE; u++)
+                if (first + u < task.row_units) {
+                    unit[u] = __ldcg((const float4 *)(record + (first + u) * stride + column));
+                    own[u] = __ldcg((const float2 *)(record + (first + u) * stride + DP));
+                }
+            LLM42__UNROLLED(int u = 0; u < AT_ONCE; u++)
+                if (first + u < task.row_units) {
+                    llm42__merge_factors(base, own[u].x, keep, take);
+                    total = fmaf(total, keep, own[u].y * take);
+                    sum[0] = fmaf(sum[0], keep, unit[u].x * take), sum[1] = fmaf(sum[1], keep, unit[u].y * take);
+                    sum[2] = fmaf(sum[2], keep, unit[u].z * take), sum[3] = fmaf(sum[3], keep, unit[u].w * take);
+                }
         }
         const float inverse = __fdiv_rn(1.0f, total);
-        if (column < a.head_dim)  // d is even
-            *(__nv_bfloat162 *)(out + (size_t)query * a.head_dim + column) = __floats2bfloat162_rn(sum.x * inverse,
-                                                                                                   sum.y * inverse);
+        llm42__bf16 *to = out + (size_t)query * a.head_dim + column;
+        LLM42__UNROLLED(int n = 0; n < 4; n += 2)
+            if (column + n < a.head_dim)  // d is even
+                *(__nv_bfloat162 *)(to + n) = __floats2bfloat162_rn(sum[n] * inverse, sum[n + 1] * inverse);
     }
 }
 
@@ -2898,59 +2902,50 @@ LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsig
 
 // Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a block takes one task at a time: units of one row, with all query heads of the kv head blockIdx.x, eight at a
-// time. The whole block sums a unit. Its warps compute the scores of their strips, tell each other the largest and then
-// the weights, and multiply all values, each warp for its columns. Strips of the next unit are copied meanwhile.
+// Work: as many blocks as work at once share the tasks. A task is units of one row, with all query heads of the kv head
+// blockIdx.x, eight at a time. The whole block sums a unit. Its warps compute the scores of their strips, tell each
+// other the largest and then the weights, and multiply all values, each warp for its columns. Strips of the next unit,
+// which may be another task's, are copied meanwhile.
 // Order: the one order. If a task has all units of a row, the block merges them as they come. If several tasks share a
 // row, their blocks write records to global memory, and the last one to finish merges the records of all.
 template <int DP, int OCTETS, int WARPS, int RING>
-__global__ void __launch_bounds__(WARPS * 32) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
+__global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
     using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
     const uint32_t base = llm42__shared_address(shared);
     llm42__launch_next();
-    llm42__decode_block<DP, OCTETS, WARPS, RING> own = {a, meta, shared, meta.header->page_stride, meta.header->old};
-    const int tasks = meta.header->decode_tasks;
-    own.task = meta.decode[blockIdx.y];  // perhaps none: there is room for as many tasks as blocks
+    llm42__decode_block<DP, OCTETS, WARPS, RING> own = {
+        a, meta, shared, meta.header->page_stride, meta.header->old, meta.header->decode_tasks};
     if (threadIdx.x < RING * WARPS) {
         llm42__mbarrier_open(base + memory::FULL_AT + 8 * threadIdx.x, 32);
         llm42__mbarrier_open(base + memory::EMPTY_AT + 8 * threadIdx.x, WARPS);
     }
     __syncthreads();
-    for (int task_at = blockIdx.y; task_at < tasks; task_at += gridDim.y) {
-        if (task_at >= (int)gridDim.y) own.task = meta.decode[task_at];
-        const llm42__decode_task &task = own.task;
-        const int units = LLM42__MIN(task.row_units - task.first_unit, task.units);
+    for (own.begin(); own.now.there(); own.advance()) {
+        const llm42__decode_task &task = own.now.task;
         const bool alone = task.record < 0;
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)blockIdx.x * a.group * a.head_dim;
-        own.begin();
-        for (int unit = 0; unit < units; unit++) {
-            own.key = task.begin + unit * LLM42__UNIT_KEYS, own.more = unit + 1 < units;
-            own.sum_unit();
-            const size_t record = ((size_t)task.record + unit) * a.kv_heads + blockIdx.x;
-            if (alone) own.merge();
-            else own.write_records(a.partial + record * a.group * llm42__record(DP));
-        }
-        if (alone) {
-            own.write(out);
-            continue;
-        }
+        const size_t record = ((size_t)task.record + own.now.unit) * a.kv_heads + blockIdx.x;
+        own.sum_unit();
+        if (alone) own.merge();
+        else own.write_records(a.partial + record * a.group * llm42__record(DP));
+        if (!own.now.last()) continue;
         const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units);  // of the row
-        if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
-                                (unsigned *)(shared + memory::LAST_AT)))
+        if (alone) own.write(out), own.begin_task();
+        else if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
+                                     (unsigned *)(shared + memory::LAST_AT)))
             llm42__merge_row<DP, WARPS>(a, task, out);
     }
-    llm42__wait_for_previous();  // a block without a task has not waited yet
 }
 
-// The build of llm42__k_attend_decode that is used: eight warps if there are at least as many multiprocessors as pairs
-// of a row and a kv head, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits. ring:
-// strips of each warp; bytes: of shared memory. `most`: what a block may have of it.
+// The build of llm42__k_attend_decode that is used: eight warps if there are at least twice as many multiprocessors as
+// pairs of a row and a kv head, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits.
+// ring: strips of each warp; bytes: of shared memory. `most`: what a block may have of it.
 struct llm42__decode_shape {
     int warps, ring, bytes;
 };
 static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int pairs, int processors, int most) {
-    const bool few = pairs <= processors;
+    const bool few = 2 * pairs <= processors;
     llm42__decode_shape shape = {};
     for (auto &kind : {std::make_pair(8, 3), std::make_pair(4, 3), std::make_pair(4, 2)}) {
         if (kind.first == 8 && !few) continue;

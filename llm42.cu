@@ -823,6 +823,10 @@ static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int row
     return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
                                   llm42__shared_room(&cu->device));
 }
+// Blocks for each kv head: as many as work at once.
+static int llm42__decode_blocks(const llm42__cuda *cu, const llm42__decode_shape &shape) {
+    return std::max(1, 8 / shape.warps * cu->device.multiProcessorCount / cu->config.kv_heads);
+}
 template <int DP>
 static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__shape_key *key, llm42__attention a,
                                                 llm42__meta meta, llm42_error *error) {
@@ -843,13 +847,8 @@ static llm42_result llm42__enqueue_attention_as(llm42__cuda *cu, const llm42__sh
         auto kernel = cu->group > 8 ? llm42__decode_build<DP, 2>(shape) : llm42__decode_build<DP, 1>(shape);
         LLM42__CU(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        llm42__shared_room(&cu->device)));  // other engines ask for other sizes
-        // Beside prompts few rows are single: at most one for each sequence. Few blocks remain without a task.
-        const int lone = key->prefill ? std::min(key->rows, std::max(cu->desc.max_running, 1)) : key->rows;
-        const unsigned blocks = shape.warps == 8 ? std::max((unsigned)lone, processors / heads)
-                                                 : (unsigned)lone + 2 * processors / heads + 1,
-                       tasks = std::min({(unsigned)llm42__decode_room(cu, key->rows), blocks, 65535u});
-        LLM42__CU(llm42__launch(kernel, dim3(heads, tasks), dim3((unsigned)shape.warps * 32), (size_t)shape.bytes,
-                                cu->execution.stream, a, meta));
+        LLM42__CU(llm42__launch(kernel, dim3(heads, (unsigned)llm42__decode_blocks(cu, shape)),
+                                dim3((unsigned)shape.warps * 32), (size_t)shape.bytes, cu->execution.stream, a, meta));
     }
     return LLM42_OK;
 }
@@ -1324,7 +1323,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
             blocks += heads * llm42__parts(end_of(i) - p->run_begin[i], most);
     if (2 * blocks <= processors) most = LLM42__TEAM_QUERIES / cu->group;
     const llm42__decode_shape shape = llm42__decode_shape_of(cu, llm42__padded_rows(cu, R));
-    const int at_once = std::max(1, 8 / shape.warps * processors / heads);
+    const int at_once = llm42__decode_blocks(cu, shape);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         llm42__tasks *tasks = &p->tasks[reach];
         llm42__split split = {reach == LLM42__SLIDING ? cu->config.sliding_window : 0, 0, 0};
