@@ -12,10 +12,10 @@
 //   piece    16 bytes, eight bf16 values: what one thread copies at a time
 //   tile     the outputs and rows of a matrix product that one block of threads computes
 //   stage    a part of shared memory that holds one chunk of k of a tile's operands; stages form a ring
-//   unit     consecutive keys of a row that are summed on their own in attention; 128 keys if units are by position
+//   unit     512 consecutive keys of a row, which are summed on their own in attention
 //   strip    32 keys, or their values, in shared memory
-//   record   the result of a unit: for each query the sum of weighted values, the largest score, the sum of weights
-//   task     the work of one block, or of a cluster of blocks, in an attention kernel
+//   record   the result of units: for each query the sum of weighted values, the base, the total of weights
+//   task     what a block of an attention kernel has to do before it takes the next task
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
@@ -48,7 +48,7 @@ typedef __nv_bfloat16 llm42__bf16;
 #define LLM42__UNROLLED(...) _Pragma("unroll") for (__VA_ARGS__)
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 30 };
+enum { LLM42__KERNELS = 31 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -804,17 +804,13 @@ enum { LLM42__LEAF_OUTPUTS = 128 };
 template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_tile {
     enum { ROWS = ROWS_, SPLIT = SPLIT_, SHARE = SHARE_, LEAVES = LEAVES_ };  // LEAVES: of a block
     enum { OUTPUTS = LLM42__LEAF_OUTPUTS, CHUNK = 64, WARPS = 8, THREADS = 128 + WARPS * 32, ROOM = 226 * 1024 };
+    // W_ROWS: that a block copies
+    enum { BLOCKS = SPLIT * SHARE, CLUSTER_ROWS = ROWS * SHARE, W_ROWS = OUTPUTS / SHARE };
+    enum { EIGHTS = ROWS / 8, OWN = EIGHTS / SPLIT };  // of rows; those that a block joins and writes
+    enum { ROW = CHUNK * 2, W_BYTES = OUTPUTS * ROW, STAGE = W_BYTES + ROWS * ROW };  // bytes
+    // Bytes of a warp's sums for eight rows, in fp32; eights that other blocks send.
+    enum { EIGHT = 4 * 4 * 32, RECEIVED = (SPLIT - 1) * OWN };
     enum {
-        W_ROWS = OUTPUTS / SHARE,  // that the block copies
-        CLUSTER_ROWS = ROWS * SHARE,
-        EIGHTS = ROWS / 8,     // of rows
-        OWN = EIGHTS / SPLIT,  // those that a block joins and writes
-        BLOCKS = SPLIT * SHARE,
-        ROW = CHUNK * 2,  // bytes
-        W_BYTES = OUTPUTS * ROW,
-        STAGE = W_BYTES + ROWS * ROW,
-        EIGHT = 4 * 4 * 32,            // bytes of a warp's sums for eight rows, in fp32
-        RECEIVED = (SPLIT - 1) * OWN,  // eights that other blocks send
         // Where the sums of a pair of leaves and of four leaves wait, in eights. KEPT wait in registers. With the
         // sums of two leaves they take 208 of a thread's 240 registers. With SPLIT the joining of blocks needs these.
         TWO_SETS = ROWS > 128,
@@ -828,16 +824,11 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
         HELD = !TWO_SETS && LEAVES == 8 ? EIGHTS : PAIR_IN_SCRATCH,
         SCRATCH = LLM42__MAX(HELD, LLM42__MAX(RECEIVED, (OWN + 1) / 2)) * EIGHT,  // of a warp
         IN_WORKSPACE = PAIR_IN_WORKSPACE + FOUR_IN_WORKSPACE,
-        WORKSPACE = WARPS * IN_WORKSPACE * EIGHT,
-        FIT = (ROOM - WARPS * SCRATCH) / STAGE,
-        STAGES = FIT < 8 ? FIT : 8,
-        SCRATCH_AT = STAGES * STAGE,
-        FULL_AT = SCRATCH_AT + WARPS * SCRATCH,
-        EMPTY_AT = FULL_AT + 8 * STAGES,
-        JOINED_AT = EMPTY_AT + 8 * STAGES,
-        READY_AT = JOINED_AT + 8 * WARPS,
-        BYTES = READY_AT + 8 * WARPS
+        WORKSPACE = WARPS * IN_WORKSPACE * EIGHT
     };
+    enum { FIT = (ROOM - WARPS * SCRATCH) / STAGE, STAGES = FIT < 8 ? FIT : 8, SCRATCH_AT = STAGES * STAGE };
+    enum { FULL_AT = SCRATCH_AT + WARPS * SCRATCH, EMPTY_AT = FULL_AT + 8 * STAGES };
+    enum { JOINED_AT = EMPTY_AT + 8 * STAGES, READY_AT = JOINED_AT + 8 * WARPS, BYTES = READY_AT + 8 * WARPS };
 };
 
 // The warp of this thread, the same register for all lanes.
@@ -2097,8 +2088,8 @@ LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &kee
     base = higher;
 }
 
-// A unit's record for a query: DP columns, base and total. It is a multiple of 16 bytes.
-__host__ __device__ constexpr int llm42__record(int dp) { return dp + 4; }
+// A unit's record for a query: DP columns, base and total.
+__host__ __device__ constexpr int llm42__record(int dp) { return dp + 2; }
 
 typedef struct llm42__attention {
     const llm42__bf16 *q, *k, *v;                   // q [R, H, DP]; one layer of the cache [slots, K, DP]
@@ -2132,6 +2123,22 @@ LLM42__DEVICE void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *c
         const uint32_t from = __shfl_sync(0xffffffffu, place, i * AT_ONCE + lane / PIECES);
         llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, i),
                       cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8, from != LLM42__NOWHERE);
+    }
+}
+
+// The same for the keys t <= k < end of a sequence, in pages of sixteen keys or more. page: of the strip's first
+// sixteen keys, and of the others. stride: pieces from a key to the next. t is a multiple of sixteen.
+template <int DP, int KEYS>
+LLM42__DEVICE void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache, const int (&page)[2], int shift,
+                                     int t, int end, uint32_t stride) {
+    enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
+    const int lane = threadIdx.x % 32, keys = end - t - lane / PIECES;
+    LLM42__UNROLLED(int half = 0; half < 2; half++) {
+        const int slot = (page[half] << shift) + (t + 16 * half & (1 << shift) - 1);
+        const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * stride + lane % PIECES) * 8;
+        LLM42__UNROLLED(int i = 0; i < PIECES / 2; i++)
+            llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, half * PIECES / 2 + i),
+                          at + (size_t)(i * AT_ONCE * 8 * stride), half * 16 + i * AT_ONCE < keys);
     }
 }
 
@@ -2233,18 +2240,10 @@ LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const 
 // Shared memory of llm42__k_attend_prefill: mbarriers, a ring of SLOTS that hold the keys or the values of a step, the
 // sums of all units before this one, and the queries if warpgroups multiply.
 template <int DP, int TEAMS> struct llm42__prefill_shape {
-    enum {
-        SLOTS = 2 * TEAMS,
-        QUERIES = 64 * TEAMS,
-        FULL_AT = 0,
-        EMPTY_AT = FULL_AT + 8 * SLOTS,
-        QUERIES_FULL_AT = EMPTY_AT + 8 * SLOTS,
-        QUERIES_EMPTY_AT = QUERIES_FULL_AT + 8,
-        RING_AT = 1024,
-        SLOT = LLM42__STEP_KEYS * DP * 2,
-        MERGED_AT = RING_AT + SLOTS * SLOT,
-        QUERIES_AT = MERGED_AT + QUERIES * DP * 4
-    };
+    enum { SLOTS = 2 * TEAMS, QUERIES = 64 * TEAMS, SLOT = LLM42__STEP_KEYS * DP * 2 };
+    enum { FULL_AT = 0, EMPTY_AT = FULL_AT + 8 * SLOTS, QUERIES_FULL_AT = EMPTY_AT + 8 * SLOTS };
+    enum { QUERIES_EMPTY_AT = QUERIES_FULL_AT + 8, RING_AT = 1024, MERGED_AT = RING_AT + SLOTS * SLOT };
+    enum { QUERIES_AT = MERGED_AT + QUERIES * DP * 4 };
     static int bytes(bool warpgroups) { return QUERIES_AT + (warpgroups && DP >= 64 ? QUERIES * DP * 2 : 0); }
 };
 
@@ -2271,14 +2270,27 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
     const llm42__attention &a;
     const llm42__meta &meta;
     uint32_t base, copies = 0;
-    const int32_t *pages;        // of the task's sequence
-    uint32_t place, next_place;  // of a lane's key in this step and the next (llm42__copy_keys)
+    const int32_t *pages;  // of the task's sequence
+    int page[2], next_page[2];
     llm42__prefill_turn own = {};
-    LLM42__DEVICE int first(int step) const { return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x / 32 * 32; }
-    LLM42__DEVICE uint32_t look_up(int step) const {
-        const int t = first(step) + threadIdx.x % 32, shift = meta.page_shift;
-        if (t >= own.task.end) return LLM42__NOWHERE;
-        return (uint32_t)((pages[t >> shift] << shift) + (t & (1 << shift) - 1)) * (uint32_t)(a.kv_heads * (DP / 8));
+    LLM42__DEVICE int first(int step) const {
+        return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x % 128 / 32 * 32;
+    }
+    LLM42__DEVICE void look_up(int step, int (&to)[2]) const {
+        LLM42__UNROLLED(int i = 0; i < 2; i++)
+            to[i] = pages[LLM42__MIN(first(step) + 16 * i, own.task.end - 1) >> meta.page_shift];
+    }
+    LLM42__DEVICE void load(const llm42__bf16 *cache, uint32_t to, int step) const {
+        const int shift = meta.page_shift, t = first(step), key = t + threadIdx.x % 32,
+                  strip = threadIdx.x % 128 / 32 * 32;
+        const uint32_t pieces = (uint32_t)(a.kv_heads * (DP / 8));  // from a key to the next
+        cache += own.kv_head * DP;
+        if (shift >= 4) llm42__copy_pages<DP, LLM42__STEP_KEYS>(to, strip, cache, page, shift, t, own.task.end, pieces);
+        else  // pages of fewer than sixteen keys
+            llm42__copy_keys<DP, LLM42__STEP_KEYS>(
+                to, strip, cache,
+                key >= own.task.end ? LLM42__NOWHERE
+                                    : (uint32_t)((pages[key >> shift] << shift) + (key & (1 << shift) - 1)) * pieces);
     }
     LLM42__DEVICE void load_queries() const {
         enum { PIECES = DP / 8 };
@@ -2299,20 +2311,19 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
         const int count = 2 * own.steps();
         bool waited = false;
         pages = meta.pages + (size_t)own.task.seq * meta.header->page_stride;
-        place = look_up(0);
+        look_up(0, page);
         for (int c = 0; c < count; c++) {
             const uint32_t slot = (copies + c) % shape::SLOTS;
-            if (c % 2 == 0 && c) place = next_place;
+            if (c % 2 == 0 && c) page[0] = next_page[0], page[1] = next_page[1];
             if (!waited && (c + 1 == shape::SLOTS || c + 1 == count || first(c / 2) + 32 > own.task.old)) {
                 llm42__wait_for_previous();
                 waited = true;
                 if (llm42__queries<DP>::SHARED) load_queries();
             }
             llm42__mbarrier_wait(base + shape::EMPTY_AT + 8 * slot, ((copies + c) / shape::SLOTS & 1) ^ 1);
-            llm42__copy_keys<DP, LLM42__STEP_KEYS>(base + shape::RING_AT + slot * shape::SLOT, threadIdx.x / 32 * 32,
-                                                   (c % 2 ? a.v : a.k) + own.kv_head * DP, place);
+            load(c % 2 ? a.v : a.k, base + shape::RING_AT + slot * shape::SLOT, c / 2);
             llm42__copy_arrive(base + shape::FULL_AT + 8 * slot);
-            if (c % 2 == 0) next_place = look_up(c / 2 + 1);
+            if (c % 2 == 0) look_up(c / 2 + 1, next_page);
         }
         copies += count;
     }
@@ -2545,23 +2556,13 @@ __host__ __device__ constexpr int llm42__decode_bytes(int dp, int octets, int wa
 // of a unit: weights as the tensor cores take them [STRIPS][2][OCTETS][32 lanes], sums of weights [STRIPS][QUERIES][8],
 // tops [STRIPS][QUERIES], by what sums are multiplied before a step [STEPS][QUERIES], and at last 1 / total [QUERIES].
 template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_memory {
-    enum {
-        STEPS = LLM42__UNIT_KEYS / LLM42__STEP_KEYS,
-        STRIPS = LLM42__UNIT_KEYS / LLM42__STRIP_KEYS,
-        OWN = STRIPS / WARPS,                            // strips of a warp
-        TILES = DP / 16 <= WARPS ? 1 : DP / 16 / WARPS,  // sixteens of columns of a warp
-        QUERIES = OCTETS * 8,
-        STRIP = LLM42__STRIP_KEYS * DP * 2,  // bytes
-        RINGS = WARPS * RING * STRIP,
-        SUMS_AT = RINGS + LLM42__UNIT_KEYS * QUERIES * 2,
-        TOPS_AT = SUMS_AT + STRIPS * QUERIES * 8 * 4,
-        KEEP_AT = TOPS_AT + STRIPS * QUERIES * 4,
-        INVERSE_AT = KEEP_AT + STEPS * QUERIES * 4,
-        FULL_AT = INVERSE_AT + QUERIES * 4,
-        EMPTY_AT = FULL_AT + 8 * RING * WARPS,
-        LAST_AT = EMPTY_AT + 8 * RING * WARPS,
-        BYTES = LAST_AT + 8
-    };
+    enum { STEPS = LLM42__UNIT_KEYS / LLM42__STEP_KEYS, STRIPS = LLM42__UNIT_KEYS / LLM42__STRIP_KEYS };
+    enum { OWN = STRIPS / WARPS, TILES = DP / 16 <= WARPS ? 1 : DP / 16 / WARPS };  // strips, 16s of columns of a warp
+    enum { QUERIES = OCTETS * 8, STRIP = LLM42__STRIP_KEYS * DP * 2, RINGS = WARPS * RING * STRIP };  // both in bytes
+    enum { SUMS_AT = RINGS + LLM42__UNIT_KEYS * QUERIES * 2, TOPS_AT = SUMS_AT + STRIPS * QUERIES * 8 * 4 };
+    enum { KEEP_AT = TOPS_AT + STRIPS * QUERIES * 4, INVERSE_AT = KEEP_AT + STEPS * QUERIES * 4 };
+    enum { FULL_AT = INVERSE_AT + QUERIES * 4, EMPTY_AT = FULL_AT + 8 * RING * WARPS };
+    enum { LAST_AT = EMPTY_AT + 8 * RING * WARPS, BYTES = LAST_AT + 8 };
     static_assert(BYTES == llm42__decode_bytes(DP, OCTETS, WARPS, RING), "the host asks for as much");
 };
 
@@ -2662,17 +2663,15 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     // written is copied before the wait for the kernel ahead.
     LLM42__DEVICE void begin() {
         now.next_task(meta, tasks, a.window);
-        if (now.there()) look_up(place, now);
+        if (!now.there()) return llm42__wait_for_previous();
+        look_up(place, now);
         LLM42__UNROLLED(int r = 0; r < RING; r++) {
-            const int end = now.key + key_of(r % OWN) + LLM42__STRIP_KEYS;
-            if (!old || end > now.high) llm42__wait_for_previous();
-            if (now.there()) load(r, now, place[r % OWN], strips + r);
+            if (!old || now.key + key_of(r % OWN) + LLM42__STRIP_KEYS > now.high) llm42__wait_for_previous();
+            load(r, now, place[r % OWN], strips + r);
         }
-        next = now;
-        if (now.there()) look_ahead();
+        next = now, look_ahead();
         llm42__wait_for_previous();
-        if (now.there()) load_queries(now.task);
-        begin_task();
+        load_queries(now.task), begin_task();
     }
     LLM42__DEVICE void look_ahead() {
         next.advance(meta, tasks, a.window);
@@ -2809,7 +2808,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int i = 0; i < OWN; i++) place[i] = next_place[i];
         if (now.there()) look_ahead();
     }
-    // Merges the unit with those before it, if this block has all units of the row.
+    // Merges the unit with those before it, if this block has the row's first units.
     LLM42__DEVICE void merge() {
         float kept, take;
         LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) {
@@ -2821,19 +2820,19 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         llm42__merge_factors(query_base, unit_base, kept, take);
         total = fmaf(total, kept, unit_total * take);
     }
-    // Writes the unit's records, one for each query, if several blocks share the row. to: the first one.
-    LLM42__DEVICE void write_records(float *to) const {
+    // Writes sums as records, one for each query, if several blocks share the row. to: the first one.
+    LLM42__DEVICE void write_records(float *to, const float (&sums)[TILES][OCTETS][4], float its_base,
+                                     float its_total) const {
         enum { RECORD = llm42__record(DP) };
         if (warp() < DP / 16)
             LLM42__UNROLLED(int n = 0; n < TILES * OCTETS * 4; n++) {
                 const int m = n / (OCTETS * 4), octet = n / 4 % OCTETS, j = n % 4;
                 if (query(octet, j % 2) < a.group)
                     to[query(octet, j % 2) * RECORD + (warp() + m * WARPS) * 16 + lane() / 4 + j / 2 * 8] =
-                        out[m][octet][j];
+                        sums[m][octet][j];
             }
         const int of = threadIdx.x / 8;
-        if (of < a.group && threadIdx.x % 8 == 0)
-            to[of * RECORD + DP] = unit_base, to[of * RECORD + DP + 1] = unit_total;
+        if (of < a.group && threadIdx.x % 8 == 0) to[of * RECORD + DP] = its_base, to[of * RECORD + DP + 1] = its_total;
     }
     LLM42__DEVICE void write(llm42__bf16 *to) const {  // [queries, d]
         const int of = threadIdx.x / 8;
@@ -2850,39 +2849,37 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     }
 };
 
-// Merges the records of a row [units, K, queries, record] and writes its result [queries, d]. A thread has four columns
-// of a query at a time, and reads many records at once.
+// Merges the records of a row [units, K, queries, record] and writes its result [queries, d]. The row's first task has
+// one record for all of its units. A thread has two columns of a query at a time, and reads many records at once.
 template <int DP, int WARPS>
 LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__decode_task &task, llm42__bf16 *out) {
-    enum { RECORD = llm42__record(DP), AT_ONCE = 8 };
+    enum { RECORD = llm42__record(DP), AT_ONCE = 16 };
     const size_t stride = (size_t)a.kv_heads * a.group * RECORD;  // from a unit's record to the next
     const float *records = a.partial + (size_t)(task.record - task.first_unit) * stride + blockIdx.x * a.group * RECORD;
-    for (int i = threadIdx.x; i < a.group * DP / 4; i += WARPS * 32) {
-        const int query = i / (DP / 4), column = i % (DP / 4) * 4;
-        const float *record = records + query * RECORD;
-        float base = -INFINITY, total = 0, sum[4] = {}, keep, take;
-        for (int first = 0; first < task.row_units; first += AT_ONCE) {
-            float4 unit[AT_ONCE];
-            float2 own[AT_ONCE];
-            // From the cache that all multiprocessors share: other blocks have written them.
-            LLM42__UNROLLED(int u = 0; u < AT_ONCE; u++)
-                if (first + u < task.row_units) {
-                    unit[u] = __ldcg((const float4 *)(record + (first + u) * stride + column));
-                    own[u] = __ldcg((const float2 *)(record + (first + u) * stride + DP));
-                }
-            LLM42__UNROLLED(int u = 0; u < AT_ONCE; u++)
-                if (first + u < task.row_units) {
-                    llm42__merge_factors(base, own[u].x, keep, take);
-                    total = fmaf(total, keep, own[u].y * take);
-                    sum[0] = fmaf(sum[0], keep, unit[u].x * take), sum[1] = fmaf(sum[1], keep, unit[u].y * take);
-                    sum[2] = fmaf(sum[2], keep, unit[u].z * take), sum[3] = fmaf(sum[3], keep, unit[u].w * take);
-                }
+    const int count = 1 + task.row_units - task.units;
+    for (int i = threadIdx.x; i < a.group * DP / 2; i += WARPS * 32) {
+        const int query = i / (DP / 2), column = i % (DP / 2) * 2;
+        float base = -INFINITY, total = 0, keep, take;
+        float2 sum = {0, 0}, unit[AT_ONCE], own[AT_ONCE];
+        for (int first = 0; first < count; first += AT_ONCE) {
+            LLM42__UNROLLED(int n = 0; n < AT_ONCE; n++) {
+                if (first + n >= count) break;
+                const size_t at = query * RECORD + (size_t)(first + n ? task.units + first + n - 1 : 0) * stride;
+                // From the cache that all multiprocessors share: other blocks have written them.
+                unit[n] = __ldcg((const float2 *)(records + at + column));
+                own[n] = __ldcg((const float2 *)(records + at + DP));
+            }
+            LLM42__UNROLLED(int n = 0; n < AT_ONCE; n++) {
+                if (first + n >= count) break;
+                llm42__merge_factors(base, own[n].x, keep, take);
+                total = fmaf(total, keep, own[n].y * take);
+                sum = {fmaf(sum.x, keep, unit[n].x * take), fmaf(sum.y, keep, unit[n].y * take)};
+            }
         }
         const float inverse = __fdiv_rn(1.0f, total);
-        llm42__bf16 *to = out + (size_t)query * a.head_dim + column;
-        LLM42__UNROLLED(int n = 0; n < 4; n += 2)
-            if (column + n < a.head_dim)  // d is even
-                *(__nv_bfloat162 *)(to + n) = __floats2bfloat162_rn(sum[n] * inverse, sum[n + 1] * inverse);
+        if (column < a.head_dim)  // d is even
+            *(__nv_bfloat162 *)(out + (size_t)query * a.head_dim + column) = __floats2bfloat162_rn(sum.x * inverse,
+                                                                                                   sum.y * inverse);
     }
 }
 
@@ -2906,8 +2903,9 @@ LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsig
 // blockIdx.x, eight at a time. The whole block sums a unit. Its warps compute the scores of their strips, tell each
 // other the largest and then the weights, and multiply all values, each warp for its columns. Strips of the next unit,
 // which may be another task's, are copied meanwhile.
-// Order: the one order. If a task has all units of a row, the block merges them as they come. If several tasks share a
-// row, their blocks write records to global memory, and the last one to finish merges the records of all.
+// Order: the one order. The block of a row's first task merges its units as they come. If several tasks share a row, it
+// writes them as one record to global memory, the other blocks write a record for each unit, and the last block to
+// finish merges the records.
 template <int DP, int OCTETS, int WARPS, int RING>
 __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -2923,29 +2921,32 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(
     __syncthreads();
     for (own.begin(); own.now.there(); own.advance()) {
         const llm42__decode_task &task = own.now.task;
-        const bool alone = task.record < 0;
+        const bool alone = task.record < 0, merges = !task.first_unit, last = own.now.last();
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)blockIdx.x * a.group * a.head_dim;
-        const size_t record = ((size_t)task.record + own.now.unit) * a.kv_heads + blockIdx.x;
+        float *to = a.partial + ((size_t)(task.record + (merges ? 0 : own.now.unit)) * a.kv_heads + blockIdx.x) *
+                                    a.group * llm42__record(DP);
         own.sum_unit();
-        if (alone) own.merge();
-        else own.write_records(a.partial + record * a.group * llm42__record(DP));
-        if (!own.now.last()) continue;
+        if (merges) own.merge();
+        else own.write_records(to, own.out, own.unit_base, own.unit_total);
+        if (!last) continue;
+        if (alone) own.write(out);
+        else if (merges) own.write_records(to, own.merged, own.query_base, own.total);
+        own.begin_task();
         const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units);  // of the row
-        if (alone) own.write(out), own.begin_task();
-        else if (llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
-                                     (unsigned *)(shared + memory::LAST_AT)))
+        if (!alone && llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
+                                          (unsigned *)(shared + memory::LAST_AT)))
             llm42__merge_row<DP, WARPS>(a, task, out);
     }
 }
 
-// The build of llm42__k_attend_decode that is used: eight warps if there are at least twice as many multiprocessors as
+// The build of llm42__k_attend_decode that is used: eight warps if there are at least as many multiprocessors as
 // pairs of a row and a kv head, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits.
 // ring: strips of each warp; bytes: of shared memory. `most`: what a block may have of it.
 struct llm42__decode_shape {
     int warps, ring, bytes;
 };
 static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int pairs, int processors, int most) {
-    const bool few = 2 * pairs <= processors;
+    const bool few = pairs <= processors;
     llm42__decode_shape shape = {};
     for (auto &kind : {std::make_pair(8, 3), std::make_pair(4, 3), std::make_pair(4, 2)}) {
         if (kind.first == 8 && !few) continue;
