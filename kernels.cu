@@ -12,10 +12,10 @@
 //   piece    16 bytes, eight bf16 values: what one thread copies at a time
 //   tile     the outputs and rows of a matrix product that one block of threads computes
 //   stage    a part of shared memory that holds one chunk of k of a tile's operands; stages form a ring
-//   unit     512 consecutive keys of a row, which are summed on their own in attention
+//   unit     512 consecutive keys of a row, which attention sums on their own, in steps of 128 keys
 //   strip    32 keys, or their values, in shared memory
-//   record   the result of units: for each query the sum of weighted values, the base, the total of weights
-//   task     what a block of an attention kernel has to do before it takes the next task
+//   record   the sums of a unit, or of a task's units: see kernel-attention
+//   task     a part of the work of an attention kernel: a block does one task after another
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
@@ -216,9 +216,9 @@ LLM42__DEVICE uint32_t llm42__pack(float low, float high) {
 // Rounds COUNT pairs (an even number) to bf16 and gives silu(gate) x up, on Hopper with the bits of llm42__silu. All
 // kernels that need it use this one. The compiler's division branches for operands near the ends of the range, so that
 // a thread's divisions would run one after another. Here they run side by side and have one branch in all, for |gate|
-// from 64 on. Below, a divisor is less than 2^93, and a tiny gate is halved, which is exact. That the quotients are
-// rounded right depends on what the device gives for a near inverse: cuda_leaves tries the gate of each bf16 value. (An
-// error of one unit would show in one of them, 2^-23, whose divisor is just below 2.) With NaN both ways give NaN.
+// from 64 on. For smaller gates a divisor is less than 2^93, and a tiny gate is halved, which is exact. Quotients are
+// rounded right only if the device's near inverse is good enough, so cuda_leaves tries the gate of each bf16 value. (An
+// error of one unit would show only in the gate 2^-23, whose divisor is just below 2.) With NaN both ways give NaN.
 template <int COUNT>
 LLM42__DEVICE void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
     static_assert(COUNT % 2 == 0, "gates are rounded in pairs");
@@ -1728,7 +1728,7 @@ typedef struct llm42__held_pieces {
 
 // Loads the pieces of a row: x, of the embedding or the residual stream, and (but for EMBED) other, of delta. If parts
 // of delta come by mail, or are experts', all threads of the block first take them together, and `sums` holds the row's
-// sum. Otherwise it stays where it is, and each thread adds up its own pieces.
+// sum. Otherwise parts stay where they are, and each thread adds up its own pieces.
 template <int KIND, int PARTS>
 LLM42__DEVICE void llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const llm42__bf16 *x,
                                      const llm42__rank_parts &delta, size_t row, const llm42__held_pieces &held,
@@ -1810,7 +1810,7 @@ LLM42__DEVICE void llm42__norm_row(uint4 (&piece)[4], float squares, const float
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token.
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
-// With mail or few rows of experts a block has more threads, which take delta; else it has just these.
+// With mail, or with few rows whose experts are added up here, a block has more threads, which help to take delta.
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. Of delta: llm42__sum_quads.
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
@@ -1973,16 +1973,16 @@ __global__ void __launch_bounds__(256)
 //   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If it has
 //      grown, what the unit has summed is multiplied by 2^(old base - base)
 //   3. weights 2^(score x scale - base)
-//   4. their total, as eight sums: one for each remainder of a key's position modulo 8. Of each strip of 32 keys a sum
-//      has four weights, added in ascending order; a step's four strips are added pairwise, and steps in ascending
+//   4. eight totals of weights, one for each remainder of a key's position modulo 8. A total has four weights of each
+//      strip of 32 keys, added in ascending order; a step's four strips are added pairwise, and steps in ascending
 //      order
 //   5. weights x values, by the tensor cores, on top of the sums of the steps before
 // At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
 // that a row does not see change none of the row's bits, nor do unseen keys within a step, whose weights are 0. So a
 // result depends on the row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
-// (A value that is NaN or infinite may reach earlier rows of its sequence, because 0 x NaN is NaN.)
+// (A value that is NaN or infinite may reach rows of its sequence that do not see it, because 0 x NaN is NaN.)
 //
-// Why units: several blocks must share a long row that is decoded. Units are long because a prompt merges each of them.
+// Units let several blocks share a long row that is decoded. Units are long because prompts merge each of them, too.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
@@ -2026,16 +2026,16 @@ struct llm42__unit_sums {
     }
 };
 
-// A query's base grows to `top`: the largest of its next scores, times scale. Returns by what its sums are multiplied.
+// A query's base grows to `top`: the largest of its next scores, times scale. Returns the factor for its sums so far.
 LLM42__DEVICE float llm42__grow(float &base, float top) {
     const float before = base;
     base = fmaxf(base, top);
     return base == before ? 1.0f : llm42__power(before - base);
 }
-// What is subtracted from scores: a base is -INFINITY as long as nothing has been seen.
+// What is subtracted from scores: the base, or 0 where it is -INFINITY because the query has seen no key yet.
 LLM42__DEVICE float llm42__from_base(float base) { return base == -INFINITY ? 0.0f : base; }
 
-// Turns the scores of the step that begins at t0 into weights. keep: by what the sums so far must be multiplied.
+// Turns the scores of the step that begins at t0 into weights. keep: the factor for the sums so far.
 LLM42__DEVICE void llm42__softmax_step(float (&score)[16][4], llm42__unit_sums &unit, float (&keep)[2], int t0,
                                        const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
@@ -2079,8 +2079,8 @@ LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a
     }
 }
 
-// The factors of a merge: by `keep` the sums so far are multiplied, and by `take` those of the unit. Then both have the
-// higher of the two bases, which `base` becomes.
+// The factors of a merge, `keep` for the sums so far and `take` for those of the unit, give both the higher of the two
+// bases. `base` becomes the higher one.
 LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
     const float higher = fmaxf(base, unit_base), from = llm42__from_base(higher);
     keep = llm42__power(base - from);
@@ -2088,7 +2088,7 @@ LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &kee
     base = higher;
 }
 
-// A unit's record for a query: DP columns, base and total.
+// A record of a query: the sums of weighted values (DP columns), the base, and the total of weights.
 __host__ __device__ constexpr int llm42__record(int dp) { return dp + 2; }
 
 typedef struct llm42__attention {
@@ -2102,7 +2102,7 @@ typedef struct llm42__attention {
     float scale;                                    // log2(e) / sqrt(d)
 } llm42__attention;
 
-// Where a lane's i-th piece lies when a warp copies a strip: llm42__key_place with what is known there.
+// Where a warp that copies a strip puts a lane's i-th piece: llm42__key_place, but simpler, since 8 divides `first`.
 template <int DP, int KEYS> LLM42__DEVICE uint32_t llm42__copy_place(int first, int i) {
     enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
     const int lane = threadIdx.x % 32, piece = lane % PIECES, row = first + lane / PIECES;
@@ -2171,7 +2171,7 @@ template <int DP> struct llm42__queries {
     }
 };
 
-// Waits for the groups of products that the warpgroup has committed but for the last LEFT; `product` is not of these.
+// Waits for all products that the warpgroup has committed, except the last LEFT groups. `product` is of none of these.
 template <int DP, int LEFT, int EIGHTS> LLM42__DEVICE void llm42__await(float (&product)[EIGHTS][4]) {
     if constexpr (LLM42__WARPGROUPS && DP >= 64) {
         llm42__wgmma_wait<LEFT>();
@@ -2197,7 +2197,7 @@ LLM42__DEVICE void llm42__score_step(float (&score)[16][4], const llm42__queries
     }
 }
 
-// Starts to add weights x values of a step to the unit's sums, or if it is the unit's first step, to zero.
+// Starts to add a step's weights x values to the unit's sums, which begin at zero in the unit's first step (`first`).
 template <int DP>
 LLM42__DEVICE void llm42__add_values_step(float (&out)[DP / 8][4], const uint32_t (&weight)[8][4], uint32_t v_at,
                                           bool first) {
@@ -2263,8 +2263,8 @@ struct llm42__prefill_turn {
     LLM42__DEVICE int steps() const { return (task.end - task.first + LLM42__STEP_KEYS - 1) / LLM42__STEP_KEYS; }
 };
 
-// The warps that copy: each copies 32 keys of a step, from key 32 x warp on. Copies are counted over all tasks: those
-// of keys are even, those of values odd. Pages are looked up one step ahead.
+// The warps that copy: each copies 32 keys of a step, from key 32 x warp on, and then their values. Copies are counted
+// over all tasks, so even ones are of keys and odd ones of values. Pages are looked up one step ahead.
 template <int DP, int TEAMS> struct llm42__prefill_feeder {
     using shape = llm42__prefill_shape<DP, TEAMS>;
     const llm42__attention &a;
@@ -2305,8 +2305,8 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
         }
         llm42__copy_arrive(base + shape::QUERIES_FULL_AT);
     }
-    // Copies all keys and values of a task. What earlier passes have written is copied before the wait for the kernel
-    // ahead, as long as the ring has room: the teams empty no slot before they have the queries.
+    // Copies all keys and values of a task. Those of earlier passes are copied before the wait for the kernel ahead, as
+    // long as the ring has room. (The wait comes before the queries, without which teams empty no slot of the ring.)
     LLM42__DEVICE void run() {
         const int count = 2 * own.steps();
         bool waited = false;
@@ -2407,7 +2407,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
             llm42__mbarrier_arrive(base + shape::QUERIES_EMPTY_AT);
     }
     // Sums all steps of a task. While the tensor cores compute the scores of a step, the sums are made ready for the
-    // values of the step before; while they multiply these values, scores become weights.
+    // values of the step before. While the tensor cores multiply these values, scores become weights.
     LLM42__DEVICE void sum_task(int steps) {
         visible = llm42__visible_of(a, own.task, first_query);
         units = 0, unit.begin();
@@ -2470,7 +2470,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
 
 // Attention of consecutive rows of a sequence (prompts, windows).
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: a task has up to 64 TEAMS queries: rows x query heads of one kv head. A block takes pairs of a task and a kv
+// Work: a task has up to 64 x TEAMS queries: rows x query heads of one kv head. A block takes pairs of a task and a kv
 // head, one after the other. Its first four warps copy keys and values into a ring that all teams read, and go ahead to
 // the next pair. Each team of four warps sums 64 queries.
 // Order: the one order.
@@ -2480,7 +2480,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
 //                             |        | weights v0 |        | weights v1 |      by the tensor cores meanwhile
 //
 // Barriers: a slot of the ring is full when all copies of the four warps have arrived, and empty when all warps of the
-// teams have read it. The queries have the same two barriers.
+// teams have read it. The queries have two such barriers.
 template <int DP, int TEAMS>
 __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -2519,7 +2519,7 @@ static inline int llm42__prefill_teams(int dp, bool warpgroups) {
     return warpgroups && (dp == 64 || dp == 128) ? 2 : 1;
 }
 
-// Scores of a strip of keys: score[0] of its first sixteen keys, score[1] of the others.
+// Scores of a strip of keys with OCTETS x 8 queries: score[0] of its first sixteen keys, score[1] of the others.
 template <int DP, int OCTETS>
 LLM42__DEVICE void llm42__score_across(float (*score)[OCTETS][4], const uint32_t (&q)[OCTETS][DP / 16][2],
                                        uint32_t k_at) {
@@ -2535,7 +2535,7 @@ LLM42__DEVICE void llm42__score_across(float (*score)[OCTETS][4], const uint32_t
     }
 }
 
-// A row's queries of one kv head, in octets.
+// Loads a row's queries of one kv head, eight to an octet.
 template <int DP, int OCTETS>
 LLM42__DEVICE void llm42__load_across(uint32_t (&q)[OCTETS][DP / 16][2], const llm42__bf16 *from, int queries) {
     const int lane = threadIdx.x % 32;
@@ -2552,13 +2552,13 @@ __host__ __device__ constexpr int llm42__decode_bytes(int dp, int octets, int wa
     return warps * ring * (LLM42__STRIP_KEYS * dp * 2 + 16) + octets * 8 * (LLM42__UNIT_KEYS * 2 + 16 * 36 + 20) + 8;
 }
 
-// Shared memory of llm42__k_attend_decode. Each warp has a ring of RING strips. What the block's warps tell each other
-// of a unit: weights as the tensor cores take them [STRIPS][2][OCTETS][32 lanes], sums of weights [STRIPS][QUERIES][8],
-// tops [STRIPS][QUERIES], by what sums are multiplied before a step [STEPS][QUERIES], and at last 1 / total [QUERIES].
+// Shared memory of llm42__k_attend_decode. Each warp has a ring of RING strips. Behind the rings warps share a unit's
+// weights as the tensor cores take them [STRIPS][2][OCTETS][32 lanes], sums of weights [STRIPS][QUERIES][8], tops
+// (largest scores) [STRIPS][QUERIES], the factor for sums before a step [STEPS][QUERIES], and 1 / total [QUERIES].
 template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_memory {
     enum { STEPS = LLM42__UNIT_KEYS / LLM42__STEP_KEYS, STRIPS = LLM42__UNIT_KEYS / LLM42__STRIP_KEYS };
-    enum { OWN = STRIPS / WARPS, TILES = DP / 16 <= WARPS ? 1 : DP / 16 / WARPS };  // strips, 16s of columns of a warp
-    enum { QUERIES = OCTETS * 8, STRIP = LLM42__STRIP_KEYS * DP * 2, RINGS = WARPS * RING * STRIP };  // both in bytes
+    enum { OWN = STRIPS / WARPS, TILES = DP / 16 <= WARPS ? 1 : DP / 16 / WARPS };  // of a warp: strips, 16s of columns
+    enum { QUERIES = OCTETS * 8, STRIP = LLM42__STRIP_KEYS * DP * 2, RINGS = WARPS * RING * STRIP };  // bytes
     enum { SUMS_AT = RINGS + LLM42__UNIT_KEYS * QUERIES * 2, TOPS_AT = SUMS_AT + STRIPS * QUERIES * 8 * 4 };
     enum { KEEP_AT = TOPS_AT + STRIPS * QUERIES * 4, INVERSE_AT = KEEP_AT + STEPS * QUERIES * 4 };
     enum { FULL_AT = INVERSE_AT + QUERIES * 4, EMPTY_AT = FULL_AT + 8 * RING * WARPS };
@@ -2566,7 +2566,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_memory {
     static_assert(BYTES == llm42__decode_bytes(DP, OCTETS, WARPS, RING), "the host asks for as much");
 };
 
-// A unit that a block sums: of which task, the how manyth of it, its first key, and the positions that the row sees.
+// A unit that a block sums: its task, its number among the task's units, its first key, and what positions a row sees.
 // Tasks are sorted, long ones first, and every other round of them goes backward through the blocks.
 struct llm42__decode_unit {
     llm42__decode_task task;
@@ -2588,10 +2588,10 @@ struct llm42__decode_unit {
     }
 };
 
-// A block, or a lane of it: the strips that its warp copies, and the sums of its warp's columns. Strip s of a unit is
-// that of warp s % WARPS: the warp copies its keys and, behind the keys of all its strips, its values. It alone
-// computes the scores. All warps multiply all values, each for its columns. A lane (g, t) has keys g and g + 8 of each
-// sixteen, or such columns, and queries 2t, 2t + 1 of each octet.
+// What a lane has of its block's work. Strip s of a unit belongs to warp s % WARPS, which copies the keys of its strips
+// and then their values, and which alone computes their scores. All warps multiply all values, each for its columns. A
+// lane (g = lane / 4, t = lane % 4) has keys g and g + 8 of each sixteen, or such columns, and queries 2t, 2t + 1 of
+// each octet.
 template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
     enum { OWN = memory::OWN, STEPS = memory::STEPS, QUERIES = memory::QUERIES, TILES = memory::TILES };
@@ -2601,7 +2601,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     const int page_stride, old, tasks;  // see llm42__header
     llm42__decode_unit now = {}, next = {};
     uint32_t strips = 0;                   // copies of each warp before this unit, over all tasks
-    uint32_t place[OWN], next_place[OWN];  // of a lane's key in each strip of both units (llm42__copy_keys)
+    uint32_t place[OWN], next_place[OWN];  // of a lane's key in each strip of `now`, of `next` (llm42__copy_keys)
     uint32_t q[OCTETS][DP / 16][2];
     float score[OWN][2][OCTETS][4], keep[STEPS][OCTETS][2], base[OCTETS][2], out[TILES][OCTETS][4];
     float merged[TILES][OCTETS][4], merged_base[OCTETS][2];
@@ -2641,7 +2641,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
                                                     from);
         llm42__copy_arrive(barrier(memory::FULL_AT, warp(), strip));
     }
-    // The warp has read what its copy r brought: the copy RING behind it takes its place.
+    // Starts the copy that takes the place of the warp's copy r: copy r + RING, which may be of the next unit.
     LLM42__DEVICE void load_behind(int r) const {
         const int behind = r + RING;
         if (behind < 2 * OWN) load(behind, now, place[behind % OWN], strips + behind);
@@ -2683,8 +2683,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
             const uint32_t strip = strips + i, k_at = wait_full(warp(), strip);
             const int t0 = now.key + key_of(i);
             if (seen(now, t0)) llm42__score_across<DP, OCTETS>(score[i], q, k_at);
-            __syncwarp();  // all lanes have read the keys
-            if (lane() < WARPS) llm42__mbarrier_arrive(barrier(memory::EMPTY_AT, warp(), strip));  // for all warps
+            __syncwarp();  // all lanes have read the keys; no other warp does, so this one arrives for all
+            if (lane() < WARPS) llm42__mbarrier_arrive(barrier(memory::EMPTY_AT, warp(), strip));
             load_behind(i);
             if (t0 < now.low || t0 + LLM42__STRIP_KEYS - 1 > now.high)
                 LLM42__UNROLLED(int j = 0; j < 2 * OCTETS * 4; j++) {
@@ -2784,8 +2784,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) out[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
         LLM42__UNROLLED(int step = 0; step < STEPS; step++) {
             add_step(step);
-            // A strip is replaced one step later, when most warps have read it, so that this one seldom waits for them,
-            // or at the unit's end.
+            // A strip is replaced one step later, or at the unit's end. By then most warps have read it, so that this
+            // one seldom waits for them.
             LLM42__UNROLLED(int i = 0; i < OWN; i++) {
                 const int of = (warp() + i * WARPS) / 4;
                 if (of == step - 1 || (step + 1 == STEPS && of == step)) load_behind(OWN + i);
@@ -2808,7 +2808,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int i = 0; i < OWN; i++) place[i] = next_place[i];
         if (now.there()) look_ahead();
     }
-    // Merges the unit with those before it, if this block has the row's first units.
+    // Merges the unit with those before it. For the block that has the row's first units.
     LLM42__DEVICE void merge() {
         float kept, take;
         LLM42__UNROLLED(int j = 0; j < OCTETS * 2; j++) {
@@ -2899,10 +2899,10 @@ LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsig
 
 // Attention of single rows (decode), split along the keys.
 // Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: as many blocks as work at once share the tasks. A task is units of one row, with all query heads of the kv head
-// blockIdx.x, eight at a time. The whole block sums a unit. Its warps compute the scores of their strips, tell each
-// other the largest and then the weights, and multiply all values, each warp for its columns. Strips of the next unit,
-// which may be another task's, are copied meanwhile.
+// Work: as many blocks as run at once share the tasks. A task is units of one row, with all query heads of the kv head
+// blockIdx.x, in octets. The whole block sums a unit: its warps compute the scores of their strips, share the largest
+// ones and then the weights, and multiply all values, each warp for its columns. Meanwhile the strips of the next unit
+// are copied, which may be another task's.
 // Order: the one order. The block of a row's first task merges its units as they come. If several tasks share a row, it
 // writes them as one record to global memory, the other blocks write a record for each unit, and the last block to
 // finish merges the records.
@@ -2939,8 +2939,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(
     }
 }
 
-// The build of llm42__k_attend_decode that is used: eight warps if there are at least as many multiprocessors as
-// pairs of a row and a kv head, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits.
+// The build of llm42__k_attend_decode that is used: eight warps if they fit and there are no more pairs of a row and a
+// kv head than multiprocessors, else four, so that two blocks fit a multiprocessor. Then the longest ring that fits.
 // ring: strips of each warp; bytes: of shared memory. `most`: what a block may have of it.
 struct llm42__decode_shape {
     int warps, ring, bytes;
@@ -3194,8 +3194,8 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
 // >>kernel-mixture -----------------------------------------------------------------------------------------------
 // Owns: routing the rows of a mixture to their experts and back.
 
-// An entry is a row and a rank of its experts. Entries have places, sorted by expert, and ascending for each expert. A
-// row has an expert once at most, so 32 rows, a group, are described by a word for each expert: which of them have it.
+// An entry is a row and the rank of one of its experts. Entries have places, sorted by expert and then by row. A row
+// has an expert once at most, so for a group of 32 rows one word an expert says which of them have it.
 enum { LLM42__MOST_EXPERTS = 1024, LLM42__MOST_USED = 64, LLM42__ROUTE_THREADS = 1024 };
 typedef struct llm42__routing {
     int rows, experts, used, pieces;

@@ -778,7 +778,7 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
         case LLM42__ROUNDED | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__MAIL>; break;
         case LLM42__LEAVES | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__MAIL>; break;
         }
-    // More threads take a row's sum sooner. Where rows keep all multiprocessors busy, more rows at once are better.
+    // More threads take a row's sum sooner. Where rows keep all multiprocessors busy, smaller blocks are better.
     const bool wide = sum->kind & LLM42__MAIL ||
                       (sum->kind == LLM42__EXPERTS && rows <= 2 * cu->device.multiProcessorCount);
     const int block = wide ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
@@ -823,7 +823,7 @@ static llm42__decode_shape llm42__decode_shape_of(const llm42__cuda *cu, int row
     return llm42__decode_shape_of(cu->dp, cu->group, rows * cu->config.kv_heads, cu->device.multiProcessorCount,
                                   llm42__shared_room(&cu->device));
 }
-// Blocks for each kv head: as many as work at once.
+// Blocks for each kv head: as many as run at once.
 static int llm42__decode_blocks(const llm42__cuda *cu, const llm42__decode_shape &shape) {
     return std::max(1, 8 / shape.warps * cu->device.multiProcessorCount / cu->config.kv_heads);
 }
@@ -1075,7 +1075,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   route      k_route, and above 32 rows k_sort
 //   gate_up    k_experts, or k_matmul, of each expert
 //   down       k_experts, or k_matmul, of each expert
-//   route      k_combine_leaves, or k_add_parts of several ranks; else the next norm adds experts
+//   route      k_combine_leaves, or k_add_parts if there are several ranks; else the next norm adds up experts
 
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
 // cu: rank 0. Between two meetings each rank's launches go to its stream one rank after the other, so that ranks on one
@@ -1238,7 +1238,7 @@ static llm42_result llm42__make_graphs(llm42__cuda *cu, llm42_error *error) {
 // How the keys of a pass's single rows are split in layers of one reach.
 struct llm42__split {
     int window;
-    int share;    // units of a block if all blocks that work at once had as many
+    int share;    // units of a block, if all blocks that run at once had equally many
     int records;  // taken so far
 };
 static int llm42__parts(int n, int size) { return (n + size - 1) / size; }
@@ -1250,7 +1250,7 @@ static int llm42__row_units(const llm42_row *row, int window) {
 }
 
 // A long row must not be left to one block while the others have no more work, so it is divided if it has more than 1.5
-// times the even share. Else it is not, because then its block need not write records.
+// times the even share. Other rows are not divided, so that their blocks need not write records.
 static void llm42__split_keys(const llm42__cuda *cu, llm42__tasks *tasks, llm42__split *split, const llm42_row *row,
                               int r, int seq) {
     const int begin = llm42__first_key(row, split->window, LLM42__UNIT_KEYS),
@@ -1306,7 +1306,7 @@ static int llm42__find_runs(llm42__prepared *p, const llm42_pass *pass) {
 static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
     const int single = llm42__find_runs(p, pass), R = pass->rows;
     // Both kernels give the same bits. Single rows count as prompts if a prompt or a window has as many keys, and if
-    // the kernel for single rows is left out then (llm42__choose_key).
+    // the pass then does without the kernel for single rows (llm42__choose_key).
     int longest[2] = {0, 0};  // keys: of single rows, of others
     auto end_of = [&](size_t i) { return i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : R; };
     for (size_t i = 0; i < p->run_begin.size(); i++) {
@@ -1315,7 +1315,7 @@ static void llm42__make_tasks(const llm42__cuda *cu, llm42__prepared *p, const l
     }
     const bool as_prompts = pass->schedule == LLM42_SCHEDULE_FIXED ||
                             (longest[0] <= longest[1] && llm42__draws_fit(cu, p, pass));
-    // A block has two teams, but where blocks would be few, one of its teams has no queries: so more blocks work.
+    // Tasks have queries for all teams of a block, but where blocks would be few, for one team, so that more work.
     const int heads = cu->config.kv_heads, processors = cu->device.multiProcessorCount;
     int most = LLM42__TEAM_QUERIES * llm42__prefill_teams(cu->dp, cu->device.major == 9) / cu->group, blocks = 0;
     for (size_t i = 0; i < p->run_begin.size(); i++)

@@ -145,8 +145,8 @@
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
    the order of products in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log,
-   sin and cos are made of IEEE operations. (In arithmetic SM90 attention has 2^x of Hopper's instruction, which a CPU
-   computes with integers.) When an engine opens, it runs a short sequence alone, and again after as many others as fit
+   sin and cos are made of IEEE operations. (Where arithmetic SM90 has 2^x of Hopper's instruction, a CPU computes it
+   with integers.) When an engine opens, it runs a short sequence alone, and again after as many others as fit
    into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
 
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
@@ -4421,14 +4421,14 @@ static float llm42__sm90_head_squares(const float *x, int d) {
 }
 
 // Attention: the one order of attention in kernels.cu. Units of 512 keys begin at multiples of 512 and are summed in
-// steps of 128 keys. Scores are sums of llm42__sm90_multiply over d. Weights 2^(score - base) are summed by eight and,
-// rounded to bf16, multiplied by values, sixteen keys at a time. Where the base grows, sums so far are scaled. Then
-// units are merged in ascending order. Keys that the row does not see have weight 0.
+// steps of 128 keys. Scores are sums of llm42__sm90_multiply over d. The base is the unit's largest score so far; where
+// it grows, the unit's sums are scaled. Weights 2^(score - base) go to eight totals and, rounded to bf16, multiply
+// values, sixteen keys at a time. Units are merged in ascending order. Keys that the row does not see have weight 0.
 enum { LLM42__SM90_UNIT = 512, LLM42__SM90_STEP = 128, LLM42__SM90_STRIP = 32, LLM42__SM90_HEADS = 8 };
 typedef struct llm42__sm90_head {
     float q[256], weight[LLM42__SM90_STEP];  // weight: scores at first
     float sum[256], merged[256];             // of weighted values: of the unit, and of all units before
-    float eight[8], base, keep;              // of the unit: totals, base, and by what its sums so far are multiplied
+    float eight[8], base, keep;              // of the unit: totals, base, and the factor for its sums so far
     float merged_base, merged_total;
 } llm42__sm90_head;
 
@@ -4538,7 +4538,7 @@ static float llm42__sm90_route_total(const float *x, int n, float largest) {
 // The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
 static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
     float sum[1024] = {0};
-    for (int base = 0; base < n; base += 128) {  // blocks, so that powers become vector instructions
+    for (int base = 0; base < n; base += 128) {  // by 128, so that powers become vector instructions
         const int count = LLM42__MIN(128, n - base);
         float power[128];
         for (int i = 0; i < count; i++) power[i] = llm42__ex2((x[base + i] - largest) * 1.44269504f);

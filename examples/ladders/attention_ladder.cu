@@ -16,7 +16,7 @@
 //   bits        steps with the same letter give the same bits, in every output
 // The keys of a sequence's second half are those of its first half, and its values those of the first half with the
 // other sign, up to the last bit (llm42__k_fill_cancelling). So sums nearly cancel, and another order of sums shows.
-// (Each half has whole units, because else weights are rounded differently in the two, and sums do not cancel.)
+// (Each half has whole units: otherwise its weights would be rounded differently, and sums would not cancel.)
 //
 // Exit status 1 if a step is wrong, if steps of one order differ in bits (step 7 is tried with several numbers of
 // blocks for a row), or if step 9, the control, has the bits of step 6: its units are shorter, so it must differ. The

@@ -5,7 +5,7 @@
 // - Preset `best`: each load serves its share of the requests. The marked ones must have the reference's tokens and
 //   bits. So must those that preset `dvr` serves.
 // - Preset `paper`, whose results depend on M: two loads with one M serve the same requests, with the same results.
-// - The controls: all requests unmarked under two loads, or with other leaves. Some must differ.
+// - The control: all requests unmarked under two loads. Some must differ, or else all with another number of leaves.
 #include "rig.h"
 
 #include "examples/util/llm42_policies.h"

@@ -22,7 +22,7 @@
 //
 // EMULATOR_FAULT is for controls:
 //   wait      each wait for copies leaves one group more than it should
-//   barrier   no thread waits at a barrier of its block, but for the first, behind which mbarriers are open
+//   barrier   no thread waits at a barrier of its block, except at the first, which follows the opening of mbarriers
 //   mbarrier  no thread waits at an mbarrier
 //   cluster   a cluster's blocks do not wait for one another
 //   product   each wait for a warpgroup's products leaves one group more than it should
@@ -90,7 +90,7 @@ namespace emulator {
 
 // >>fibers -------------------------------------------------------------------------------------------------------
 // STRIDE: a prime number, which steps through all threads of a block.
-// REST: turns after which it is drawn anew which warps rest.
+// REST: after so many turns the warps that rest are drawn anew.
 enum { STRIDE = 1031, REST = 16, MOST_THREADS = 1024, STACK = 192 << 10, SHARED = 232448 };
 
 // A barrier: its turn ends when as many threads have come as it waits for.

@@ -322,8 +322,8 @@ struct decode_engine {
     }
 };
 
-// A row with far more keys than others is shared by blocks; rows of equal length are not divided further. Few rows
-// are, so that all multiprocessors have work.
+// A row with far more keys than others is shared by blocks; rows of equal length are not divided further. But few rows
+// are divided, so that all multiprocessors have work.
 static void check_long_rows(void) {
     const decode_engine engine;
     for (llm42_schedule schedule : {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_INVARIANT}) {

@@ -1,8 +1,8 @@
 // passes.c: what a row's bits may depend on. FIXED: the row and M. INVARIANT: the row. Nothing else: not where it
 // stands in the pass, what shares it, how the tokens before it were cut into passes, which pages or page size hold
 // them. Logits are compared, all of them, besides tokens and log-probabilities. The control: a CPU's FAST rows must
-// differ. A GPU's need not, because each product may have one order in passes of any size, as attention has: there
-// check_canonical has the control.
+// differ. A GPU's need not, because each product may have one order in passes of any size, as attention has. A GPU's
+// control is that of check_canonical.
 #include "rig.h"
 #include "../make_model.h"
 
@@ -192,8 +192,8 @@ static void check_bits(const char *path, int M, bool fp32) {
     llm42_model_free(model);
 }
 
-// The control, on a model big enough: a CPU's FAST rows change their bits with the size of the pass, of products where
-// the context is short, of attention where it is long. The same pass repeats. Returns in how many passes they changed.
+// The control, on a model big enough: a CPU's FAST rows change their bits with the size of the pass, by products where
+// the context is short, by attention where it is long. The same pass repeats. Returns in how many passes they changed.
 static int fast_drift(const llm42_model *model, const char *path, int M, int prompt, int *all) {
     rig g = {0};
     subject s = {0};
@@ -471,8 +471,8 @@ static void check_rare_heads(void) {
 }
 
 // Rows that stand alone in their sequences, behind long and short ones: each has the bits of a row of a prompt, alone
-// and in any company, under INVARIANT. How few share the device, and several blocks a row, must not show. The control:
-// rows that see another first token have other bits.
+// and in any company, under INVARIANT. How many rows share the device, and how many blocks a row, must not show. The
+// control: rows that see another first token have other bits.
 static void check_lone(const char *folder, int at, int heads, int kv_heads, int head_dim) {
     enum { SEQS = 24, CONTEXT = 4352, CHUNK = 256 };
     static const int lengths[] = {4100, 2049, 1025, 700, 513, 130, 33, 9}, company[] = {1, 2, 4, 9, 12, 16, 17, SEQS};
