@@ -2447,7 +2447,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         if (team_query < own.task.rows * a.group) {
             sum_task(steps);
         } else {  // the task has no queries for this team
-            for (int c = 0; c < 2 * steps; c++) wait_full(c), release(c);
+            for (int c = 0; c < 2 * steps; c++) wait_full(c), __syncwarp(), release(c);
             release_queries(steps - 1);
         }
         copies += 2 * (uint32_t)steps;
@@ -2923,8 +2923,8 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(
         const llm42__decode_task &task = own.now.task;
         const bool alone = task.record < 0, merges = !task.first_unit, last = own.now.last();
         llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)blockIdx.x * a.group * a.head_dim;
-        float *to = a.partial + ((size_t)(task.record + (merges ? 0 : own.now.unit)) * a.kv_heads + blockIdx.x) *
-                                    a.group * llm42__record(DP);
+        const int record = alone ? 0 : task.record + (merges ? 0 : own.now.unit);
+        float *to = a.partial + ((size_t)record * a.kv_heads + blockIdx.x) * a.group * llm42__record(DP);
         own.sum_unit();
         if (merges) own.merge();
         else own.write_records(to, own.out, own.unit_base, own.unit_total);
@@ -2949,7 +2949,7 @@ static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int 
     const bool few = pairs <= processors;
     llm42__decode_shape shape = {};
     for (auto &kind : {std::make_pair(8, 3), std::make_pair(4, 3), std::make_pair(4, 2)}) {
-        if (kind.first == 8 && !few) continue;
+        if (kind.first == 8 ? !few : kind.second == 2 && dp < 128) continue;  // llm42__decode_build has no others
         shape = {kind.first, kind.second, llm42__decode_bytes(dp, group > 8 ? 2 : 1, kind.first, kind.second)};
         if (shape.bytes <= (few ? most : most / 2)) break;
     }

@@ -2677,7 +2677,7 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
                     d->numerics.leaves == leaves ? "numerics.leaves" : "tensor_parallel", leaves, c->heads,
                     c->head_dim);
     const int64_t tokens = (int64_t)d->pages * d->page_size;
-    if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 16)  // places in a cache have 32 bits
+    if (tokens > INT32_MAX || tokens * c->kv_heads > INT64_C(0xffffffff) / 32)  // places in a cache have 32 bits
         LLM42__FAIL(MEMORY, "llm42_backend_desc.pages: %d pages of %d tokens: no device has memory for so many",
                     d->pages, d->page_size);
     const llm42_cuda_desc *own = (const llm42_cuda_desc *)d->backend_desc;

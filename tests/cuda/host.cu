@@ -262,9 +262,10 @@ static void check_tasks(const llm42__cuda *cu, const llm42_pass *pass, int64_t a
                                                                : llm42__prefill_shape<dp.value, 1>::bytes(warpgroups);
     });
     // An engine with heads of 256 is refused on other GPUs than Hopper (llm42__cuda_open).
-    const bool fit = llm42__decode_shape_of(cu, p.key.rows).bytes <= llm42__shared_room(&cu->device) &&
-                     prefill <= llm42__shared_room(&cu->device);
+    const llm42__decode_shape decode = llm42__decode_shape_of(cu, p.key.rows);
+    const bool fit = std::max(decode.bytes, prefill) <= llm42__shared_room(&cu->device);
     check(fit == (cu->dp <= 128 || warpgroups), "blocks fit a multiprocessor", at);
+    check(decode.ring == 3 || cu->dp >= 128, "llm42__decode_build has a build with such a ring", at);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const int window = reach == LLM42__SLIDING ? cu->model->config.sliding_window : 0;
         if (cu->has[reach]) check_attention_tasks(cu, &p, reach, window, pass, at);
