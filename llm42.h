@@ -256,7 +256,15 @@ typedef enum llm42_dtype {
     LLM42_DTYPE_BF16,
     LLM42_DTYPE_FP32,
     LLM42_DTYPE_FP16,  // only as a stored type: converted to fp32 when a model is loaded
+    LLM42_DTYPE_E4M3,  // only as a stored type: 8 bits with scales (see EIGHT BITS, and llm42_matrix)
 } llm42_dtype;
+
+// Which numbers of a matrix in e4m3 share a scale, and which of the x [rows, k] that it is multiplied by.
+typedef enum llm42_scaling {
+    LLM42_SCALING_NONE,     // the matrix is not in e4m3
+    LLM42_SCALING_BLOCK,    // 128 x 128 weights share one, and 128 values of a row of x
+    LLM42_SCALING_CHANNEL,  // the weights of an output share one, and all values of a row of x, or all of x
+} llm42_scaling;
 
 // clang-format off
 typedef enum llm42_arch {  // a row of the table of families, see section config
@@ -294,6 +302,7 @@ typedef struct llm42_config {
     double rope_scale;                                   // factor of cosine and sine, in yarn; 0: 1
     double query_beta;  // above 0: queries at position t are multiplied by 1 + this ln(1 + floor(t / original_context))
     bool tied;          // the LM head is the embedding
+    llm42_scaling scaling;  // of those projections and experts that are in e4m3; NONE: none is
     int bos;            // -1: none
     int stop[LLM42_MAX_STOP];  // end-of-sequence tokens, of generation_config.json or else of config.json
     int stop_count;
@@ -308,12 +317,20 @@ typedef struct llm42_recipe {
     float lead;  // margin / D; 0 except for the LM head
 } llm42_recipe;
 
-// A weight matrix [n, k], row-major, as stored (bf16 or fp32). Backends read it; nobody writes it.
+// A weight matrix [n, k], row-major, as stored (bf16, fp32 or e4m3). Backends read it; nobody writes it.
+// A matrix in e4m3 is one byte for each weight, without padding, and its scales are fp32, finite and above 0. A weight's
+// value is its byte's times its scale. Projections that share an input (q, k, v; gate, up) are all in e4m3, with one
+// scaling and one .input_scale, or none is. Only projections and experts are in e4m3.
+// With a recipe, such a matrix has BLOCK scales: those of the bf16 values that the recipe says, as an input is scaled
+// (see EIGHT BITS).
 typedef struct llm42_matrix {
     const void *data;  // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
     llm42_dtype type;
     int n, k;
     llm42_recipe recipe;
+    llm42_scaling scaling;  // NONE unless .type is E4M3
+    const float *scale;     // BLOCK: [ceil(n / 128), ceil(k / 128)]; CHANNEL: [n]; NULL as .data, and if NONE
+    float input_scale;      // CHANNEL: of all of x, from the checkpoint; 0: each row of x has its own
 } llm42_matrix;
 
 // Weights of one layer; NULL where the architecture has none. Vectors are fp32.
