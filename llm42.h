@@ -302,8 +302,8 @@ typedef struct llm42_config {
     double rope_scale;                                   // factor of cosine and sine, in yarn; 0: 1
     double query_beta;  // above 0: queries at position t are multiplied by 1 + this ln(1 + floor(t / original_context))
     bool tied;          // the LM head is the embedding
-    llm42_scaling scaling;  // of those projections and experts that are in e4m3; NONE: none is
-    int bos;            // -1: none
+    llm42_scaling scaling;     // of those projections and experts that are in e4m3; NONE: none is
+    int bos;                   // -1: none
     int stop[LLM42_MAX_STOP];  // end-of-sequence tokens, of generation_config.json or else of config.json
     int stop_count;
 } llm42_config;
@@ -318,11 +318,10 @@ typedef struct llm42_recipe {
 } llm42_recipe;
 
 // A weight matrix [n, k], row-major, as stored (bf16, fp32 or e4m3). Backends read it; nobody writes it.
-// A matrix in e4m3 is one byte for each weight, without padding, and its scales are fp32, finite and above 0. A weight's
-// value is its byte's times its scale. Projections that share an input (q, k, v; gate, up) are all in e4m3, with one
-// scaling and one .input_scale, or none is. Only projections and experts are in e4m3.
-// With a recipe, such a matrix has BLOCK scales: those of the bf16 values that the recipe says, as an input is scaled
-// (see EIGHT BITS).
+// A matrix in e4m3 is one byte for each weight, without padding, and its scales are fp32, finite and above 0. A
+// weight's value is its byte's times its scale. Projections that share an input (q, k, v; gate, up) are all in e4m3,
+// with one scaling and one .input_scale, or none is. Only projections and experts are in e4m3. With a recipe, such a
+// matrix has BLOCK scales: those of the bf16 values that the recipe says, as an input is scaled (see EIGHT BITS).
 typedef struct llm42_matrix {
     const void *data;  // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
     llm42_dtype type;
@@ -1456,6 +1455,36 @@ LLM42__BOTH float llm42__from_fp16(uint16_t h) {
     float tiny = (float)mantissa * (1.0f / 16777216.0f);
     return sign ? -tiny : tiny;
 }
+
+// e4m3 (OCP, 8 bits): a sign, four bits of exponent, three of the significand. The largest number is 448. There is no
+// infinity, and 0x7f and 0xff are NaN. To fp32, exact. Masks instead of branches: loops become vector instructions.
+LLM42__BOTH float llm42__from_e4m3(uint8_t byte) {
+    const uint32_t size = byte & 0x7fu, small = size < 8 ? ~0u : 0, nan = size == 0x7f ? ~0u : 0;
+    // A subnormal number is read as if it had a leading 1, which is 2^-6 too much.
+    const float one_more = llm42__float((size << 20) + 0x3c000000u + (small & 0x00800000u));
+    const float value = one_more - llm42__float(small & 0x3c800000u);
+    return llm42__float(llm42__bits(value) | (nan & 0x7fc00000u) | (byte & 0x80u) << 24);
+}
+
+// To the nearest e4m3, ties to even, and to 448 if |x| is larger.
+LLM42__BOTH uint8_t llm42__to_e4m3(float x) {
+    const uint32_t bits = llm42__bits(x), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu;
+    const uint32_t normal = (size + 0x7ffffu + (size >> 20 & 1u)) >> 20, most = 0x7eu + (120u << 3);
+    // Floats from 2^14 to 2^15 are 2^-9 apart, as subnormal numbers are, so that adding 2^14 rounds to one of them.
+    const uint32_t small = llm42__bits(llm42__float(size < 0x3c800000u ? size : 0) + 16384.0f) - 0x46800000u;
+    const uint32_t rounded = size < 0x3c800000u ? small : (normal < most ? normal : most) - (120u << 3);
+    return (uint8_t)(sign | (size > 0x7f800000u ? 0x7fu : rounded));
+}
+
+// The scale of numbers of which `largest` is the largest magnitude. A number is stored as llm42__to_e4m3(number /
+// scale).
+LLM42__BOTH float llm42__e4m3_scale(float largest) {
+    const float scale = largest / 448.0f;
+    return scale < 1e-10f ? 1e-10f : scale;
+}
+
+// The side of a block of weights that share a scale, and the terms of a chain (see EIGHT BITS).
+enum { LLM42__BLOCK = 128 };
 
 // bf16, fp16 or fp32 to fp32, exact. `from` need not be aligned.
 LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
@@ -2999,62 +3028,83 @@ static float llm42__sum_exp(const float *x, int n, float largest) {
 // Calls: vectors.
 // Invariant: a matrix product takes its terms in ascending order, in steps of sixteen terms (llm42__sm90_step).
 
-// The exponent of a finite number other than 0. Subnormal numbers have the exponent of the smallest normal number.
-LLM42__INLINE int llm42__sm90_exponent(float x) {
-    const int e = (int)(llm42__bits(x) >> 23 & 255);
-    return LLM42__MAX(e, 1) - 127;
+// How a tensor core takes a step of a sum of products.
+typedef struct llm42__tensor_core {
+    int terms;   // products that it adds at once
+    int places;  // binary places behind the largest exponent that addends keep
+    int bits;    // of the result's significand, behind its leading 1
+    int least;   // the exponent of the smallest normal number of the products' factors
+} llm42__tensor_core;
+static const llm42__tensor_core llm42__hopper_bf16 = {16, 25, 23, -126}, llm42__hopper_e4m3 = {32, 13, 13, -6};
+
+// The exponent of a finite number other than 0. Subnormal numbers have that of the smallest normal number, `least`.
+LLM42__INLINE int llm42__core_exponent(float x, int least) {
+    const int e = (int)(llm42__bits(x) >> 23 & 255) - 127;
+    return LLM42__MAX(e, least);
 }
 
-// The significand of a number as an integer: x is +-(this) x 2^(exponent - 23).
-LLM42__INLINE int64_t llm42__sm90_significand(float x) {
+// The significand of a number of this exponent, as an integer: x is +-(this) x 2^(exponent - 23).
+LLM42__INLINE int64_t llm42__core_significand(float x, int exponent) {
     const uint32_t bits = llm42__bits(x);
-    return (int64_t)((bits & 0x7fffff) | (bits >> 23 & 255 ? 0x800000 : 0));
+    const int64_t significand = (bits & 0x7fffff) | (bits >> 23 & 255 ? 0x800000 : 0);
+    return significand >> (exponent - llm42__core_exponent(x, -126));
 }
 
-// sum x 2^(e - 25), cut toward zero to fp32: to 24 significant bits, or, if it is subnormal, to a multiple of 2^-149.
-static float llm42__sm90_cut(int64_t sum, int e) {
+// sum x 2^unit, cut toward zero to fp32 (24 significant bits, or, if it is subnormal, a multiple of 2^-149), and then
+// to so many bits behind the leading one.
+static float llm42__core_cut(int64_t sum, int unit, int bits) {
     const uint64_t size = sum < 0 ? (uint64_t)-sum : (uint64_t)sum;
     const uint32_t sign = sum < 0 ? 0x80000000u : 0;
     int top = 0;
     if (!size) return 0.0f;
     while (size >> top > 1) top++;
-    const int exponent = top + e - 25, drop = exponent < -126 ? -149 - (e - 25) : top - 23;
+    const int exponent = top + unit, drop = exponent < -126 ? -149 - unit : top - 23;
     if (exponent > 127) return llm42__float(sign | 0x7f800000u);
-    const uint32_t kept = (uint32_t)(drop > 63 ? 0 : drop > 0 ? size >> drop : size << -drop);
+    const uint32_t whole = (uint32_t)(drop > 63 ? 0 : drop > 0 ? size >> drop : size << -drop);
+    const uint32_t kept = whole & ~0u << (23 - bits);
     if (!kept) return 0.0f;
     return llm42__float(sign | (exponent < -126 ? kept : (uint32_t)(exponent + 126) * 0x800000u + kept));
 }
 
-// One step: sum + a[0] b[0] + ... + a[15] b[15]. Values of a and b are those of bf16; b's are `stride` apart.
+// One step: sum + a[0] b[0] + ... for core.terms products. a and b hold numbers of at most eight significant bits
+// (bf16, e4m3); b's are `stride` apart.
 //
 // The products are exact. The exponent of a product is the sum of the exponents of its two factors. (So a product of
 // normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products, and
-// at least -133. `sum` and each product are cut toward zero to 25 binary places below 2^e, and then added exactly. The
-// result is cut toward zero to fp32. Zero is then +0, what is too large for fp32 is infinite, and a NaN is 0x7fffffff.
-static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
+// at least -133. `sum` and each product are cut toward zero to core.places binary places below 2^e, and then added
+// exactly. The result is cut toward zero to core.bits bits. Zero is then +0, what is too large for fp32 is infinite,
+// and a NaN is 0x7fffffff.
+LLM42__INLINE float llm42__core_step(llm42__tensor_core core, float sum, const float *a, const float *b, int stride) {
     int e = -133;
     int64_t total = 0;
     float infinite = 0.0f;  // the sum of what is infinite or not a number
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < core.terms; i++) {
         const float x = a[i], y = b[i * stride];
         if (x - x != 0.0f || y - y != 0.0f) infinite += x * y;
-        else if (x != 0.0f && y != 0.0f) e = LLM42__MAX(e, llm42__sm90_exponent(x) + llm42__sm90_exponent(y));
+        else if (x != 0.0f && y != 0.0f)
+            e = LLM42__MAX(e, llm42__core_exponent(x, core.least) + llm42__core_exponent(y, core.least));
     }
     if (sum - sum != 0.0f) infinite += sum;
     if (infinite != 0.0f) return infinite != infinite ? llm42__float(0x7fffffffu) : infinite;
-    if (sum != 0.0f) e = LLM42__MAX(e, llm42__sm90_exponent(sum));
-    for (int i = 0; i < 16; i++) {
+    if (sum != 0.0f) e = LLM42__MAX(e, llm42__core_exponent(sum, -126));
+    for (int i = 0; i < core.terms; i++) {
         const float x = a[i], y = b[i * stride];
         if (x == 0.0f || y == 0.0f) continue;
-        const int behind = e - llm42__sm90_exponent(x) - llm42__sm90_exponent(y);
+        const int of_x = llm42__core_exponent(x, core.least), of_y = llm42__core_exponent(y, core.least);
+        const int behind = e - of_x - of_y + 25 - core.places;
         // Both significands have 16 zeros after their 8 bits: the product of the two bytes is in units of 2^-14.
-        const int64_t product = (llm42__sm90_significand(x) >> 16) * (llm42__sm90_significand(y) >> 16);
+        const int64_t product = (llm42__core_significand(x, of_x) >> 16) * (llm42__core_significand(y, of_y) >> 16);
         const int64_t cut = behind > 62 ? 0 : product << 11 >> behind;
         total += (x < 0) != (y < 0) ? -cut : cut;
     }
-    const int behind = sum != 0.0f ? e - llm42__sm90_exponent(sum) : 63;
-    const int64_t cut = behind > 62 ? 0 : llm42__sm90_significand(sum) << 2 >> behind;
-    return llm42__sm90_cut(total + (sum < 0 ? -cut : cut), e);
+    const int of_sum = llm42__core_exponent(sum, -126), behind = e - of_sum + 25 - core.places;
+    const int64_t cut = sum == 0.0f || behind > 62 ? 0 : llm42__core_significand(sum, of_sum) << 2 >> behind;
+    return llm42__core_cut(total + (sum < 0 ? -cut : cut), e - core.places, core.bits);
+}
+
+// Sixteen products of bf16 numbers.
+static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
+    return llm42__core_step(llm42__hopper_bf16, sum, a, b, stride);
 }
 
 // The vector versions compute sixteen outputs side by side. A product of two bf16 numbers is exact in fp32. To get an
