@@ -1486,6 +1486,10 @@ LLM42__BOTH float llm42__e4m3_scale(float largest) {
 // The side of a block of weights that share a scale, and the terms of a chain (see EIGHT BITS).
 enum { LLM42__BLOCK = 128 };
 
+LLM42__BOTH size_t llm42__dtype_size(llm42_dtype type) {
+    return type == LLM42_DTYPE_FP32 ? 4 : type == LLM42_DTYPE_E4M3 ? 1 : 2;
+}
+
 // bf16, fp16 or fp32 to fp32, exact. `from` need not be aligned.
 LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
     if (type == LLM42_DTYPE_FP32) memcpy(to, from, count * sizeof *to);
@@ -2015,6 +2019,9 @@ typedef struct llm42__owner {
     // What the loader must know of config.json, and what the names of all tensors but the LM head's begin with.
     const struct llm42__family *family;
     bool qkv_bias, o_bias, ffn_bias;
+    llm42_scaling scaling;      // of tensors in e4m3; NONE: config.json has no quantization_config
+    bool one_scale, is_static;  // such a tensor has one scale; and its input has one, too, which the checkpoint gives
+    const char *scale_ending;   // of the name of the tensor with the scales, behind that of the weights
     double logits_scaling;
     const char *prefix;
 } llm42__owner;
@@ -2038,6 +2045,16 @@ static void *llm42__model_block(llm42_model *model, size_t count, size_t size) {
     return block;
 }
 
+static int llm42__tensor_by_name(const void *a, const void *b) {
+    const llm42__tensor *x = a, *y = b;
+    return x->length != y->length ? x->length - y->length : memcmp(x->name, y->name, (size_t)x->length);
+}
+
+static llm42__tensor *llm42__find_tensor(llm42_model *model, const char *name) {
+    llm42__tensor *all = ((llm42__owner *)model->owner)->tensors, key = {.name = name, .length = (int)strlen(name)};
+    return all ? bsearch(&key, all, arrlenu(all), sizeof key, llm42__tensor_by_name) : NULL;
+}
+
 static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer, llm42_error *error) {
     size_t count = (size_t)model->config.layers;
     model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
@@ -2046,10 +2063,189 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     return LLM42_OK;
 }
 
+// >>scales -------------------------------------------------------------------------------------------------------
+// Owns: what config.json says of quantised weights, and the scales of tensors in e4m3.
+// Calls: json, owner.
+// Invariant: a scale that was loaded is finite and above 0, and does not depend on which rows share a pass.
+
+// The reason for which a scale of activations is refused.
+#define LLM42__SHARED_SCALE                                                                                          \
+    "activations would have one scale for the whole tensor, which depends on the other requests of a batch: take a " \
+    "checkpoint with scales for each token, for blocks of 128, or static ones"
+
+// quant_method fp8: blocks of 128 x 128 weights and dynamic scales of activations, or static scales of whole tensors.
+// Which tensors are in e4m3 shows their type, so that modules_to_not_convert is not read.
+static llm42_result llm42__config_fp8(llm42__owner *owner, const llm42__json *json, int at) {
+    const int format = llm42__json_get(json, at, "fmt"), block = llm42__json_get(json, at, "weight_block_size"),
+              scheme = llm42__json_get(json, at, "activation_scheme"), power = llm42__json_get(json, at, "scale_fmt");
+    const bool blocks = !llm42__json_null(json, block);
+    owner->is_static = scheme >= 0 && llm42__json_is(json, scheme, "static");
+    if (!llm42__json_null(json, format) && !llm42__json_is(json, format, "e4m3"))
+        LLM42__NOT_SUPPORTED("quantization_config.fmt: %.*s: only e4m3 is supported", LLM42__SHOW(json, format));
+    if (!llm42__json_null(json, power) && !llm42__json_is(json, power, "float"))
+        LLM42__NOT_SUPPORTED("quantization_config.scale_fmt: %.*s: only scales in bf16 or fp32 are supported",
+                             LLM42__SHOW(json, power));
+    if (scheme >= 0 && !owner->is_static && !llm42__json_is(json, scheme, "dynamic"))
+        LLM42__NOT_SUPPORTED("quantization_config.activation_scheme: %.*s: must be dynamic or static",
+                             LLM42__SHOW(json, scheme));
+    if (!blocks && !owner->is_static)
+        LLM42__NOT_SUPPORTED("quantization_config: activation_scheme dynamic without weight_block_size: "  //
+                             LLM42__SHARED_SCALE);
+    if (blocks && owner->is_static)
+        LLM42__NOT_SUPPORTED("quantization_config: activation_scheme static with weight_block_size is not supported");
+    if (blocks && (json->token[block].type != JSMN_ARRAY || json->token[block].size != 2 ||
+                   !llm42__json_is(json, block + 1, "128") || !llm42__json_is(json, block + 2, "128")))
+        LLM42__NOT_SUPPORTED("quantization_config.weight_block_size: %.*s: only [128, 128] is supported",
+                             LLM42__SHOW(json, block));
+    owner->scaling = blocks ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL;
+    owner->one_scale = !blocks;
+    owner->scale_ending = blocks ? "_scale_inv" : "_scale";
+    return LLM42_OK;
+}
+
+// Does a group of compressed-tensors have 8 bits in weights or input_activations, with this strategy, dynamic or not?
+static bool llm42__config_e4m3(const llm42__json *json, int args, const char *strategy, bool is_dynamic) {
+    const int dynamic = llm42__json_get(json, args, "dynamic"), symmetric = llm42__json_get(json, args, "symmetric"),
+              kind = llm42__json_get(json, args, "strategy"), bits = llm42__json_get(json, args, "num_bits"),
+              type = llm42__json_get(json, args, "type");
+    return bits >= 0 && llm42__json_is(json, bits, "8") && type >= 0 && llm42__json_is(json, type, "float") &&
+           kind >= 0 && llm42__json_is(json, kind, strategy) &&
+           (symmetric < 0 || llm42__json_is(json, symmetric, "true")) &&
+           (dynamic >= 0 && llm42__json_is(json, dynamic, "true")) == is_dynamic;
+}
+
+// One of config_groups.
+static llm42_result llm42__config_group(llm42__owner *owner, const llm42__json *json, int group) {
+    const int weights = llm42__json_get(json, group, "weights"), in = llm42__json_get(json, group, "input_activations"),
+              block = llm42__json_get(json, weights, "block_structure"), size = llm42__json_get(json, in, "group_size");
+    const bool blocks = llm42__config_e4m3(json, weights, "block", false),
+               whole = llm42__config_e4m3(json, weights, "tensor", false);
+    if (llm42__config_e4m3(json, in, "tensor", true))
+        LLM42__NOT_SUPPORTED("quantization_config: strategy tensor, dynamic: " LLM42__SHARED_SCALE);
+    if (blocks && (block < 0 || json->token[block].type != JSMN_ARRAY || json->token[block].size != 2 ||
+                   !llm42__json_is(json, block + 1, "128") || !llm42__json_is(json, block + 2, "128")))
+        LLM42__NOT_SUPPORTED("quantization_config: block_structure: only [128, 128] is supported");
+    const bool by_block = llm42__config_e4m3(json, in, "group", true) && size >= 0 && llm42__json_is(json, size, "128");
+    const bool by_token = llm42__config_e4m3(json, in, "token", true);
+    owner->is_static = llm42__config_e4m3(json, in, "tensor", false);
+    if (!(blocks ? by_block
+                 : (whole || llm42__config_e4m3(json, weights, "channel", false)) && (by_token || owner->is_static)))
+        LLM42__NOT_SUPPORTED(
+            "quantization_config: config_groups: weights must be symmetric floats of 8 bits by channel, tensor or "
+            "block, and activations by token (dynamic), tensor (static) or, for blocks, group of 128 (dynamic)");
+    owner->scaling = blocks ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL;
+    owner->one_scale = whole;
+    owner->scale_ending = "_scale";
+    return LLM42_OK;
+}
+
+static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__json *json, int at) {
+    const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
+              groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme"),
+              sparse = llm42__json_get(json, at, "sparsity_config"),
+              turned = llm42__json_get(json, at, "transform_config");
+    const int first = groups >= 0 && json->token[groups].type == JSMN_OBJECT ? llm42__json_next(json, groups, groups)
+                                                                             : 0;
+    const bool compressed = method >= 0 && llm42__json_is(json, method, "compressed-tensors") && format >= 0;
+    if (!llm42__json_null(json, kv))
+        llm42__log(owner->log, owner->log_user, "%s: kv_cache_scheme is not used: the KV cache has the compute type",
+                   json->path);
+    if (method >= 0 && llm42__json_is(json, method, "fp8")) return llm42__config_fp8(owner, json, at);
+    if (!compressed || !llm42__json_is(json, format, "float-quantized"))
+        LLM42__NOT_SUPPORTED(
+            "quantization_config: the model is quantised as %.*s, which llm42 does not read: take bf16 weights, or "
+            "FP8 ones (fp8, or compressed-tensors as float-quantized)",
+            LLM42__SHOW(json, compressed   ? format
+                              : method < 0 ? at
+                                           : method));
+    if (first <= 0 || llm42__json_next(json, groups, first) > 0)
+        LLM42__NOT_SUPPORTED("quantization_config: config_groups: only one group is supported");
+    if ((sparse >= 0 && json->token[sparse].size > 0) || (turned >= 0 && json->token[turned].size > 0))
+        LLM42__NOT_SUPPORTED("quantization_config: sparsity_config, transform_config: not supported");
+    return llm42__config_group(owner, json, first + 1);
+}
+
+// Reads so many values of a tensor of scales from `first` on, spreads them if there is one for `count`, and gives fp32.
+static llm42_result llm42__scale_values(llm42_model *model, const char *name, llm42__tensor *t, size_t first,
+                                        size_t count, const float **out, llm42_error *error) {
+    const size_t all = t->size / (t->type == LLM42_DTYPE_FP32 ? 4 : 2), size = t->type == LLM42_DTYPE_FP32 ? 4 : 2;
+    float *scale = llm42__model_block(model, count, sizeof *scale);
+    if (!scale) LLM42__FAIL(MEMORY, "%s: %s: out of memory", t->path, name);
+    assert(all == 1 || first + count <= all);
+    t->used = true;
+    llm42__convert_f32(scale, t->data + (all == 1 ? 0 : first * size), t->type, all == 1 ? 1 : count);
+    for (size_t i = 0; i < count; i++) {
+        if (all == 1) scale[i] = scale[0];
+        if (!(scale[i] > 0) || scale[i] - scale[i] != 0)
+            LLM42__FAIL(FORMAT, "%s: %s: scale %zu is %g: must be above 0 and finite", t->path, name, first + i,
+                        (double)scale[i]);
+    }
+    *out = scale;
+    return LLM42_OK;
+}
+
+// The tensor of scales whose name is that of the weights with its end changed. `*t` is NULL after an error.
+static llm42_result llm42__find_scales(llm42_model *model, const char *name, llm42__tensor **t, llm42_error *error) {
+    *t = llm42__find_tensor(model, name);
+    if (!*t) LLM42__FAIL(FORMAT, "%s: tensor %s is missing", model->name, name);
+    const llm42_dtype type = (*t)->type;
+    if (type == LLM42_DTYPE_BF16 || type == LLM42_DTYPE_FP16 || type == LLM42_DTYPE_FP32) return LLM42_OK;
+    LLM42__FAIL(UNSUPPORTED, "%s: %s: scales must be BF16, F16 or F32", (*t)->path, name);
+}
+
+// Gives m, which is rows `first` to first + m->n - 1 of the tensor w in e4m3, its scales.
+static llm42_result llm42__load_scales(llm42_model *model, const char *name, const llm42__tensor *w, int first,
+                                       llm42_matrix *m, llm42_error *error) {
+    const llm42__owner *owner = model->owner;
+    const int stem = (int)strlen(name) - (strstr(name, ".weight") ? 7 : 0);
+    char of[200];
+    llm42__tensor *t;
+    snprintf(of, sizeof of, "%s%s", name, owner->scale_ending);
+    LLM42__TRY(llm42__find_scales(model, of, &t, error));
+    // The tensor's rows stand one behind the other, those of one expert behind those of another.
+    const bool blocks = owner->scaling == LLM42_SCALING_BLOCK;
+    const int rows = (int)w->shape[w->dims - 2], side = blocks ? LLM42__BLOCK : 1, down = (rows + side - 1) / side,
+              across = blocks ? (m->k + side - 1) / side : 1, within = first % rows;
+    const int64_t experts = w->dims == 3 ? w->shape[0] : 1, all = owner->one_scale ? 1 : experts * down * across;
+    const int64_t found = (int64_t)t->size / (t->type == LLM42_DTYPE_FP32 ? 4 : 2);
+    const bool two = t->dims >= 2 && t->dims <= 3;
+    if (found != all || (!owner->one_scale && (two ? t->shape[t->dims - 1] != across || t->shape[t->dims - 2] != down
+                                                   : t->dims != 1 || blocks)))
+        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected %lld scales for %s, [%s%d, %d]", t->path, of, (long long)all,
+                    blocks             ? "blocks of 128 x 128"
+                    : owner->one_scale ? "the tensor"
+                                       : "channels",
+                    w->dims == 3 ? "experts, " : "", owner->one_scale ? 1 : down, across);
+    if (within % side)
+        LLM42__FAIL(UNSUPPORTED, "%s: %s: a part begins at row %d, which must be a multiple of 128", w->path, name,
+                    within);
+    LLM42__TRY(llm42__scale_values(model, of, t, (size_t)(first / rows * down + within / side) * (size_t)across,
+                                   (size_t)((m->n + side - 1) / side) * (size_t)across, &m->scale, error));
+    m->scaling = model->config.scaling = owner->scaling;
+    if (!owner->is_static) return LLM42_OK;
+    const float *input_scale;
+    snprintf(of, sizeof of, "%.*s.input_scale", stem, name);
+    LLM42__TRY(llm42__find_scales(model, of, &t, error));
+    if (t->size != (t->type == LLM42_DTYPE_FP32 ? 4 : 2))
+        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected one scale", t->path, of);
+    LLM42__TRY(llm42__scale_values(model, of, t, 0, 1, &input_scale, error));
+    m->input_scale = *input_scale;
+    return LLM42_OK;
+}
+
+// Projections that share an input are in e4m3 together and scale it in one way, or none of them is in e4m3.
+static llm42_result llm42__check_alike(const llm42_model *model, const char *names, int layer, const llm42_matrix *a,
+                                       const llm42_matrix *b, llm42_error *error) {
+    const bool eight = a->type == LLM42_DTYPE_E4M3;
+    if (eight == (b->type == LLM42_DTYPE_E4M3) && (!eight || a->input_scale == b->input_scale)) return LLM42_OK;
+    LLM42__FAIL(UNSUPPORTED, "%s: layer %d: %s: either all are F8_E4M3, with the same input_scale, or none",
+                model->name, layer, names);
+}
+
 // >>config -------------------------------------------------------------------------------------------------------
 // Owns: reading config.json into llm42_config: the table of families, and what the keys of a file mean. Names and
 // defaults are those of transformers.
-// Calls: json.
+// Calls: json, scales.
 // Invariant: in a config that was read, sizes are positive and the KV heads divide the heads. No key that changes what
 // a model computes was skipped.
 
@@ -2097,18 +2293,13 @@ static llm42_result llm42__config_check(const llm42_config *c, const llm42__json
 }
 
 // What kind of a checkpoint it is: only decoders in 16 or 32 bits that need no code of their own.
-static llm42_result llm42__config_kind(const llm42__json *json) {
+static llm42_result llm42__config_kind(llm42__owner *owner, const llm42__json *json) {
     int class = llm42__json_get(json, 0, "architectures"), code = llm42__json_get(json, 0, "auto_map");
     int quantised = llm42__json_get(json, 0, "quantization_config");
     bool causal = true;
     LLM42__TRY(llm42__json_bool(json, "is_causal", &causal));
     if (!causal) LLM42__NOT_SUPPORTED("is_causal: false is not supported: an encoder generates no text");
-    if (!llm42__json_null(json, quantised)) {
-        int method = llm42__json_get(json, quantised, "quant_method");
-        LLM42__NOT_SUPPORTED(
-            "quantization_config: the model is quantised as %.*s, which llm42 does not read: take bf16 weights",
-            LLM42__SHOW(json, method < 0 ? quantised : method));
-    }
+    if (!llm42__json_null(json, quantised)) LLM42__TRY(llm42__config_quantised(owner, json, quantised));
     if (class >= 0 && json->token[class].size == 1 && !llm42__json_ends(json, class + 1, "ForCausalLM") &&
         !llm42__json_ends(json, class + 1, "ForConditionalGeneration"))
         LLM42__NOT_SUPPORTED("architectures: %.*s: only ...ForCausalLM has an LM head", LLM42__SHOW(json, class + 1));
@@ -2412,6 +2603,7 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     if (llm42__json_is(json, dtype, "BF16")) tensor->type = LLM42_DTYPE_BF16;
     if (llm42__json_is(json, dtype, "F16")) tensor->type = LLM42_DTYPE_FP16;
     if (llm42__json_is(json, dtype, "F32")) tensor->type = LLM42_DTYPE_FP32;
+    if (llm42__json_is(json, dtype, "F8_E4M3")) tensor->type = LLM42_DTYPE_E4M3;
     int64_t begin, end, n;
     if (!llm42__json_whole(json, offsets + 1, (double)data_size, &begin) ||
         !llm42__json_whole(json, offsets + 2, (double)data_size, &end) || end < begin)
@@ -2423,7 +2615,7 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
         if (i < 3) tensor->shape[i] = n;
         elements *= (double)n;
     }
-    if (tensor->type && elements * (tensor->type == LLM42_DTYPE_FP32 ? 4 : 2) != (double)(end - begin))
+    if (tensor->type && elements * (double)llm42__dtype_size(tensor->type) != (double)(end - begin))
         LLM42__MALFORMED("%.*s: shape and data_offsets disagree about the size", LLM42__SHOW(json, name));
     tensor->data = data + begin;
     tensor->size = (size_t)(end - begin);
@@ -2480,11 +2672,6 @@ static llm42_result llm42__safetensors_index(llm42_model *model, const char *fol
     return LLM42_OK;
 }
 
-static int llm42__tensor_by_name(const void *a, const void *b) {
-    const llm42__tensor *x = a, *y = b;
-    return x->length != y->length ? x->length - y->length : memcmp(x->name, y->name, (size_t)x->length);
-}
-
 static int llm42__tensor_by_place(const void *a, const void *b) {
     const llm42__tensor *x = a, *y = b;
     return ((uintptr_t)x->data > (uintptr_t)y->data) - ((uintptr_t)x->data < (uintptr_t)y->data);
@@ -2532,11 +2719,6 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, const char *fo
     return result;
 }
 
-static llm42__tensor *llm42__find_tensor(llm42_model *model, const char *name) {
-    llm42__tensor *all = ((llm42__owner *)model->owner)->tensors, key = {.name = name, .length = (int)strlen(name)};
-    return all ? bsearch(&key, all, arrlenu(all), sizeof key, llm42__tensor_by_name) : NULL;
-}
-
 // What a layer wants of a tensor: a matrix [n, k], or a vector [n] if k is 0. It is rows `first` to first + n - 1 of a
 // tensor of `rows` rows, in which several matrices stand one after the other, or the whole tensor if rows is 0.
 typedef struct llm42__wanted {
@@ -2545,12 +2727,18 @@ typedef struct llm42__wanted {
     const float **vector;
 } llm42__wanted;
 
-static llm42_result llm42__load_tensor(llm42_model *model, const char *name, const llm42__wanted *w,
+// eight_bits: it may be in e4m3.
+static llm42_result llm42__load_tensor(llm42_model *model, const char *name, const llm42__wanted *w, bool eight_bits,
                                        llm42_error *error) {
+    const llm42__owner *owner = model->owner;
     llm42__tensor *t = llm42__find_tensor(model, name);
     if (!t) LLM42__FAIL(FORMAT, "%s: tensor %s is missing", model->name, name);
     if (t->type == LLM42_DTYPE_DEFAULT)
-        LLM42__FAIL(UNSUPPORTED, "%s: %s: dtype must be BF16, F16 or F32", t->path, name);
+        LLM42__FAIL(UNSUPPORTED, "%s: %s: dtype must be BF16, F16, F32 or, in FP8 models, F8_E4M3", t->path, name);
+    if (t->type == LLM42_DTYPE_E4M3 && !eight_bits)
+        LLM42__FAIL(UNSUPPORTED, "%s: %s: only projections and experts may be F8_E4M3", t->path, name);
+    if (t->type == LLM42_DTYPE_E4M3 && !owner->scaling)
+        LLM42__FAIL(FORMAT, "%s: %s is F8_E4M3, but config.json has no quantization_config", t->path, name);
     const int rows = w->rows ? w->rows : w->n;
     const bool stacked = w->rows && t->dims == 3;  // [experts, rows, k]
     if (t->dims != (w->k ? 2 + stacked : 1) || t->shape[stacked + (w->k > 0)] != (w->k ? w->k : rows) ||
@@ -2559,7 +2747,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
             FORMAT, "%s: %s: wrong shape: [%lld, %lld, ...], %d dimensions, but config.json asks for [%d%s%.0d]",
             t->path, name, (long long)t->shape[0], (long long)t->shape[1], t->dims, rows, w->k ? ", " : "", w->k);
     t->used = true;
-    const size_t element = t->type == LLM42_DTYPE_FP32 ? 4 : 2, count = (size_t)w->n * (size_t)LLM42__MAX(w->k, 1);
+    const size_t element = llm42__dtype_size(t->type), count = (size_t)w->n * (size_t)LLM42__MAX(w->k, 1);
     const char *data = t->data + (size_t)w->first * (size_t)LLM42__MAX(w->k, 1) * element;
     llm42_matrix out = {.data = data, .type = t->type, .n = w->n, .k = w->k};
     if (w->k && t->type != LLM42_DTYPE_FP16 && (uintptr_t)data % element == 0) {
@@ -2570,6 +2758,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
         llm42__convert_f32(copy, data, t->type, count);
         out.data = copy, out.type = LLM42_DTYPE_FP32;
     }
+    if (t->type == LLM42_DTYPE_E4M3) LLM42__TRY(llm42__load_scales(model, name, t, w->first, &out, error));
     if (w->k) *w->matrix = out;
     else *w->vector = out.data;
     return LLM42_OK;
@@ -2592,7 +2781,7 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     const char *const *part = spelled[llm42__find_tensor(model, name) != NULL];
     snprintf(name, sizeof name, "%slayers.%d.%s.gate.weight", owner->prefix, l, part[0]);
     llm42__wanted w = {.n = c->experts, .k = c->dim, .matrix = &layer->router};
-    LLM42__TRY(llm42__load_tensor(model, name, &w, error));
+    LLM42__TRY(llm42__load_tensor(model, name, &w, false, error));
     for (int i = 0; i < c->experts * 3; i++) {
         const bool down = i % 3 == 2;
         w = (llm42__wanted){.n = down ? c->dim : c->ffn, .k = down ? c->ffn : c->dim, .matrix = &expert[i]};
@@ -2603,7 +2792,11 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
             w.first = down ? i / 3 * c->dim : (2 * (i / 3) + i % 3) * c->ffn;
             snprintf(name, sizeof name, "%slayers.%d.mlp.experts.%s_proj", owner->prefix, l, down ? "down" : "gate_up");
         }
-        LLM42__TRY(llm42__load_tensor(model, name, &w, error));
+        LLM42__TRY(llm42__load_tensor(model, name, &w, true, error));
+        if (i % 3 == 1)
+            LLM42__TRY(llm42__check_alike(model, "gate, up of an expert", l, w.matrix - 1, w.matrix, error));
+        if (i > 2 && (w.matrix->type == LLM42_DTYPE_E4M3) != (w.matrix[-3].type == LLM42_DTYPE_E4M3))
+            LLM42__FAIL(UNSUPPORTED, "%s: layer %d: some experts are F8_E4M3 and others not", model->name, l);
     }
     return LLM42_OK;
 }
@@ -2640,10 +2833,13 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
             snprintf(name, sizeof name, "%slayers.%d.%s.weight", o->prefix, l, tensors[i].name);
             of.first = of.rows = 0;
         }
-        LLM42__TRY(llm42__load_tensor(model, name, &of, error));
+        LLM42__TRY(llm42__load_tensor(model, name, &of, of.k > 0, error));
         snprintf(name, sizeof name, "%slayers.%d.%s.bias", o->prefix, l, tensors[i].name);
-        if (tensors[i].biased) LLM42__TRY(llm42__load_tensor(model, name, &bias, error));
+        if (tensors[i].biased) LLM42__TRY(llm42__load_tensor(model, name, &bias, false, error));
     }
+    LLM42__TRY(llm42__check_alike(model, "q, k, v", l, &layer->q, &layer->k, error));
+    LLM42__TRY(llm42__check_alike(model, "q, k, v", l, &layer->q, &layer->v, error));
+    LLM42__TRY(llm42__check_alike(model, "gate, up", l, &layer->gate, &layer->up, error));
     return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
 }
 
@@ -2657,11 +2853,11 @@ static llm42_result llm42__config_all(llm42_model *model, const llm42__json *jso
         LLM42__TRY(llm42__config_stop(&model->config, json));
         return llm42__json_unique(json, 0);
     }
-    LLM42__TRY(llm42__config_kind(json));
+    LLM42__TRY(llm42__config_kind(owner, json));
     const int inner = llm42__json_get(json, 0, "text_config");
     if (inner >= 0 && json->token[inner].type == JSMN_OBJECT)
         text.token += inner, text.count = llm42__json_skip(json, inner) - inner;
-    LLM42__TRY(llm42__config_kind(&text));
+    LLM42__TRY(llm42__config_kind(owner, &text));
     LLM42__TRY(llm42__config_read(owner, &text));
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &model->config.tied));
     LLM42__TRY(llm42__model_layers(model, layer, json->error));
@@ -2699,9 +2895,9 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
         if (llm42__find_tensor(model, name)) owner->prefix = prefixes[i];
     }
     snprintf(name, sizeof name, "%sembed_tokens.weight", owner->prefix);
-    LLM42__TRY(llm42__load_tensor(model, name, &embed, error));
+    LLM42__TRY(llm42__load_tensor(model, name, &embed, false, error));
     snprintf(name, sizeof name, "%snorm.weight", owner->prefix);
-    LLM42__TRY(llm42__load_tensor(model, name, &norm, error));
+    LLM42__TRY(llm42__load_tensor(model, name, &norm, false, error));
     float *scaled = (float *)(uintptr_t)model->final_norm;  // a copy: logits_scaling divides what the LM head sees
     for (int i = 0; i < c->dim; i++) scaled[i] = (float)(scaled[i] / owner->logits_scaling);
     head.matrix = &model->head;
@@ -2710,7 +2906,7 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     if (c->tied && there)
         llm42__log(owner->log, owner->log_user, "%s: tie_word_embeddings is true, but %s is there and is used",
                    model->name, own);
-    if (there || !c->tied) return c->tied = false, llm42__load_tensor(model, own, &head, error);
+    if (there || !c->tied) return c->tied = false, llm42__load_tensor(model, own, &head, false, error);
     model->head = model->embed;
     return LLM42_OK;
 }
@@ -2724,9 +2920,17 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
     LLM42__TRY(llm42__tensors_sort(owner->tensors, arrlenu(owner->tensors), error));
     LLM42__TRY(llm42__load_ends(model, error));
     for (int l = 0; l < model->config.layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
-    int unused = 0, one = 0;
-    for (int i = 0; i < arrlen(owner->tensors); i++)
-        if (!owner->tensors[i].used) unused++, one = i;
+    int unused = 0, one = 0, kv = 0;
+    for (int i = 0; i < arrlen(owner->tensors); i++) {
+        const llm42__tensor *t = &owner->tensors[i];
+        const char *end = t->name + t->length - 7;
+        const bool of_kv = t->length > 7 && (!memcmp(end, "k_scale", 7) || !memcmp(end, "v_scale", 7));
+        if (!t->used && of_kv) kv++;
+        else if (!t->used) unused++, one = i;
+    }
+    if (kv)
+        llm42__log(owner->log, owner->log_user,
+                   "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
     if (unused)
         llm42__log(owner->log, owner->log_user, "%s: %d tensors that no layer uses, for instance %.*s", model->name,
                    unused, owner->tensors[one].length, owner->tensors[one].name);
@@ -3118,6 +3322,7 @@ static float llm42__sm90_step(float sum, const float *a, const float *b, int str
 // lane by lane, and a cast between the two types of lanes keeps the bits.
 #if LLM42__ISA == 2
 typedef __m512 llm42__lanes;
+typedef __m512i llm42__lanes_raw;
 typedef uint32_t llm42__lanes_int __attribute__((vector_size(64)));
 #define LLM42__L(name) _mm512_##name
 LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
@@ -3127,6 +3332,7 @@ LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) { return 
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm512_movepi32_mask((__m512i)x) != 0; }
 #elif LLM42__ISA == 1
 typedef __m256 llm42__lanes;
+typedef __m256i llm42__lanes_raw;
 typedef uint32_t llm42__lanes_int __attribute__((vector_size(32)));
 #define LLM42__L(name) _mm256_##name
 // Where the conversion has rounded up, takes the float before that one. |x| is below 2^31 - 2^6.
@@ -3281,6 +3487,160 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
             llm42__sm90_multiply(at, whole, &panel, sums + 16 * r);
         }
     }
+}
+
+// Eight bits ------------------------------------------------------------------------------------------------------
+// The vector version computes sixteen outputs side by side, or eight. A step is a sum of integers in units of
+// 2^(e - 13), so its addends may come in any order. All of one sign are added by fused multiply-adds that cut toward
+// zero, from 2^(e + 10) on: floats are 2^(e - 13) apart there, so that each addition cuts its product as a step does.
+// (Sums stay below 2^(e + 8).) The products of the other sign are added likewise, and the difference is exact. This
+// works if the old sum is 0 or from 2^-100 to 2^100, which holds in a chain that begins at 0.
+
+// The exponent of a number in e4m3, plus 7; of zero, -64, so that its products never have the largest exponent.
+LLM42__INLINE int8_t llm42__e4m3_exponent(uint8_t byte) {
+    const int size = byte & 0x7f, e = size >> 3;
+    return (int8_t)(size ? LLM42__MAX(e, 1) : -64);
+}
+
+// Weights of one chain of sixteen outputs. fp32: value [16 outputs][128]. sm90, vectors: value [128][2][16 outputs],
+// where [0] has the positive ones and [1] the negative ones, and zeros elsewhere; exponent [128 / 4][16 outputs][4].
+// sm90, plain: value [128][16 outputs].
+typedef struct llm42__e4m3_panel {
+    float value[LLM42__BLOCK * 32];
+    int8_t exponent[LLM42__BLOCK * 16];
+} llm42__e4m3_panel;
+
+// Sixteen rows of so many bytes, and zeros behind them -> byte [128][16 rows]. See llm42__sm90_turn.
+static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byte) {
+    for (int k = 0; k < LLM42__BLOCK; k += 16, byte += 256) {
+        uint8_t row[16][16] = {{0}};
+        const int n = LLM42__MIN(16, terms - k);
+        for (int o = 0; o < 16 && n > 0; o++) memcpy(row[o], w[o] + k, (size_t)n);
+#if LLM42__ISA
+        __m128i a[16], b[16];
+        LLM42__UNROLLED(int i = 0; i < 16; i++) a[i] = _mm_loadu_si128((const __m128i *)row[i]);
+        LLM42__UNROLLED(int times = 0; times < 4; times++) {
+            LLM42__UNROLLED(int i = 0; i < 8; i++) {
+                b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
+                b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
+            }
+            memcpy(a, b, sizeof a);
+        }
+        memcpy(byte, a, sizeof a);
+#else
+        for (int i = 0; i < 256; i++) byte[i] = row[i % 16][i / 16];
+#endif
+    }
+}
+
+#if LLM42__ISA
+static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
+    uint8_t bytes[LLM42__BLOCK * 16], *byte = bytes;
+    llm42__e4m3_turn(w, terms, bytes);
+    for (int four = 0; four < LLM42__BLOCK / 4; four++) {
+        uint32_t exponents[16] = {0}, bits;
+        for (int k = 4 * four; k < 4 * four + 4; k++, byte += 16)
+            for (int o = 0; o < 16; o++) {
+                bits = llm42__bits(llm42__from_e4m3(byte[o]));
+                panel->value[32 * k + o] = llm42__float(byte[o] & 0x80 ? 0 : bits);
+                panel->value[32 * k + 16 + o] = llm42__float(byte[o] & 0x80 ? bits : 0);
+                exponents[o] |= (uint32_t)(uint8_t)llm42__e4m3_exponent(byte[o]) << k % 4 * 8;
+            }
+        memcpy(panel->exponent + 64 * four, exponents, sizeof exponents);
+    }
+}
+
+// c + a b and c - a b, cut toward zero. AVX2 has no such instructions: the mode of rounding is set while a chain runs.
+// The compiler then must read the panel behind that, and write the sums before the mode is set back.
+#if LLM42__ISA == 2
+LLM42__INLINE llm42__lanes llm42__lanes_cut_add(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
+    return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+LLM42__INLINE llm42__lanes llm42__lanes_cut_subtract(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
+    return _mm512_fnmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+LLM42__INLINE unsigned llm42__rounding(void) { return 0; }
+LLM42__INLINE void llm42__rounding_set(unsigned mode) { (void)mode; }
+#else
+LLM42__INLINE llm42__lanes llm42__lanes_cut_add(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+LLM42__INLINE llm42__lanes llm42__lanes_cut_subtract(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
+    return _mm256_fnmadd_ps(a, b, c);
+}
+LLM42__INLINE unsigned llm42__rounding(void) { return _mm_getcsr(); }
+LLM42__INLINE void llm42__rounding_set(unsigned mode) { __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory"); }
+#endif
+
+// One step of 32 terms: x and its exponents [32], w [32][2][16] and its exponents [8][16][4], from the first of some
+// outputs on.
+LLM42__INLINE llm42__lanes llm42__e4m3_lanes_step(llm42__lanes sum, const float *x, const int8_t *x_exponent,
+                                                  const float *w, const int8_t *w_exponent) {
+    llm42__lanes_raw e = LLM42__L(set1_epi8)(-128), next;
+    LLM42__UNROLLED(int k = 0; k < 8; k++) {
+        int32_t four;
+        memcpy(&four, x_exponent + 4 * k, sizeof four);
+        memcpy(&next, w_exponent + 64 * k, sizeof next);
+        e = LLM42__L(max_epi8)(e, LLM42__L(add_epi8)(next, LLM42__L(set1_epi32)(four)));
+    }
+    e = LLM42__L(max_epi8)(e, LLM42__L(srli_epi32)(e, 16));
+    e = LLM42__L(max_epi8)(e, LLM42__L(srli_epi32)(e, 8));
+    e = LLM42__L(srai_epi32)(LLM42__L(slli_epi32)(e, 24), 24);  // the largest exponent, plus 14
+    const llm42__lanes_raw of_sum = (llm42__lanes_raw)(((llm42__lanes_int)sum >> 23 & 255u) - 113u);
+    const llm42__lanes zero = {0}, one = zero + 1.0f;
+    const llm42__lanes base = (llm42__lanes)(((llm42__lanes_int)LLM42__L(max_epi32)(e, of_sum) + 123u) << 23);
+    llm42__lanes positive[4] = {base, base, base, base}, negative[4] = {base, base, base, base};
+    positive[0] = llm42__lanes_cut_add(LLM42__L(max_ps)(zero, sum), one, base);  // NaN comes through
+    negative[0] = llm42__lanes_cut_subtract(LLM42__L(min_ps)(zero, sum), one, base);
+    LLM42__UNROLLED(int k = 0; k < 32; k++) {
+        const size_t sign = llm42__bits(x[k]) >> 31;  // the sign of products with positive weights
+        const llm42__lanes factor = LLM42__L(set1_ps)(x[k]);
+        positive[k % 4] = llm42__lanes_cut_add(factor, LLM42__L(loadu_ps)(w + 32 * k + 16 * sign), positive[k % 4]);
+        negative[k % 4] = llm42__lanes_cut_subtract(factor, LLM42__L(loadu_ps)(w + 32 * k + 16 * (1 - sign)),
+                                                    negative[k % 4]);
+    }
+    for (int i = 0; i < 4; i++) positive[i] -= negative[i];
+    const llm42__lanes total = (positive[0] + positive[1]) + (positive[2] + positive[3]);
+    return (llm42__lanes)((llm42__lanes_int)total & 0xfffffc00u);
+}
+
+// sum [16] += x [32 steps] times the panel.
+static void llm42__e4m3_steps(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel, int steps,
+                              float sum[16]) {
+    const unsigned before = llm42__rounding();
+    llm42__rounding_set(before | 0x6000u);  // toward zero
+    for (int o = 0; o < 16; o += LLM42__LANES) {
+        llm42__lanes lanes;
+        memcpy(&lanes, sum + o, sizeof lanes);
+        for (int s = 0; s < steps; s++)
+            lanes = llm42__e4m3_lanes_step(lanes, x + 32 * s, exponent + 32 * s, panel->value + 1024 * s + o,
+                                           panel->exponent + 512 * s + 4 * o);
+        const llm42__lanes_int number = (llm42__lanes_int)(lanes == lanes);
+        lanes = (llm42__lanes)(((llm42__lanes_int)lanes & number) | (~number & 0x7fffffffu));
+        memcpy(sum + o, &lanes, sizeof lanes);
+    }
+    llm42__rounding_set(before);
+}
+#else
+static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
+    uint8_t byte[LLM42__BLOCK * 16];
+    llm42__e4m3_turn(w, terms, byte);
+    for (int i = 0; i < LLM42__BLOCK * 16; i++) panel->value[i] = llm42__from_e4m3(byte[i]);
+}
+
+static void llm42__e4m3_steps(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel, int steps,
+                              float sum[16]) {
+    (void)exponent;
+    for (int s = 0; s < steps; s++)
+        for (int o = 0; o < 16; o++)
+            sum[o] = llm42__core_step(llm42__hopper_e4m3, sum[o], x + 32 * s, panel->value + 512 * s + o, 16);
+}
+#endif
+
+static void llm42__sm90_e4m3_chain(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel,
+                                   float sum[16]) {
+    memset(sum, 0, 16 * sizeof *sum);
+    llm42__e4m3_steps(x, exponent, panel, LLM42__BLOCK / 32, sum);
 }
 
 // >>team ---------------------------------------------------------------------------------------------------------
@@ -3529,6 +3889,12 @@ typedef struct llm42__cpu {
     float *q, *kv, *attended;    // [R, H*d]; k [R, K*d] and then v [R, K*d]; [R, H*d]
     float *gated, *up, *logits;  // [R, F], silu(gate) * up; [R, F]; [R, V], or the router's
     float *parts;                // [parts][R, D] of o or down, before they are joined
+    // The input of products with weights in e4m3, quantised: [R, wide] values without their scales, and of each the
+    // exponent as llm42__e4m3_exponent gives it; wide is a multiple of 128, with zeros behind a row's end. The scales
+    // [R, wide / 128], of which scaling CHANNEL has one in each row.
+    float *eight, *eight_scale;
+    int8_t *eight_exponent;
+    size_t wide;
     float *expert_in, *expert_out, *expert_weight;
     int32_t *expert_id, *expert_rows, *sampled;
     float *scratch;  // [threads][scratch_size]
@@ -3573,11 +3939,16 @@ typedef struct llm42__arithmetic {
     const char *name;  // for llm42_backend.arithmetic
     bool invariant;    // FAST and FIXED passes sum as INVARIANT ones do
     bool by_kv_head;   // a task of attention has all heads of a KV head; else it has one head
+    bool bias_last;    // an output of e4m3 is rounded before its bias is added, too
 
     // One block of a matrix product: outputs n0 to n0 + 15, as far as there are so many, of all rows. x [rows, w->k] ->
     // p->y [rows, w->n]. The sum over p->k is cut into `parts`. scratch: [4 p->k].
     void (*block)(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
                   float *scratch);
+    // One chain of products with weights in e4m3. `fill` reads so many bytes (at most 128) of sixteen outputs, and
+    // zeros behind them, and `chain` gives the sums [16] of 128 values of x.
+    void (*fill)(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel);
+    void (*chain)(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel, float sum[16]);
     // The sum of squares of x [n]: of a row of the residual stream, and of one head.
     llm42__squares_fn *squares, *head_squares;
     // Attention of one row and the heads of a task. q [heads, d] -> out [heads, d], rounded to the compute type.
@@ -3601,13 +3972,88 @@ static void *llm42__cpu_scratch(const llm42__cpu *cpu, int thread) {
     return cpu->scratch + cpu->scratch_size * (size_t)thread;
 }
 
+// A task is a row of the input of a product with weights in e4m3: m->size values.
+static void llm42__quantise_task(const llm42__job *m, int64_t r, int thread) {
+    const llm42_matrix *w = m->product->w;
+    const size_t wide = m->cpu->wide, at = (size_t)r * wide;
+    const int k = w->k, side = w->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : k;
+    const float *x = m->in + (size_t)r * (size_t)k;
+    float *value = m->cpu->eight + at, *scale = m->cpu->eight_scale + (size_t)r * (wide / LLM42__BLOCK);
+    int8_t *exponent = m->cpu->eight_exponent + at;
+    (void)thread;
+    for (int k0 = 0; k0 < k; k0 += side, scale++) {
+        const int k1 = LLM42__MIN(k0 + side, k);
+        float largest = 0;
+        for (int i = k0; i < k1; i++) largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+        *scale = w->input_scale > 0 ? w->input_scale : llm42__e4m3_scale(largest);
+        for (int i = k0; i < k1; i++) {
+            const uint8_t byte = llm42__to_e4m3(x[i] / *scale);
+            value[i] = llm42__from_e4m3(byte);
+            exponent[i] = llm42__e4m3_exponent(byte);
+        }
+    }
+    for (int i = k; i % LLM42__BLOCK; i++) value[i] = 0, exponent[i] = llm42__e4m3_exponent(0);
+}
+
+// Stores outputs n0 to n0 + count - 1 of rows from r0 on: with the scales of outputs, bias and rounding.
+static void llm42__cpu_put_e4m3(const llm42__cpu *cpu, const llm42__product *p, int n0, int count, int r0, int rows,
+                                const float *sum) {
+    const bool round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
+    for (int r = 0; r < rows; r++)
+        for (int o = 0; o < count; o++) {
+            float y = sum[16 * r + o];
+            if (p->w->scaling == LLM42_SCALING_CHANNEL)
+                y *= cpu->eight_scale[(size_t)(r0 + r) * (cpu->wide / LLM42__BLOCK)] * p->w->scale[n0 + o];
+            if (round && cpu->arithmetic->bias_last) y = llm42__round_bf16(y);
+            if (p->bias) y += p->bias[n0 + o];
+            p->y[(size_t)(r0 + r) * (size_t)p->w->n + (size_t)(n0 + o)] = round ? llm42__round_bf16(y) : y;
+        }
+}
+
+// Outputs n0 to n0 + 15, as far as there are so many, of all rows of cpu->eight, with weights in e4m3.
+// Order: chains of 128 terms, each from zero, ascending, in each part of k; then the parts one after the other.
+static void llm42__cpu_block_e4m3(const llm42__cpu *cpu, int rows, const llm42__product *p, int n0, int parts) {
+    enum { ROWS = 64 };  // that use a panel before the next one is filled
+    const llm42_matrix *m = p->w;
+    const int count = LLM42__MIN(16, m->n - n0), across = (m->k + LLM42__BLOCK - 1) / LLM42__BLOCK;
+    const int step = ((p->k + parts - 1) / parts + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK;
+    const bool blocks = m->scaling == LLM42_SCALING_BLOCK;
+    const size_t scales = cpu->wide / LLM42__BLOCK;
+    for (int r0 = 0; r0 < rows; r0 += ROWS) {
+        const int some = LLM42__MIN(ROWS, rows - r0);
+        float sum[ROWS * 16], part[ROWS * 16] = {0}, chain[16];
+        for (int k = 0; k < p->k; k += LLM42__BLOCK) {
+            const int at = p->k0 + k, terms = LLM42__MIN(LLM42__BLOCK, p->k - k);
+            const float of_w = blocks ? m->scale[n0 / LLM42__BLOCK * across + at / LLM42__BLOCK] : 1;
+            const uint8_t *w[16];
+            llm42__e4m3_panel panel;
+            for (int o = 0; o < 16; o++)  // a missing output repeats the last one
+                w[o] = (const uint8_t *)m->data + (size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)m->k + (size_t)at;
+            cpu->arithmetic->fill(w, terms, &panel);
+            for (int r = 0; r < some; r++) {
+                const size_t x = (size_t)(r0 + r) * cpu->wide + (size_t)at;
+                const float of_x = blocks ? cpu->eight_scale[(size_t)(r0 + r) * scales + (size_t)(at / LLM42__BLOCK)]
+                                          : 1;
+                const float scale = of_x * of_w;
+                cpu->arithmetic->chain(cpu->eight + x, cpu->eight_exponent + x, &panel, chain);
+                for (int o = 0; o < 16; o++) part[16 * r + o] = fmaf(chain[o], scale, part[16 * r + o]);
+            }
+            if ((k + LLM42__BLOCK) % step && k + LLM42__BLOCK < p->k) continue;
+            for (int i = 0; i < 16 * some; i++) sum[i] = k < step ? part[i] : sum[i] + part[i], part[i] = 0;
+        }
+        llm42__cpu_put_e4m3(cpu, p, n0, count, r0, some, sum);
+    }
+}
+
 // A task is a block of sixteen outputs of one of the products.
 static void llm42__matmul_task(const llm42__job *m, int64_t task, int thread) {
     const llm42__product *p = m->product;
     for (; task >= (p->w->n + 15) / 16; p++) task -= (p->w->n + 15) / 16;
     const int n = (p->w->n + p->ranks - 1) / p->ranks;
     const int parts = llm42_cpu_splits(m->pass->schedule, m->pass->shape, n, p->k);
-    m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16, parts, llm42__cpu_scratch(m->cpu, thread));
+    if (p->w->type == LLM42_DTYPE_E4M3) llm42__cpu_block_e4m3(m->cpu, m->rows, p, (int)task * 16, parts);
+    else
+        m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16, parts, llm42__cpu_scratch(m->cpu, thread));
 }
 
 // Shapes: x [R, k], some matrices [n, k], y [R, n].
@@ -3622,6 +4068,8 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const flo
         blocks += (products[i].w->n + 15) / 16;
         work += (double)products[i].w->n * products[i].k * rows;
     }
+    if (products->w->type == LLM42_DTYPE_E4M3)  // then all of them are
+        llm42__team_run(&cpu->team, 8.0 * rows * products->w->k, rows, 1, llm42__quantise_task, &job);
     const int64_t grain = (blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
     llm42__team_run(&cpu->team, work, blocks, grain, llm42__matmul_task, &job);
 }
@@ -4084,6 +4532,11 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     cpu->gated = llm42__take(memory, R * F, 4);
     cpu->up = llm42__take(memory, R * F, 4);
     cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts), 4);
+    const size_t eight = c->scaling ? R : 0;
+    cpu->wide = (wide + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK;
+    cpu->eight = llm42__take(memory, eight * cpu->wide, 4);
+    cpu->eight_scale = llm42__take(memory, eight * (cpu->wide / LLM42__BLOCK), 4);
+    cpu->eight_exponent = llm42__take(memory, eight * cpu->wide, 1);
     cpu->parts = llm42__take(memory, R * D * parts * (parts > 1), 4);
     cpu->expert_in = llm42__take(memory, (1 + parts) * R * D * (used > 0), 4);
     cpu->expert_out = llm42__take(memory, R * D * used * parts, 4);
@@ -4409,13 +4862,30 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     llm42__cpu_round_all(cpu, out, (size_t)d);
 }
 
+// Weights of one chain, output by output.
+static void llm42__fp32_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
+    memset(panel->value, 0, 16 * LLM42__BLOCK * sizeof *panel->value);
+    for (int o = 0; o < 16; o++)
+        for (int i = 0; i < terms; i++) panel->value[LLM42__BLOCK * o + i] = llm42__from_e4m3(w[o][i]);
+}
+
+// Order: the one order.
+static void llm42__fp32_e4m3_chain(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel,
+                                   float sum[16]) {
+    const void *w[16];
+    (void)exponent;
+    for (int o = 0; o < 16; o++) w[o] = panel->value + LLM42__BLOCK * o;
+    llm42__v16_store(sum, llm42__tile_1x16_fp32(&x, w, 0, LLM42__BLOCK, 0));
+}
+
 static void llm42__fp32_gate(float *gate, const float *up, size_t n) {
     for (size_t i = 0; i < n; i++) gate[i] = gate[i] / (1.0f + llm42__exp(-gate[i])) * up[i];
 }
 
 // clang-format off
 static const llm42__arithmetic llm42__fp32 = {
-    .name = "fp32", .block = llm42__fp32_block, .attend = llm42__fp32_attend, .gate = llm42__fp32_gate,
+    .name = "fp32", .block = llm42__fp32_block,
+    .fill = llm42__fp32_e4m3_fill, .chain = llm42__fp32_e4m3_chain, .attend = llm42__fp32_attend, .gate = llm42__fp32_gate,
     .squares = llm42__sum_squares, .head_squares = llm42__sum_squares,
     .route_total = llm42__sum_exp, .sum_exp = llm42__sum_exp};
 // clang-format on
@@ -4616,7 +5086,8 @@ static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
 
 // clang-format off
 static const llm42__arithmetic llm42__sm90 = {
-    .name = "sm90", .invariant = true, .by_kv_head = true,
+    .name = "sm90", .invariant = true, .by_kv_head = true, .bias_last = true,
+    .fill = llm42__sm90_e4m3_fill, .chain = llm42__sm90_e4m3_chain,
     .block = llm42__sm90_block, .attend = llm42__sm90_attend, .gate = llm42__sm90_gate,
     .squares = llm42__sm90_row_squares, .head_squares = llm42__sm90_head_squares,
     .route_total = llm42__sm90_route_total, .sum_exp = llm42__sm90_sum_exp};

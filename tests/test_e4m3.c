@@ -143,8 +143,137 @@ TEST(special_values) {
     CHECK_INT(step_bits(-INFINITY, a, b), 0xff800000u);
 }
 
+// Panels and chains ---------------------------------------------------------------------------------------------------
+// Bytes of one kind. 0: all but NaN; 1: those of normal random numbers, which have scales; 2: many zeros and
+// subnormals; 3: a few NaN.
+static uint8_t random_byte(int kind) {
+    const uint64_t draw = test_random(&state);
+    const uint8_t any = (uint8_t)(draw % 127 | (draw >> 32 & 128));
+    if (kind == 1) return llm42__to_e4m3(120 * llm42__synthetic_noise(draw, 1));
+    if (kind == 2) return draw >> 40 & 1 ? (uint8_t)(any & 0x87) : draw >> 41 & 1 ? any & 128 : any;
+    return kind == 3 && draw >> 40 & 0xff ? any : kind == 3 ? (uint8_t)(any | 127) : any;
+}
+
+// The vector version against the plain step: sums from 0 and others, until there are a million steps.
+TEST(vectors_take_plain_steps) {
+    static uint8_t w[16][LLM42__BLOCK];
+    int64_t steps = 0, wrong[4] = {0}, rounded = 0;
+    for (int t = 0; steps < (TEST_SLOW ? 100000 : 1000000); t++) {
+        const int kind = t % 4, terms = t % 3 ? LLM42__BLOCK : 32 * test_random_int(&state, 1, 4);
+        float x[LLM42__BLOCK], column[LLM42__BLOCK], sum[16], want;
+        int8_t exponent[LLM42__BLOCK];
+        const uint8_t *rows[16];
+        llm42__e4m3_panel panel;
+        for (int i = 0; i < LLM42__BLOCK; i++) {
+            const uint8_t byte = random_byte(kind);
+            x[i] = llm42__from_e4m3(byte), exponent[i] = llm42__e4m3_exponent(byte);
+        }
+        for (int o = 0; o < 16; o++) {
+            rows[o] = w[o];
+            for (int i = 0; i < LLM42__BLOCK; i++) w[o][i] = random_byte(kind);
+            // cancels: what the first half of the chain gives, the second takes
+            for (int i = 64; t % 5 == 0 && i < LLM42__BLOCK; i++) w[o][i] = w[o][i - 64] ^ 128;
+            sum[o] = t % 2 ? 0
+                           : ldexpf(llm42__synthetic_noise(test_random(&state), 2), test_random_int(&state, -30, 30));
+        }
+        for (int i = 64; t % 5 == 0 && i < LLM42__BLOCK; i++) x[i] = x[i - 64], exponent[i] = exponent[i - 64];
+        llm42__sm90_e4m3_fill(rows, terms, &panel);
+        float before[16];
+        memcpy(before, sum, sizeof sum);
+        llm42__e4m3_steps(x, exponent, &panel, terms / 32, sum);
+        for (int o = 0; o < 16; o++, steps += terms / 32) {
+            for (int i = 0; i < LLM42__BLOCK; i++) column[i] = i < terms ? llm42__from_e4m3(w[o][i]) : 0;
+            want = before[o];
+            for (int i = 0; i < terms; i += 32) want = llm42__core_step(llm42__hopper_e4m3, want, x + i, column + i, 1);
+            wrong[kind] += llm42__bits(sum[o]) != llm42__bits(want);
+            float plain = before[o];
+            for (int i = 0; i < terms; i++) plain += x[i] * column[i];
+            rounded += llm42__bits(plain) != llm42__bits(want);
+        }
+    }
+    for (int kind = 0; kind < 4; kind++)
+        CHECK_MSG(!wrong[kind], "kind %d: %lld of %lld steps differ", kind, (long long)wrong[kind], (long long)steps);
+    CHECK_MSG(rounded > steps / 8, "the control: sums in fp32 differ in %lld chains only", (long long)rounded);
+}
+
+// Products ------------------------------------------------------------------------------------------------------------
+enum { N = 40, K = 300, R = 70 };  // neither is a multiple of 16 or 128
+
+// The description: x is quantised, chains of 128, scales. As the backend: ordered by bf16 rounding and bias.
+static float described(const llm42_matrix *w, const float *x, int o, bool sm90, int k0, int k1) {
+    const bool block = w->scaling == LLM42_SCALING_BLOCK;
+    const int side = block ? LLM42__BLOCK : K;
+    float scale[3], value[384] = {0}, of_w[384] = {0}, acc = 0;
+    for (int b = 0; b * side < K; b++) {
+        float largest = 0;
+        const int end = LLM42__MIN(K, b * side + side);
+        for (int i = b * side; i < end; i++) largest = fmaxf(largest, fabsf(x[i]));
+        scale[b] = w->input_scale > 0 ? w->input_scale : fmaxf(largest / 448.0f, 1e-10f);
+        for (int i = b * side; i < end; i++) value[i] = llm42__from_e4m3(llm42__to_e4m3(x[i] / scale[b]));
+    }
+    for (int i = 0; i < K; i++) of_w[i] = llm42__from_e4m3(((const uint8_t *)w->data)[o * K + i]);
+    for (int k = k0; k < k1; k += LLM42__BLOCK) {
+        float chain = 0, lane[16] = {0};
+        for (int i = k; i < LLM42__MIN(k + LLM42__BLOCK, k1); i++) lane[i % 16] = fmaf(value[i], of_w[i], lane[i % 16]);
+        for (int i = k; i < k + LLM42__BLOCK && sm90; i += 32)
+            chain = llm42__core_step(llm42__hopper_e4m3, chain, value + i, of_w + i, 1);
+        if (!sm90) chain = llm42__tree(lane);
+        const int b = k / LLM42__BLOCK;
+        acc = block ? fmaf(chain, scale[b] * w->scale[o / LLM42__BLOCK * 3 + b], acc) : acc + chain;
+    }
+    return block ? acc : acc * (scale[0] * w->scale[o]);
+}
+
+TEST(products_are_as_described) {
+    static float x[R * K], y[R * N], scales[N], bias[N], eight[R * 384], eight_scale[R * 3];
+    static int8_t exponent[R * 384];
+    static uint8_t data[N * K];
+    int differ = 0;
+    for (int i = 0; i < N * K; i++) data[i] = random_byte(1);
+    for (int i = 0; i < N; i++) scales[i] = 0.01f + (float)i / 1000, bias[i] = llm42__synthetic_noise(5, (uint64_t)i);
+    for (int i = 0; i < R * K; i++) x[i] = llm42__round_bf16(llm42__synthetic_noise(6, (uint64_t)i) * (float)(i % 7));
+    memset(x, 0, K * sizeof *x);  // a row of zeros
+    for (int kind = 0; kind < 12; kind++) {
+        const bool sm90 = kind & 1, block = kind & 2, parted = kind >= 8;
+        const llm42_matrix w = {.data = data,
+                                .type = LLM42_DTYPE_E4M3,
+                                .n = N,
+                                .k = K,
+                                .scaling = block ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL,
+                                .scale = scales,
+                                .input_scale = kind >= 4 && !block ? 0.02f : 0};
+        llm42__cpu cpu = {.arithmetic = sm90 ? &llm42__sm90 : &llm42__fp32,
+                          .eight = eight,
+                          .eight_scale = eight_scale,
+                          .eight_exponent = exponent,
+                          .wide = 384};
+        cpu.desc.numerics.compute = LLM42_DTYPE_BF16;
+        const llm42__product p = {.w = &w,
+                                  .bias = bias,
+                                  .y = y,
+                                  .ranks = 1,
+                                  .k0 = parted ? 128 : 0,
+                                  .k = parted ? K - 128 : K,
+                                  .fp32 = parted};
+        const llm42__job job = {.cpu = &cpu, .in = x, .product = &p};
+        for (int r = 0; r < R; r++) llm42__quantise_task(&job, r, 0);
+        for (int n0 = 0; n0 < N; n0 += 16) llm42__cpu_block_e4m3(&cpu, R, &p, n0, 1);
+        for (int i = 0; i < R * N; i++) {
+            float want = described(&w, x + i / N * K, i % N, sm90, p.k0, K);
+            const float other = described(&w, x + i / N * K, i % N, !sm90, p.k0, K);
+            if (!parted && sm90) want = llm42__round_bf16(want);
+            want += bias[i % N];
+            if (!parted) want = llm42__round_bf16(want);
+            CHECK_BITS(y[i], want);
+            differ += parted && llm42__bits(other + bias[i % N]) != llm42__bits(want);
+        }
+    }
+    CHECK_MSG(differ > R * N, "the control: the other arithmetic differs in %d products only", differ);
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(every_byte, halfway_cases, random_numbers, measured_steps, special_values);
+    RUN(every_byte, halfway_cases, random_numbers, measured_steps, special_values, vectors_take_plain_steps,
+        products_are_as_described);
     return test_end("test_e4m3");
 }

@@ -130,6 +130,11 @@ static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_verifi
 static void check_model(const char *path) {
     static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     tok_json json, *j = &json;
+    // Eight bits: a value at the border of two e4m3 numbers rounds the other way, and then all that comes behind it.
+    // Noise of 1e-7 at the inputs of projections, as two orders of sums in fp32 have it, changes the logits of a prompt
+    // of 5 tokens by 0.7, and no pass without quantised activations comes nearer than 1.3. So only prompts of two
+    // tokens of a dense model are compared closely, and no greedy token. test_e4m3 compares products to the bit.
+    const bool eight = strstr(path, "fp8") != NULL;
     double largest = 0;
     llm42_model *model = load(path);
     if (!model) return;
@@ -144,16 +149,19 @@ static void check_model(const char *path) {
             if (!logits) continue;
             double at_last = difference(j, last, logits + (size_t)(count - 1) * (size_t)vocab, vocab);
             double at_mid = difference(j, mid, logits + (size_t)(count / 2) * (size_t)vocab, vocab);
-            CHECK_MSG(at_last <= TOLERANCE && at_mid <= TOLERANCE, "%s: prompt %d, %s: logits differ by %g and %g",
+            const double tolerance = !eight ? TOLERANCE : count <= 2 && !model->config.experts ? 2e-2 : 3;
+            CHECK_MSG(at_last <= tolerance && at_mid <= tolerance, "%s: prompt %d, %s: logits differ by %g and %g",
                       path, n, llm42_schedule_name(schedules[s]), at_last, at_mid);
-            largest = fmax(largest, fmax(at_last, at_mid));
+            if (tolerance < 1) largest = fmax(largest, fmax(at_last, at_mid));
             free(logits);
         }
         free(ids);
     }
-    check_greedy(model, LLM42_MODE_NONDETERMINISTIC, LLM42_VERIFIER_DEFAULT, j, prompts);
-    check_greedy(model, LLM42_MODE_DVR, LLM42_VERIFIER_INVARIANT, j, prompts);
-    check_greedy(model, LLM42_MODE_DVR, LLM42_VERIFIER_FIXED, j, prompts);
+    if (!eight) {
+        check_greedy(model, LLM42_MODE_NONDETERMINISTIC, LLM42_VERIFIER_DEFAULT, j, prompts);
+        check_greedy(model, LLM42_MODE_DVR, LLM42_VERIFIER_INVARIANT, j, prompts);
+        check_greedy(model, LLM42_MODE_DVR, LLM42_VERIFIER_FIXED, j, prompts);
+    }
     printf("%-32s largest error %.2e\n", path, largest);
     tok_json_free(j);
     llm42_model_free(model);
@@ -166,10 +174,9 @@ TEST(base42_agrees_with_hf) {
     else check_model("../shared/models/base42");
 }
 
-// Those that are read so far: not of eight bits, and without recurrent layers.
+// Those that are read so far: without recurrent layers.
 static int arch_folder(const struct dirent *entry) {
-    return entry->d_name[0] != '.' && !strstr(entry->d_name, "fp8") && !strstr(entry->d_name, "qwen3_5") &&
-           !strstr(entry->d_name, "next");
+    return entry->d_name[0] != '.' && !strstr(entry->d_name, "qwen3_5") && !strstr(entry->d_name, "next");
 }
 
 static void check_models(const char *path, int least) {
