@@ -3329,6 +3329,9 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
     return _mm512_cvt_roundepi32_ps((__m512i)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) { return x & 0u; }
+LLM42__INLINE llm42__lanes_int llm42__lanes_bytes(const uint8_t *p) {
+    return (llm42__lanes_int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm512_movepi32_mask((__m512i)x) != 0; }
 #elif LLM42__ISA == 1
 typedef __m256 llm42__lanes;
@@ -3344,6 +3347,9 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
 }
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) {
     return INT32_MAX - 64u - (llm42__lanes_int)_mm256_abs_epi32((__m256i)x);
+}
+LLM42__INLINE llm42__lanes_int llm42__lanes_bytes(const uint8_t *p) {
+    return (llm42__lanes_int)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm256_movemask_ps((__m256)x) != 0; }
 #endif
@@ -3399,7 +3405,8 @@ enum {
     LLM42__SM90_ROWS = 64     // that use a panel before the next one is filled
 };
 typedef struct llm42__sm90_panel {
-    float value[LLM42__SM90_TERMS * 16], power[LLM42__SM90_TERMS * 16];
+    _Alignas(64) float value[LLM42__SM90_TERMS * 16];  // no vector of sixteen lies in two lines of the cache
+    float power[LLM42__SM90_TERMS * 16];
     bool odd;  // a weight is subnormal, infinite or NaN: only llm42__sm90_step can take the steps
 } llm42__sm90_panel;
 
@@ -3506,16 +3513,26 @@ LLM42__INLINE int8_t llm42__e4m3_exponent(uint8_t byte) {
 // where [0] has the positive ones and [1] the negative ones, and zeros elsewhere; exponent [128 / 4][16 outputs][4].
 // sm90, plain: value [128][16 outputs].
 typedef struct llm42__e4m3_panel {
-    float value[LLM42__BLOCK * 32];
+    _Alignas(64) float value[LLM42__BLOCK * 32];  // no vector of sixteen lies in two lines of the cache
     int8_t exponent[LLM42__BLOCK * 16];
 } llm42__e4m3_panel;
+
+#if LLM42__ISA
+// All ones where a lane is negative, else zeros.
+LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
+    return (llm42__lanes_int)LLM42__L(srai_epi32)((llm42__lanes_raw)x, 31);
+}
+#endif
 
 // Sixteen rows of so many bytes, and zeros behind them -> byte [128][16 rows]. See llm42__sm90_turn.
 static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byte) {
     for (int k = 0; k < LLM42__BLOCK; k += 16, byte += 256) {
         uint8_t row[16][16] = {{0}};
         const int n = LLM42__MIN(16, terms - k);
-        for (int o = 0; o < 16 && n > 0; o++) memcpy(row[o], w[o] + k, (size_t)n);
+        for (int o = 0; o < 16; o++) {
+            if (n == 16) memcpy(row[o], w[o] + k, 16);
+            else if (n > 0) memcpy(row[o], w[o] + k, (size_t)n);
+        }
 #if LLM42__ISA
         __m128i a[16], b[16];
         LLM42__UNROLLED(int i = 0; i < 16; i++) a[i] = _mm_loadu_si128((const __m128i *)row[i]);
@@ -3535,19 +3552,26 @@ static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byt
 
 #if LLM42__ISA
 static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
-    uint8_t bytes[LLM42__BLOCK * 16], *byte = bytes;
+    uint8_t bytes[LLM42__BLOCK * 16];
     llm42__e4m3_turn(w, terms, bytes);
-    for (int four = 0; four < LLM42__BLOCK / 4; four++) {
-        uint32_t exponents[16] = {0}, bits;
-        for (int k = 4 * four; k < 4 * four + 4; k++, byte += 16)
-            for (int o = 0; o < 16; o++) {
-                bits = llm42__bits(llm42__from_e4m3(byte[o]));
-                panel->value[32 * k + o] = llm42__float(byte[o] & 0x80 ? 0 : bits);
-                panel->value[32 * k + 16 + o] = llm42__float(byte[o] & 0x80 ? bits : 0);
-                exponents[o] |= (uint32_t)(uint8_t)llm42__e4m3_exponent(byte[o]) << k % 4 * 8;
+    for (int k = 0; k < LLM42__BLOCK; k += 4)
+        for (int o = 0; o < 16; o += LLM42__LANES) {
+            llm42__lanes_int exponents = {0};
+            LLM42__UNROLLED(int i = 0; i < 4; i++) {  // llm42__from_e4m3 and llm42__e4m3_exponent
+                const llm42__lanes_int byte = llm42__lanes_bytes(bytes + 16 * (k + i) + o), size = byte & 127u;
+                const llm42__lanes_int small = llm42__lanes_negative(size - 8u),
+                                       nan = llm42__lanes_negative(126u - size),
+                                       zero = llm42__lanes_negative(size - 1u), sign = 0u - (byte >> 7);
+                const llm42__lanes value = (llm42__lanes)((size << 20) + 0x3c000000u + (small & 0x00800000u)) -
+                                           (llm42__lanes)(small & 0x3c800000u);
+                const llm42__lanes_int bits = (llm42__lanes_int)value | (nan & 0x7fc00000u), positive = bits & ~sign,
+                                       negative = (bits | 0x80000000u) & sign;
+                memcpy(panel->value + 32 * (k + i) + o, &positive, sizeof positive);
+                memcpy(panel->value + 32 * (k + i) + 16 + o, &negative, sizeof negative);
+                exponents |= (((size >> 3) - (small & ~zero)) | (zero & 0xc0u)) << 8 * i;
             }
-        memcpy(panel->exponent + 64 * four, exponents, sizeof exponents);
-    }
+            memcpy(panel->exponent + 16 * k + 4 * o, &exponents, sizeof exponents);
+        }
 }
 
 // c + a b and c - a b, cut toward zero. AVX2 has no such instructions: the mode of rounding is set while a chain runs.
@@ -3572,10 +3596,8 @@ LLM42__INLINE unsigned llm42__rounding(void) { return _mm_getcsr(); }
 LLM42__INLINE void llm42__rounding_set(unsigned mode) { __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory"); }
 #endif
 
-// One step of 32 terms: x and its exponents [32], w [32][2][16] and its exponents [8][16][4], from the first of some
-// outputs on.
-LLM42__INLINE llm42__lanes llm42__e4m3_lanes_step(llm42__lanes sum, const float *x, const int8_t *x_exponent,
-                                                  const float *w, const int8_t *w_exponent) {
+// 2^(e + 10), where e is the largest exponent of a step's products and of the old sum.
+LLM42__INLINE llm42__lanes llm42__e4m3_base(llm42__lanes sum, const int8_t *x_exponent, const int8_t *w_exponent) {
     llm42__lanes_raw e = LLM42__L(set1_epi8)(-128), next;
     LLM42__UNROLLED(int k = 0; k < 8; k++) {
         int32_t four;
@@ -3585,40 +3607,71 @@ LLM42__INLINE llm42__lanes llm42__e4m3_lanes_step(llm42__lanes sum, const float 
     }
     e = LLM42__L(max_epi8)(e, LLM42__L(srli_epi32)(e, 16));
     e = LLM42__L(max_epi8)(e, LLM42__L(srli_epi32)(e, 8));
-    e = LLM42__L(srai_epi32)(LLM42__L(slli_epi32)(e, 24), 24);  // the largest exponent, plus 14
+    e = LLM42__L(srai_epi32)(LLM42__L(slli_epi32)(e, 24), 24);  // plus 14
     const llm42__lanes_raw of_sum = (llm42__lanes_raw)(((llm42__lanes_int)sum >> 23 & 255u) - 113u);
-    const llm42__lanes zero = {0}, one = zero + 1.0f;
-    const llm42__lanes base = (llm42__lanes)(((llm42__lanes_int)LLM42__L(max_epi32)(e, of_sum) + 123u) << 23);
-    llm42__lanes positive[4] = {base, base, base, base}, negative[4] = {base, base, base, base};
-    positive[0] = llm42__lanes_cut_add(LLM42__L(max_ps)(zero, sum), one, base);  // NaN comes through
-    negative[0] = llm42__lanes_cut_subtract(LLM42__L(min_ps)(zero, sum), one, base);
-    LLM42__UNROLLED(int k = 0; k < 32; k++) {
-        const size_t sign = llm42__bits(x[k]) >> 31;  // the sign of products with positive weights
-        const llm42__lanes factor = LLM42__L(set1_ps)(x[k]);
-        positive[k % 4] = llm42__lanes_cut_add(factor, LLM42__L(loadu_ps)(w + 32 * k + 16 * sign), positive[k % 4]);
-        negative[k % 4] = llm42__lanes_cut_subtract(factor, LLM42__L(loadu_ps)(w + 32 * k + 16 * (1 - sign)),
-                                                    negative[k % 4]);
-    }
-    for (int i = 0; i < 4; i++) positive[i] -= negative[i];
-    const llm42__lanes total = (positive[0] + positive[1]) + (positive[2] + positive[3]);
-    return (llm42__lanes)((llm42__lanes_int)total & 0xfffffc00u);
+    return (llm42__lanes)(((llm42__lanes_int)LLM42__L(max_epi32)(e, of_sum) + 123u) << 23);
 }
 
-// sum [16] += x [32 steps] times the panel.
-static void llm42__e4m3_steps(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel, int steps,
-                              float sum[16]) {
+// One step of 32 terms of some rows, at most 4, side by side, because a step waits for the sum of the one before. x and
+// its exponents [rows, stride]; w [32][2][16] and its exponents [8][16][4], from the first of some outputs on.
+LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const float *x, const int8_t *x_exponent,
+                                          size_t stride, const float *w, const int8_t *w_exponent) {
+    const int each = 4 / rows;  // sums of one sign of a row
+    const llm42__lanes zero = {0}, one = zero + 1.0f;
+    llm42__lanes positive[4], negative[4];
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
+        const int r = i / each;
+        positive[i] = negative[i] = i % each ? positive[i - 1]  //
+                                             : llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
+    }
+    LLM42__UNROLLED(int r = 0; r < rows; r++) {  // NaN comes through
+        positive[r * each] = llm42__lanes_cut_add(LLM42__L(max_ps)(zero, sum[r]), one, positive[r * each]);
+        negative[r * each] = llm42__lanes_cut_subtract(LLM42__L(min_ps)(zero, sum[r]), one, negative[r * each]);
+    }
+    LLM42__UNROLLED(int k = 0; k < 32; k++)
+        LLM42__UNROLLED(int r = 0; r < rows; r++) {
+            const float *of_x = x + (size_t)r * stride + k;
+            const int i = r * each + k % each;
+            int32_t sign;
+            memcpy(&sign, of_x, sizeof sign);
+            const intptr_t same = 32 * k + (sign >> 31 & 16);  // the weights that have the sign of x
+            const llm42__lanes factor = LLM42__L(set1_ps)(*of_x);
+            positive[i] = llm42__lanes_cut_add(factor, LLM42__L(loadu_ps)(w + same), positive[i]);
+            negative[i] = llm42__lanes_cut_subtract(factor, LLM42__L(loadu_ps)(w + (same ^ 16)), negative[i]);
+        }
+    LLM42__UNROLLED(int i = 0; i < 4; i++) positive[i] -= negative[i];
+    LLM42__UNROLLED(int r = 0; r < rows; r++) {
+        llm42__lanes total = positive[r * each];
+        LLM42__UNROLLED(int i = 1; i < each; i++) total += positive[r * each + i];
+        sum[r] = (llm42__lanes)((llm42__lanes_int)total & 0xfffffc00u);
+    }
+}
+
+LLM42__INLINE void llm42__e4m3_rows(int rows, const float *x, const int8_t *exponent, size_t stride,
+                                    const llm42__e4m3_panel *panel, int steps, float *sums) {
+    for (int o = 0; o < 16; o += LLM42__LANES) {
+        llm42__lanes sum[4];
+        LLM42__UNROLLED(int r = 0; r < rows; r++) memcpy(&sum[r], sums + 16 * r + o, sizeof *sum);
+        for (int s = 0; s < steps; s++)
+            llm42__e4m3_lanes_step(rows, sum, x + 32 * s, exponent + 32 * s, stride, panel->value + 1024 * s + o,
+                                   panel->exponent + 512 * s + 4 * o);
+        LLM42__UNROLLED(int r = 0; r < rows; r++) {
+            const llm42__lanes_int number = (llm42__lanes_int)(sum[r] == sum[r]),
+                                   bits = ((llm42__lanes_int)sum[r] & number) | (~number & 0x7fffffffu);
+            memcpy(sums + 16 * r + o, &bits, sizeof bits);
+        }
+    }
+}
+
+// sums [rows][16] += x [rows, stride] times the panel, steps of 32 terms.
+static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
+                              const llm42__e4m3_panel *panel, int steps, float *sums) {
     const unsigned before = llm42__rounding();
     llm42__rounding_set(before | 0x6000u);  // toward zero
-    for (int o = 0; o < 16; o += LLM42__LANES) {
-        llm42__lanes lanes;
-        memcpy(&lanes, sum + o, sizeof lanes);
-        for (int s = 0; s < steps; s++)
-            lanes = llm42__e4m3_lanes_step(lanes, x + 32 * s, exponent + 32 * s, panel->value + 1024 * s + o,
-                                           panel->exponent + 512 * s + 4 * o);
-        const llm42__lanes_int number = (llm42__lanes_int)(lanes == lanes);
-        lanes = (llm42__lanes)(((llm42__lanes_int)lanes & number) | (~number & 0x7fffffffu));
-        memcpy(sum + o, &lanes, sizeof lanes);
-    }
+    for (; rows >= 4; rows -= 4, x += 4 * stride, exponent += 4 * stride, sums += 64)
+        llm42__e4m3_rows(4, x, exponent, stride, panel, steps, sums);
+    for (; rows > 0; rows--, x += stride, exponent += stride, sums += 16)
+        llm42__e4m3_rows(1, x, exponent, stride, panel, steps, sums);
     llm42__rounding_set(before);
 }
 #else
@@ -3628,19 +3681,20 @@ static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__
     for (int i = 0; i < LLM42__BLOCK * 16; i++) panel->value[i] = llm42__from_e4m3(byte[i]);
 }
 
-static void llm42__e4m3_steps(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel, int steps,
-                              float sum[16]) {
+static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
+                              const llm42__e4m3_panel *panel, int steps, float *sums) {
     (void)exponent;
-    for (int s = 0; s < steps; s++)
-        for (int o = 0; o < 16; o++)
-            sum[o] = llm42__core_step(llm42__hopper_e4m3, sum[o], x + 32 * s, panel->value + 512 * s + o, 16);
+    for (int i = 0; i < 16 * rows; i++)
+        for (int s = 0; s < steps; s++)
+            sums[i] = llm42__core_step(llm42__hopper_e4m3, sums[i], x + (size_t)(i / 16) * stride + 32 * s,
+                                       panel->value + 512 * s + i % 16, 16);
 }
 #endif
 
-static void llm42__sm90_e4m3_chain(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel,
-                                   float sum[16]) {
-    memset(sum, 0, 16 * sizeof *sum);
-    llm42__e4m3_steps(x, exponent, panel, LLM42__BLOCK / 32, sum);
+static void llm42__sm90_e4m3_chain(const float *x, const int8_t *exponent, size_t stride, int rows,
+                                   const llm42__e4m3_panel *panel, float *sums) {
+    memset(sums, 0, 16 * (size_t)rows * sizeof *sums);
+    llm42__e4m3_steps(x, exponent, stride, rows, panel, LLM42__BLOCK / 32, sums);
 }
 
 // >>team ---------------------------------------------------------------------------------------------------------
@@ -3946,9 +4000,10 @@ typedef struct llm42__arithmetic {
     void (*block)(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
                   float *scratch);
     // One chain of products with weights in e4m3. `fill` reads so many bytes (at most 128) of sixteen outputs, and
-    // zeros behind them, and `chain` gives the sums [16] of 128 values of x.
+    // zeros behind them. `chain` gives the sums [rows][16] of 128 values of each row of x [rows, stride].
     void (*fill)(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel);
-    void (*chain)(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel, float sum[16]);
+    void (*chain)(const float *x, const int8_t *exponent, size_t stride, int rows, const llm42__e4m3_panel *panel,
+                  float *sums);
     // The sum of squares of x [n]: of a row of the residual stream, and of one head.
     llm42__squares_fn *squares, *head_squares;
     // Attention of one row and the heads of a task. q [heads, d] -> out [heads, d], rounded to the compute type.
@@ -4021,7 +4076,7 @@ static void llm42__cpu_block_e4m3(const llm42__cpu *cpu, int rows, const llm42__
     const size_t scales = cpu->wide / LLM42__BLOCK;
     for (int r0 = 0; r0 < rows; r0 += ROWS) {
         const int some = LLM42__MIN(ROWS, rows - r0);
-        float sum[ROWS * 16], part[ROWS * 16] = {0}, chain[16];
+        float sum[ROWS * 16], part[ROWS * 16] = {0}, chain[ROWS * 16];
         for (int k = 0; k < p->k; k += LLM42__BLOCK) {
             const int at = p->k0 + k, terms = LLM42__MIN(LLM42__BLOCK, p->k - k);
             const float of_w = blocks ? m->scale[n0 / LLM42__BLOCK * across + at / LLM42__BLOCK] : 1;
@@ -4030,13 +4085,13 @@ static void llm42__cpu_block_e4m3(const llm42__cpu *cpu, int rows, const llm42__
             for (int o = 0; o < 16; o++)  // a missing output repeats the last one
                 w[o] = (const uint8_t *)m->data + (size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)m->k + (size_t)at;
             cpu->arithmetic->fill(w, terms, &panel);
+            const size_t x = (size_t)r0 * cpu->wide + (size_t)at;
+            cpu->arithmetic->chain(cpu->eight + x, cpu->eight_exponent + x, cpu->wide, some, &panel, chain);
             for (int r = 0; r < some; r++) {
-                const size_t x = (size_t)(r0 + r) * cpu->wide + (size_t)at;
                 const float of_x = blocks ? cpu->eight_scale[(size_t)(r0 + r) * scales + (size_t)(at / LLM42__BLOCK)]
                                           : 1;
                 const float scale = of_x * of_w;
-                cpu->arithmetic->chain(cpu->eight + x, cpu->eight_exponent + x, &panel, chain);
-                for (int o = 0; o < 16; o++) part[16 * r + o] = fmaf(chain[o], scale, part[16 * r + o]);
+                for (int o = 0; o < 16; o++) part[16 * r + o] = fmaf(chain[16 * r + o], scale, part[16 * r + o]);
             }
             if ((k + LLM42__BLOCK) % step && k + LLM42__BLOCK < p->k) continue;
             for (int i = 0; i < 16 * some; i++) sum[i] = k < step ? part[i] : sum[i] + part[i], part[i] = 0;
@@ -4870,12 +4925,13 @@ static void llm42__fp32_e4m3_fill(const uint8_t *const w[16], int terms, llm42__
 }
 
 // Order: the one order.
-static void llm42__fp32_e4m3_chain(const float *x, const int8_t *exponent, const llm42__e4m3_panel *panel,
-                                   float sum[16]) {
+static void llm42__fp32_e4m3_chain(const float *x, const int8_t *exponent, size_t stride, int rows,
+                                   const llm42__e4m3_panel *panel, float *sums) {
     const void *w[16];
     (void)exponent;
     for (int o = 0; o < 16; o++) w[o] = panel->value + LLM42__BLOCK * o;
-    llm42__v16_store(sum, llm42__tile_1x16_fp32(&x, w, 0, LLM42__BLOCK, 0));
+    for (int r = 0; r < rows; r++, x += stride)
+        llm42__v16_store(sums + 16 * r, llm42__tile_1x16_fp32(&x, w, 0, LLM42__BLOCK, 0));
 }
 
 static void llm42__fp32_gate(float *gate, const float *up, size_t n) {

@@ -180,7 +180,7 @@ TEST(vectors_take_plain_steps) {
         llm42__sm90_e4m3_fill(rows, terms, &panel);
         float before[16];
         memcpy(before, sum, sizeof sum);
-        llm42__e4m3_steps(x, exponent, &panel, terms / 32, sum);
+        llm42__e4m3_steps(x, exponent, 0, 1, &panel, terms / 32, sum);
         for (int o = 0; o < 16; o++, steps += terms / 32) {
             for (int i = 0; i < LLM42__BLOCK; i++) column[i] = i < terms ? llm42__from_e4m3(w[o][i]) : 0;
             want = before[o];
