@@ -2661,6 +2661,9 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_FP32)
         LLM42__FAIL(UNSUPPORTED,
                     "llm42_engine_desc.numerics.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
+    if (c->scaling)
+        LLM42__FAIL(UNSUPPORTED, "model %s: its weights are in e4m3, which the CUDA backend does not compute",
+                    d->model->name);
     const llm42__field fields[] = {
         {"max_rows", d->max_rows, 1, 1 << 20, false},
         {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},

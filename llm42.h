@@ -1739,6 +1739,12 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
         if (c->heads % n || c->ffn % n)
             LLM42__FAIL(INVALID, "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
                         c->heads, c->ffn);
+        if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128))
+            LLM42__FAIL(
+                INVALID,
+                "%s.%s: %d: the weights are FP8 with blocks of 128, so each part of the widths %d (heads) and %d "
+                "(feed-forward) must be a multiple of 128",
+                desc, name, n, c->heads * c->head_dim, c->ffn);
     }
     if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
         LLM42__FAIL(INVALID, "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them",
@@ -2944,7 +2950,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
-// named model: a dense one computes as a llama, a mixture as a qwen3_moe.
+// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 is the same shape in e4m3.
 #define LLM42__SHAPES(X)                                                  \
     X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                      \
     X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                  \
@@ -2972,15 +2978,19 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
     static const char known[] = LLM42__SHAPES(LLM42__SHAPE_KNOWN);
     static const int sizes[][10] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
     int i = 0;
+    const bool eight = length > 4 && memcmp(spec + length - 4, "-fp8", 4) == 0;
+    if (eight) length -= 4;
     while (name[i] && (strlen(name[i]) != length || memcmp(name[i], spec, length) != 0)) i++;
     if (!name[i])
-        LLM42__FAIL(UNSUPPORTED, "%s: unknown shape (known: %s; only synthetic:NAME takes seed and margin)",
+        LLM42__FAIL(UNSUPPORTED,
+                    "%s: unknown shape (known: %s; each also as NAME-fp8; only synthetic:NAME takes seed and margin)",
                     model->name, known + 2);
     llm42_config *c = &model->config;
     const int *n = sizes[i];
     c->vocab = n[0], c->dim = n[1], c->layers = n[2], c->heads = n[3], c->kv_heads = n[4], c->head_dim = n[5];
     c->ffn = n[6], c->context = n[7], c->experts = n[8], c->experts_used = n[9], c->experts_renorm = n[8] > 0;
     c->arch = c->experts ? LLM42_ARCH_QWEN3_MOE : LLM42_ARCH_LLAMA;
+    c->scaling = eight ? LLM42_SCALING_BLOCK : LLM42_SCALING_NONE;
     c->norm_eps = 1e-5f, c->rope_theta = 500000.0, c->stop[0] = c->stop_count = 1;
     return LLM42_OK;
 }

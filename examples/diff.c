@@ -283,6 +283,11 @@ static tensor find_tensor(side *s, const char *name) {
 static float value_at(const void *data, llm42_dtype type, size_t index) {
     uint32_t bits;
     float x;
+    if (type == LLM42_DTYPE_E4M3) {  // without its scale
+        const int byte = ((const uint8_t *)data)[index], exponent = byte >> 3 & 15, fraction = byte & 7;
+        x = exponent ? ldexpf((float)(8 + fraction), exponent - 10) : ldexpf((float)fraction, -9);
+        return (byte & 127) == 127 ? NAN : byte & 128 ? -x : x;
+    }
     if (type == LLM42_DTYPE_BF16) bits = (uint32_t)((const uint16_t *)data)[index] << 16;
     else memcpy(&bits, (const char *)data + 4 * index, 4);
     memcpy(&x, &bits, sizeof x);
@@ -298,7 +303,10 @@ static void flip_bit(side *s) {
     snprintf(name, sizeof name, "%.*s", (int)(colon - s->flip), s->flip);
     const tensor t = find_tensor(s, name);
     if (!t.data) args_fail(2, "%s: the model has no tensor %s, as layer0.q would be (try --help)", where, name);
-    const size_t size = t.type == LLM42_DTYPE_BF16 ? 2 : 4, count = (size_t)t.n * (size_t)t.k;
+    const size_t size = t.type == LLM42_DTYPE_E4M3   ? 1
+                        : t.type == LLM42_DTYPE_BF16 ? 2
+                                                     : 4,
+                 count = (size_t)t.n * (size_t)t.k;
     snprintf(where, sizeof where, "%s: flip: index", s->option);
     const size_t index = (size_t)args_int(where, colon + 1, second, 0, (int64_t)count - 1);
     snprintf(where, sizeof where, "%s: flip: bit", s->option);

@@ -238,9 +238,19 @@ static void llm42__hash_part(llm42__part *p, bool is_weak) {
     llm42__sha256_digest(s, p->digest);
 }
 
+static void llm42__hash_vector(llm42__hasher *h, const float *data, int count);
+
 static void llm42__hash_matrix(llm42__hasher *h, const llm42_matrix *m) {
     const bool recipe = m->recipe.scale != 0;
-    const size_t bytes = (size_t)m->n * (size_t)m->k * (m->type == LLM42_DTYPE_FP32 ? 4 : 2);
+    const size_t element = m->type == LLM42_DTYPE_FP32 ? 4 : m->type == LLM42_DTYPE_E4M3 ? 1 : 2;
+    const size_t bytes = (size_t)m->n * (size_t)m->k * element;
+    if (m->type == LLM42_DTYPE_E4M3) {
+        const int side = m->scaling == LLM42_SCALING_BLOCK ? 128 : 1;
+        const int count = (m->n + side - 1) / side * (side > 1 ? (m->k + side - 1) / side : 1);
+        llm42__hash_word(h, (uint64_t)m->scaling);
+        llm42__hash_number(h, (double)m->input_scale);
+        llm42__hash_vector(h, recipe ? NULL : m->scale, count);
+    }
     llm42__hash_word(h, recipe ? LLM42__HASHED_RECIPE : m->data ? (uint64_t)m->type : 0);
     if (!recipe && !m->data) return;
     llm42__hash_word(h, (uint64_t)m->n);

@@ -12,6 +12,9 @@
 // (5 t + 1) mod V, to whose row in the LM head margin/D times the embedding of t is added. The larger the margin, the
 // more often the successor leads by far. At 0 the head is noise.
 //
+// NAME-fp8 has the same weights, but those of projections and experts are quantised: each block of 128 x 128 of them
+// has the scale llm42__e4m3_scale(largest magnitude), and an element is llm42__to_e4m3(weight / scale).
+//
 // An element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a matrix
 // (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
 #ifndef LLM42_SYNTHETIC_H
@@ -31,10 +34,46 @@ typedef struct llm42__synthesis {
     bool on_device;  // recipes only
 } llm42__synthesis;
 
-static llm42_result llm42__noise_matrix(llm42__synthesis *s, int n, int k, float scale, llm42_matrix *out,
-                                        llm42_error *error) {
+static float llm42__noise_weight(const llm42_matrix *m, int64_t i) {
+    return llm42__round_bf16(m->recipe.scale * llm42__synthetic_noise(m->recipe.key, (uint64_t)i));
+}
+
+// Block b of a matrix in e4m3: its bytes and its scale.
+static void llm42__noise_block(const llm42_matrix *m, int b, uint8_t *data, float *scale) {
+    const int across = (m->k + LLM42__BLOCK - 1) / LLM42__BLOCK, row = b / across * LLM42__BLOCK,
+              column = b % across * LLM42__BLOCK, rows = LLM42__MIN(LLM42__BLOCK, m->n - row),
+              columns = LLM42__MIN(LLM42__BLOCK, m->k - column);
+    float weight[LLM42__BLOCK * LLM42__BLOCK], largest = 0;
+    for (int i = 0; i < rows * columns; i++) {
+        weight[i] = llm42__noise_weight(m, (int64_t)(row + i / columns) * m->k + column + i % columns);
+        largest = fmaxf(largest, fabsf(weight[i]));
+    }
+    scale[b] = llm42__e4m3_scale(largest);
+    for (int i = 0; i < rows * columns; i++)
+        data[(int64_t)(row + i / columns) * m->k + column + i % columns] = llm42__to_e4m3(weight[i] / scale[b]);
+}
+
+static llm42_result llm42__noise_matrix_e4m3(llm42__synthesis *s, llm42_matrix *out, llm42_error *error) {
+    const int blocks = (out->n + LLM42__BLOCK - 1) / LLM42__BLOCK * ((out->k + LLM42__BLOCK - 1) / LLM42__BLOCK);
+    out->type = LLM42_DTYPE_E4M3, out->scaling = LLM42_SCALING_BLOCK;
+    if (s->on_device) return LLM42_OK;
+    uint8_t *data = llm42__model_block(s->model, (size_t)out->n * (size_t)out->k, 1);
+    float *scale = llm42__model_block(s->model, (size_t)blocks, sizeof *scale);
+    if (!data || !scale) LLM42__FAIL(MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, out->n, out->k);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) if (!llm42__team_lost())
+#endif
+    for (int b = 0; b < blocks; b++) llm42__noise_block(out, b, data, scale);
+    out->data = data, out->scale = scale;
+    return LLM42_OK;
+}
+
+// projection: it is in e4m3 if the model is.
+static llm42_result llm42__noise_matrix(llm42__synthesis *s, bool projection, int n, int k, float scale,
+                                        llm42_matrix *out, llm42_error *error) {
     uint64_t key = llm42__hash(s->seed + 0x51ed270b * ++s->next);
     *out = (llm42_matrix){.type = LLM42_DTYPE_BF16, .n = n, .k = k, .recipe = {.key = key, .scale = scale}};
+    if (projection && s->model->config.scaling) return llm42__noise_matrix_e4m3(s, out, error);
     if (s->on_device) return LLM42_OK;
     uint16_t *data = llm42__model_block(s->model, (size_t)n * (size_t)k, sizeof *data);
     if (!data) LLM42__FAIL(MEMORY, "%s: out of memory for a %d x %d matrix", s->model->name, n, k);
@@ -42,7 +81,7 @@ static llm42_result llm42__noise_matrix(llm42__synthesis *s, int n, int k, float
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) if (!llm42__team_lost())
 #endif
-    for (int64_t i = 0; i < count; i++) data[i] = llm42__to_bf16(scale * llm42__synthetic_noise(key, (uint64_t)i));
+    for (int64_t i = 0; i < count; i++) data[i] = llm42__to_bf16(llm42__noise_weight(out, i));
     out->data = data;
     return LLM42_OK;
 }
@@ -99,18 +138,20 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     LLM42__TRY(llm42__model_layers(model, &layer, error));
     for (int i = 0; i < c->dim; i++) ones[i] = 1.0f;
     model->final_norm = ones;
-    LLM42__TRY(llm42__noise_matrix(&s, c->vocab, c->dim, 1.0f, &model->embed, error));
-    LLM42__TRY(llm42__noise_matrix(&s, c->vocab, c->dim, in, &model->head, error));
+    LLM42__TRY(llm42__noise_matrix(&s, false, c->vocab, c->dim, 1.0f, &model->embed, error));
+    LLM42__TRY(llm42__noise_matrix(&s, false, c->vocab, c->dim, in, &model->head, error));
     for (llm42_layer *to = layer; to < layer + c->layers; to++) {
         to->attention_norm = to->ffn_norm = ones;
-        LLM42__TRY(llm42__noise_matrix(&s, q, c->dim, in, &to->q, error));
-        for (int i = 0; i < 2; i++) LLM42__TRY(llm42__noise_matrix(&s, kv, c->dim, in, i ? &to->v : &to->k, error));
-        LLM42__TRY(llm42__noise_matrix(&s, c->dim, q, residual / sqrtf((float)q), &to->o, error));
-        if (c->experts) LLM42__TRY(llm42__noise_matrix(&s, c->experts, c->dim, in, &to->router, error));
+        LLM42__TRY(llm42__noise_matrix(&s, true, q, c->dim, in, &to->q, error));
+        for (int i = 0; i < 2; i++)
+            LLM42__TRY(llm42__noise_matrix(&s, true, kv, c->dim, in, i ? &to->v : &to->k, error));
+        LLM42__TRY(llm42__noise_matrix(&s, true, c->dim, q, residual / sqrtf((float)q), &to->o, error));
+        if (c->experts) LLM42__TRY(llm42__noise_matrix(&s, false, c->experts, c->dim, in, &to->router, error));
         if (c->experts) to->q_norm = to->k_norm = ones, to->expert = ffn;
         for (int i = 0; i < matrices; i++, ffn++) {
             const int n = i % 3 < 2 ? c->ffn : c->dim, k = i % 3 < 2 ? c->dim : c->ffn;
-            LLM42__TRY(llm42__noise_matrix(&s, n, k, (i % 3 < 2 ? 1.0f : residual) / sqrtf((float)k), ffn, error));
+            LLM42__TRY(
+                llm42__noise_matrix(&s, true, n, k, (i % 3 < 2 ? 1.0f : residual) / sqrtf((float)k), ffn, error));
         }
         if (!c->experts) to->gate = ffn[-3], to->up = ffn[-2], to->down = ffn[-1];
     }

@@ -5,7 +5,9 @@ enum { DECODE_ROWS = 32, WINDOW = 32, PAGE_TABLES = 40 };
 
 // >>counts -------------------------------------------------------------------------------------------------------
 static double elements(llm42_matrix m) { return (double)m.n * m.k; }
-static double stored(llm42_matrix m) { return elements(m) * (m.type == LLM42_DTYPE_BF16 ? 2 : 4); }
+static double stored(llm42_matrix m) {
+    return elements(m) * (m.type == LLM42_DTYPE_E4M3 ? 1 : m.type == LLM42_DTYPE_BF16 ? 2 : 4);
+}
 
 // Weights that a pass of `rows` rows uses: in bytes for the pass, or (rows = 0) in elements for one row. Of a mixture's
 // experts as many count as are used on average if every row chooses its own at random.
