@@ -144,8 +144,10 @@ static void llm42__record_head(llm42_recorder *r, const llm42_engine *e, const c
     llm42__record(r, LLM42__TRANSCRIPT_FIRST
                   "3\n# What was asked and answered, and all that the answers depend on (llm42 " LLM42_VERSION
                   "). build/audit computes them again.\n");
-    llm42__record(r, "model: %s\nmodel_hash: %s\narithmetic: %s\ncompute: %s\n", name, hash,
-                  arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
+    static const char *const weights[] = {"", "# Weights are e4m3, with scales for blocks of 128 x 128.\n",
+                                          "# Weights are e4m3, with scales for outputs.\n"};
+    llm42__record(r, "%smodel: %s\nmodel_hash: %s\narithmetic: %s\ncompute: %s\n", weights[d->model->config.scaling],
+                  name, hash, arithmetic ? arithmetic : "not known", llm42__compute_words[d->numerics.compute]);
     llm42__record(r, "logits_fp32: %s\nrouter_fp32: %s\nleaves: %d\npreset: %s\nresult: %s\n",
                   llm42__yes_words[d->numerics.logits_fp32], llm42__yes_words[d->numerics.router_fp32],
                   LLM42__MAX(d->numerics.leaves, d->tensor_parallel), llm42_policy_word(d, "preset"),
