@@ -2,7 +2,8 @@
 // versions against the plain step, and products with both kinds of scales against their description.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_synthetic.h"
+#include "make_model.h"
 
 static uint64_t state = 42;
 
@@ -271,9 +272,266 @@ TEST(products_are_as_described) {
     CHECK_MSG(differ > R * N, "the control: the other arithmetic differs in %d products only", differ);
 }
 
+// Folders -------------------------------------------------------------------------------------------------------------
+static char folder[64];
+static llm42_error error;
+#define BLOCKS "\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128]"
+#define STATIC "\"quant_method\": \"fp8\", \"activation_scheme\": \"static\", \"ignored_layers\": [\"lm_head\"]"
+#define EIGHT "\"num_bits\": 8, \"type\": \"float\", \"symmetric\": true, "
+#define PACKED(weights, dynamic, inputs)                                                                           \
+    "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", \"ignore\": [\"lm_head\"], "       \
+    "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], \"weights\": {" EIGHT "\"strategy\": \"" weights \
+    "\", \"block_structure\": [128, 128], \"dynamic\": false}, \"input_activations\": {" EIGHT                     \
+    "\"group_size\": 128, \"strategy\": \"" inputs "\", \"dynamic\": " dynamic "}}}"
+
+enum { BLOCK, CHANNEL, ONE, STATIC_ONE };  // what scales a forged folder has
+typedef struct forged {
+    test_text header, data;
+} forged;
+
+// A tensor whose bytes count up: e4m3 from 1 to 120, scales from 1/2 on, others small.
+static void add(forged *f, const char *name, const char *dtype, int rows, int columns) {
+    const size_t begin = f->data.size, size = *dtype == 'B' ? 2 : dtype[1] == '8' ? 1 : 4;
+    for (int i = 0; i < rows * (columns ? columns : 1); i++) {
+        const float scale = 0.5f + (float)(i % 64) / 64, small = size == 2 && !strstr(name, "scale") ? 0.01f : scale;
+        const uint32_t bits = size == 1 ? 1 + (uint32_t)i % 120 : llm42__bits(small) >> (size == 2 ? 16 : 0);
+        test_append(&f->data, &bits, size);
+    }
+    test_print(&f->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", begin ? "," : "{", name, dtype, rows);
+    if (columns) test_print(&f->header, ",%d", columns);
+    test_print(&f->header, "],\"data_offsets\":[%zu,%zu]}", begin, f->data.size);
+}
+
+static void add_eight(forged *f, int scales, const char *ending, const char *module, int n, int k) {
+    char name[100];
+    snprintf(name, sizeof name, "model.layers.0.%s.weight", module);
+    add(f, name, "F8_E4M3", n, k);
+    snprintf(name, sizeof name, "model.layers.0.%s.weight%s", module, ending);
+    if (scales == BLOCK) add(f, name, module[5] == 'd' ? "BF16" : "F32", (n + 127) / 128, (k + 127) / 128);
+    else if (scales == CHANNEL) add(f, name, "BF16", n, 1);
+    else add(f, name, "F32", 1, 0);
+    snprintf(name, sizeof name, "model.layers.0.%s.input_scale", module);
+    if (scales == STATIC_ONE) add(f, name, "F32", 1, 0);
+}
+
+// Writes a folder, with the first `from` in the header (or in config.json) replaced, and loads it.
+static llm42_result forge(int scales, const char *quantised, bool fused, const char *from, const char *to,
+                          llm42_model **model) {
+    const char *ending = strstr(quantised, "weight_block_size") ? "_scale_inv" : "_scale";
+    forged f = {{0}, {0}};
+    test_shape shape = {"llama", 32, 160, 1, 8, 4, 32, 192, 0, true, "BF16", NULL, 0};
+    char extra[700];
+    snprintf(extra, sizeof extra, "\"rope_theta\": 10000.0, \"quantization_config\": {%s}, ", quantised);
+    shape.extra = extra;
+    add(&f, "model.embed_tokens.weight", "BF16", 32, 160);
+    add(&f, "model.norm.weight", "BF16", 160, 0);
+    add(&f, "model.layers.0.input_layernorm.weight", "BF16", 160, 0);
+    add(&f, "model.layers.0.post_attention_layernorm.weight", "BF16", 160, 0);
+    add(&f, "model.layers.0.self_attn.k_scale", "F32", 1, 0);
+    if (fused) add_eight(&f, scales, ending, "self_attn.qkv_proj", 512, 160);
+    else {
+        add_eight(&f, scales, ending, "self_attn.q_proj", 256, 160);
+        add_eight(&f, scales, ending, "self_attn.k_proj", 128, 160);
+        add_eight(&f, scales, ending, "self_attn.v_proj", 128, 160);
+    }
+    add_eight(&f, scales, ending, "self_attn.o_proj", 160, 256);
+    add_eight(&f, scales, ending, "mlp.gate_proj", 192, 160);
+    add_eight(&f, scales, ending, "mlp.up_proj", 192, 160);
+    add_eight(&f, scales, ending, "mlp.down_proj", 160, 192);
+    test_print(&f.header, "}");
+    test_text config = test_config(&shape), *change = from && strstr(f.header.data, from) ? &f.header : &config;
+    if (from) {
+        test_text changed = test_replace(change->data, from, to);
+        test_text_free(change);
+        *change = changed;
+    }
+    test_write(test_path(folder, "config.json"), config.data, config.size);
+    const uint64_t length = f.header.size;
+    test_text file = {0};
+    test_append(&file, &length, sizeof length);
+    test_append(&file, f.header.data, f.header.size);
+    test_append(&file, f.data.data, f.data.size);
+    test_write(test_path(folder, "model.safetensors"), file.data, file.size);
+    test_text_free(&file), test_text_free(&config), test_text_free(&f.header), test_text_free(&f.data);
+    static char log[2048];
+    log[0] = 0;
+    *model = NULL;
+    const llm42_model_desc desc = {.path = folder, .log = test_keep_line, .log_user = log};
+    const llm42_result result = llm42_model_load(model, &desc, &error);
+    if (!result) CHECK_CONTAINS(log, "1 scales of an FP8 KV cache are not used");
+    return result;
+}
+
+TEST(kinds_of_scales) {
+    static const struct {
+        int scales;
+        const char *config;
+        bool fused;
+    } kinds[] = {{BLOCK, BLOCKS, false},
+                 {BLOCK, PACKED("block", "true", "group"), false},
+                 {CHANNEL, PACKED("channel", "true", "token"), false},
+                 {ONE, PACKED("tensor", "true", "token"), false},
+                 {STATIC_ONE, PACKED("tensor", "false", "tensor"), false},
+                 {STATIC_ONE, STATIC, false},
+                 {BLOCK, BLOCKS, true},
+                 {CHANNEL, PACKED("channel", "true", "token"), true},
+                 {STATIC_ONE, STATIC, true}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        llm42_model *model;
+        if (!CHECK_MSG(!forge(kinds[i].scales, kinds[i].config, kinds[i].fused, NULL, NULL, &model), "kind %d: %s",
+                       (int)i, error.text))
+            continue;
+        const bool block = kinds[i].scales == BLOCK, fused = kinds[i].fused, each = kinds[i].scales == CHANNEL;
+        const llm42_layer *l = model->layer;
+        CHECK_INT(model->config.scaling, block ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL);
+        CHECK(l->q.type == LLM42_DTYPE_E4M3 && l->down.type == LLM42_DTYPE_E4M3 && !model->embed.scaling);
+        CHECK_INT(l->v.scaling, model->config.scaling);
+        // v is rows 384 to 511 of a fused tensor: its scales are numbers 384, or blocks 6 and 7
+        CHECK_BITS(l->v.scale[0], 0.5f + (float)(fused && block ? 6 : 0) / 64);
+        CHECK_BITS(l->v.scale[1], 0.5f + (float)(fused && block ? 7 : block || each ? 1 : 0) / 64);
+        CHECK_BITS(l->v.scale[block ? 1 : 127], block ? l->v.scale[1] : 0.5f + (float)(each ? 63 : 0) / 64);
+        CHECK_INT(((const uint8_t *)l->v.data)[5], 1 + (fused ? 384 * 160 + 5 : 5) % 120);
+        CHECK_BITS(l->down.scale[3], block || each ? 0.5f + 3.0f / 64 : 0.5f);
+        CHECK_BITS(l->q.input_scale, kinds[i].scales == STATIC_ONE ? 0.5f : 0.0f);
+        llm42_model_free(model);
+    }
+}
+
+TEST(folders_that_are_refused) {
+    static const struct {
+        int scales;
+        const char *config, *from, *to;
+        llm42_result want;
+        const char *part;
+    } bad[] = {
+        {BLOCK, BLOCKS, "[128, 128]", "[64, 128]", LLM42_UNSUPPORTED, "weight_block_size: [64, 128]: only [128, 128]"},
+        {BLOCK, BLOCKS, "[128, 128]", "128", LLM42_UNSUPPORTED, "weight_block_size: 128: only [128, 128]"},
+        {BLOCK, BLOCKS, "dynamic", "static", LLM42_UNSUPPORTED, "static with weight_block_size"},
+        {BLOCK, BLOCKS, "dynamic", "odd", LLM42_UNSUPPORTED, "activation_scheme: odd: must be dynamic or static"},
+        {BLOCK, BLOCKS ", \"fmt\": \"e5m2\"", NULL, NULL, LLM42_UNSUPPORTED, "fmt: e5m2: only e4m3"},
+        {BLOCK, BLOCKS ", \"scale_fmt\": \"ue8m0\"", NULL, NULL, LLM42_UNSUPPORTED, "scale_fmt: ue8m0"},
+        {STATIC_ONE, STATIC, "static", "dynamic", LLM42_UNSUPPORTED, "depends on the other requests of a batch"},
+        {ONE, PACKED("tensor", "true", "tensor"), NULL, NULL, LLM42_UNSUPPORTED, "depends on the other requests"},
+        {ONE, PACKED("tensor", "true", "group"), NULL, NULL, LLM42_UNSUPPORTED, "config_groups: weights must be"},
+        {CHANNEL, PACKED("channel", "true", "token"), "num_bits\": 8", "num_bits\": 4", LLM42_UNSUPPORTED,
+         "config_groups: weights must be"},
+        {CHANNEL, PACKED("channel", "true", "token"), "float-", "pack-", LLM42_UNSUPPORTED,
+         "quantised as pack-quantized"},
+        {CHANNEL, PACKED("channel", "true", "token"), "group_0\": {", "a\": {}, \"b\": {", LLM42_UNSUPPORTED,
+         "one group"},
+        {BLOCK, PACKED("block", "true", "group"), "[128, 128]", "[1, 128]", LLM42_UNSUPPORTED, "block_structure"},
+        {BLOCK, BLOCKS, "quantization_config", "any_config", LLM42_FORMAT, "config.json has no quantization_config"},
+        {BLOCK, BLOCKS, "o_proj.weight_scale_inv", "scale", LLM42_FORMAT, "o_proj.weight_scale_inv is missing"},
+        {BLOCK, BLOCKS, "\"F32\",\"shape\":[2,2]", "\"F32\",\"shape\":[1,4]", LLM42_FORMAT,
+         "q_proj.weight_scale_inv: wrong shape: expected 4 scales for blocks of 128 x 128, [2, 2]"},
+        {CHANNEL, PACKED("channel", "true", "token"), "[256,1]", "[1,256]", LLM42_FORMAT,
+         "scales for channels, [256, 1]"},
+        {STATIC_ONE, STATIC, "v_proj.input_scale", "a", LLM42_FORMAT, "v_proj.input_scale is missing"},
+        {BLOCK, BLOCKS, "F8_E4M3", "F8_E5M2", LLM42_UNSUPPORTED, "q_proj.weight: dtype must be BF16, F16, F32"},
+        {BLOCK, BLOCKS, "\"F32\",\"shape\":[2,2]", "\"F8_E8M0\",\"shape\":[16]", LLM42_UNSUPPORTED,
+         "scales must be BF16"},
+        {BLOCK, BLOCKS, "\"F8_E4M3\",\"shape\":[128,160]", "\"BF16\",\"shape\":[128,80]", LLM42_FORMAT, "wrong shape"},
+        {BLOCK, BLOCKS, "\"BF16\",\"shape\":[32,160]", "\"F8_E4M3\",\"shape\":[32,320]", LLM42_UNSUPPORTED,
+         "embed_tokens.weight: only projections and experts may be F8_E4M3"}};
+    llm42_model *model;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const llm42_result result = forge(bad[i].scales, bad[i].config, false, bad[i].from, bad[i].to, &model);
+        CHECK_MSG(result == bad[i].want, "%s for %s: %s", bad[i].to, bad[i].from, llm42_result_name(result));
+        CHECK_CONTAINS(error.text, bad[i].part);
+        CHECK(!strchr(error.text, '\n') && !model);
+    }
+}
+
+// A scale that is 0, negative, NaN or infinite.
+TEST(scales_that_are_refused) {
+    static const uint32_t values[] = {0, 0x80000000u, 0xbf800000u, 0x7fc00000u, 0x7f800000u};
+    llm42_model *model;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        CHECK(!forge(STATIC_ONE, STATIC, false, NULL, NULL, &model));
+        llm42_model_free(model);
+        const char *path = test_path(folder, "model.safetensors");
+        size_t size;
+        char *file = test_read(path, &size);
+        memcpy(file + size - (i % 2 ? 4 : 8), &values[i], 4);  // of down_proj: input_scale, weight_scale
+        test_write(path, file, size);
+        free(file);
+        CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error), LLM42_FORMAT);
+        CHECK_CONTAINS(error.text,
+                       i % 2 ? "mlp.down_proj.input_scale: scale 0 is" : "mlp.down_proj.weight_scale: scale 0 is");
+        CHECK_CONTAINS(error.text, "must be above 0 and finite");
+    }
+}
+
+// Whole passes --------------------------------------------------------------------------------------------------------
+enum { TEXT = 90 };
+
+// Log-probabilities of a text, `each` rows in a pass. As a digest of their bits and of the tokens.
+static uint64_t run_text(const llm42_model *model, llm42_numerics numerics, llm42_schedule schedule, int each,
+                         int threads, int page) {
+    const llm42_backend *cpu = llm42_backend_cpu();
+    void *backend;
+    llm42_backend_desc desc = {.model = model,
+                               .numerics = numerics,
+                               .backend_desc = TEST_THREADS(threads),
+                               .max_rows = TEXT,
+                               .max_context = TEXT,
+                               .pages = TEXT / page + 1,
+                               .page_size = page};
+    if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return 0;
+    int32_t pages[TEXT + 1];
+    llm42_row row[TEXT];
+    llm42_output out[TEXT];
+    const llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .seed = 5}};
+    for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;
+    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, (i * 37 + 5) % model->config.vocab, LLM42_ROW_SAMPLE};
+    for (int i = 0; i < TEXT; i += each) {
+        const int rows = LLM42__MIN(each, TEXT - i);
+        llm42_pass pass = {
+            .schedule = schedule, .rows = rows, .shape = rows, .row = row + i, .seq = &seq, .out = out + i};
+        CHECK_MSG(cpu->run(backend, &pass, &error) == LLM42_OK, "%s", error.text);
+    }
+    cpu->close(backend);
+    uint64_t digest = 0;
+    for (int i = 0; i < TEXT; i++)
+        digest = llm42_hash(digest ^ llm42__bits(out[i].logprob) ^ (uint64_t)out[i].token << 32);
+    return digest;
+}
+
+TEST(passes) {
+    static const struct {
+        const char *path;
+        uint64_t fp32, sm90;  // the canonical bits
+    } models[] = {{"examples/tiny42-fp8", 0x2274e2b590ac1645u, 0x19fc7adc4b961c87u},
+                  {"synthetic:tiny-moe-fp8", 0x62c42197817c08fbu, 0xf117b15b033385fbu}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        llm42_model *model;
+        if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = models[i].path}, &error), "%s",
+                       error.text))
+            continue;
+        for (int a = 0; a < 2; a++) {
+            const llm42_numerics numerics = {.compute = LLM42_DTYPE_BF16,
+                                             .arithmetic = a ? LLM42_ARITHMETIC_SM90 : LLM42_ARITHMETIC_FP32};
+            const uint64_t want = a ? models[i].sm90 : models[i].fp32;
+            const uint64_t alone = run_text(model, numerics, LLM42_SCHEDULE_INVARIANT, 1, 1, 16);
+            CHECK_MSG(alone == want, "%s, %s: %016llx", models[i].path, a ? "sm90" : "fp32", (unsigned long long)alone);
+            CHECK_INT(run_text(model, numerics, LLM42_SCHEDULE_INVARIANT, TEXT, 2, 64), alone);
+            CHECK_INT(run_text(model, numerics, LLM42_SCHEDULE_INVARIANT, 7, 3, 4), alone);
+        }
+        // The control: FAST passes differ, here in fp32, because rounding to bf16 and e4m3 hides it in so short a text.
+        const llm42_numerics fp32 = {.compute = LLM42_DTYPE_FP32};
+        CHECK(run_text(model, fp32, LLM42_SCHEDULE_FAST, 3, 1, 16) !=
+              run_text(model, fp32, LLM42_SCHEDULE_INVARIANT, 3, 1, 16));
+        CHECK_INT(llm42_ranks_check("desc", &model->config, 0, 2, &error), LLM42_INVALID);
+        CHECK_CONTAINS(error.text, "must be a multiple of 128");
+        llm42_model_free(model);
+    }
+}
+
 int main(int argc, char **argv) {
     test_begin(argc, argv);
+    test_folder(folder);
     RUN(every_byte, halfway_cases, random_numbers, measured_steps, special_values, vectors_take_plain_steps,
-        products_are_as_described);
+        products_are_as_described, kinds_of_scales, folders_that_are_refused, scales_that_are_refused, passes);
+    test_remove(folder);
     return test_end("test_e4m3");
 }
