@@ -55,7 +55,7 @@
    WHAT LLM42 DOES NOT DO
 
    It knows token ids only; its companion examples/util/tokenizer.h turns text into ids and back. It has no training,
-   quantised weights, adapters, beam search, images or network server. It does not run on Windows or on
+   weights of less than 8 bits, adapters, beam search, images or network server. It does not run on Windows or on
    big-endian machines. It never prints, exits, reads the environment or takes a seed from the clock.
 
    STEP BY STEP
@@ -149,6 +149,14 @@
    with integers.) When an engine opens, it runs a short sequence alone, and again after as many others as fit
    into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
 
+   Models in eight bits (FP8 checkpoints) have weights in e4m3 with scales, and the inputs of products get scales, too:
+   a value is divided by its scale and rounded to the nearest e4m3, ties to even, at most +-448. The scale is the
+   largest magnitude / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the
+   checkpoint's, so that it never depends on other rows. A product's sum is cut into chains of 128 terms, each of which
+   begins at zero. With scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL
+   chains are added, and the sum is multiplied by the product of the scales. Terms and chains are in ascending order. In
+   arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
+
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
    products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
    how many parts an INVARIANT pass cuts these sums whatever the ranks, so that with 8 leaves the canonical result is
@@ -183,8 +191,8 @@
    -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, owner, config, safetensors, shapes, load
-      backends    vectors, tensor-cores, team, sampling, cpu, fp32, sm90; calibrated, sim
+      model       json, owner, scales, config, safetensors, shapes, load
+      backends    vectors, tensor-cores, eight-bits, team, sampling, cpu, fp32, sm90; calibrated, sim
       engine      state, kv, submit, step, admit, planner, hybrid, draft, plan, verify, open
 
    Each section says which others it calls, base aside. To follow one token, start at the prototypes in section submit.
@@ -256,7 +264,7 @@ typedef enum llm42_dtype {
     LLM42_DTYPE_BF16,
     LLM42_DTYPE_FP32,
     LLM42_DTYPE_FP16,  // only as a stored type: converted to fp32 when a model is loaded
-    LLM42_DTYPE_E4M3,  // only as a stored type: 8 bits with scales (see EIGHT BITS, and llm42_matrix)
+    LLM42_DTYPE_E4M3,  // only as a stored type: 8 bits with scales (see DETERMINISM, and llm42_matrix)
 } llm42_dtype;
 
 // Which numbers of a matrix in e4m3 share a scale, and which of the x [rows, k] that it is multiplied by.
@@ -321,7 +329,7 @@ typedef struct llm42_recipe {
 // A matrix in e4m3 is one byte for each weight, without padding, and its scales are fp32, finite and above 0. A
 // weight's value is its byte's times its scale. Projections that share an input (q, k, v; gate, up) are all in e4m3,
 // with one scaling and one .input_scale, or none is. Only projections and experts are in e4m3. With a recipe, such a
-// matrix has BLOCK scales: those of the bf16 values that the recipe says, as an input is scaled (see EIGHT BITS).
+// matrix has BLOCK scales: those of the bf16 values that the recipe says, as an input is scaled (see DETERMINISM).
 typedef struct llm42_matrix {
     const void *data;  // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
     llm42_dtype type;
@@ -1483,7 +1491,7 @@ LLM42__BOTH float llm42__e4m3_scale(float largest) {
     return scale < 1e-10f ? 1e-10f : scale;
 }
 
-// The side of a block of weights that share a scale, and the terms of a chain (see EIGHT BITS).
+// The side of a block of weights that share a scale, and the terms of a chain (see DETERMINISM).
 enum { LLM42__BLOCK = 128 };
 
 LLM42__BOTH size_t llm42__dtype_size(llm42_dtype type) {
@@ -2572,7 +2580,7 @@ static llm42_result llm42__config_rotations(const llm42_config *c, const llm42__
 // >>safetensors --------------------------------------------------------------------------------------------------
 // Owns: HF folders. Matrices in bf16 and fp32 are used in place, in the file's contents. Matrices in fp16, misaligned
 // matrices and all vectors are converted to fp32 copies.
-// Calls: json, owner, config.
+// Calls: json, owner, scales, config.
 // Invariant: a tensor's bytes lie inside its file.
 
 // The path of a file in a folder. It lives as long as the model. NULL when memory is short.
@@ -3237,8 +3245,8 @@ static float llm42__sum_exp(const float *x, int n, float largest) {
 }
 
 // >>tensor-cores -------------------------------------------------------------------------------------------------
-// Owns: matrix products of bf16 numbers, summed in fp32 as Hopper's tensor cores sum them. Most of the section consists
-// of versions in AVX-512, AVX2 and plain C, which give the same bits.
+// Owns: a step of a tensor core, and matrix products of bf16 numbers, summed in fp32 as Hopper's tensor cores sum them.
+// Most of the section consists of versions in AVX-512, AVX2 and plain C, which give the same bits.
 // Calls: vectors.
 // Invariant: a matrix product takes its terms in ascending order, in steps of sixteen terms (llm42__sm90_step).
 
@@ -3506,8 +3514,12 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
     }
 }
 
-// Eight bits ------------------------------------------------------------------------------------------------------
-// The vector version computes sixteen outputs side by side, or eight. A step is a sum of integers in units of
+// >>eight-bits ---------------------------------------------------------------------------------------------------
+// Owns: chains of products of e4m3 numbers, summed as Hopper's tensor cores sum them, in AVX-512, AVX2 and plain C.
+// Calls: vectors, tensor-cores.
+// Invariant: a chain takes its terms in ascending order, in steps of 32 (llm42__core_step).
+//
+// The vector versions compute sixteen outputs side by side, or eight. A step is a sum of integers in units of
 // 2^(e - 13), so its addends may come in any order. All of one sign are added by fused multiply-adds that cut toward
 // zero, from 2^(e + 10) on: floats are 2^(e - 13) apart there, so that each addition cuts its product as a step does.
 // (Sums stay below 2^(e + 8).) The products of the other sign are added likewise, and the difference is exact. This
@@ -3909,7 +3921,7 @@ float llm42_logprob(const float *logits, int vocab, int token) {
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend, which is its memory, its schedules and the operators of which a pass consists. The table of
 // its arithmetic takes all sums but those of ranks, leaves and experts.
-// Calls: vectors, team, sampling, fp32, sm90.
+// Calls: vectors, eight-bits, team, sampling, fp32, sm90.
 // Invariant: one thread computes the whole sum of an output, and no operator knows which arithmetic it runs in.
 
 // Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
@@ -4951,14 +4963,15 @@ static void llm42__fp32_gate(float *gate, const float *up, size_t n) {
 // clang-format off
 static const llm42__arithmetic llm42__fp32 = {
     .name = "fp32", .block = llm42__fp32_block,
-    .fill = llm42__fp32_e4m3_fill, .chain = llm42__fp32_e4m3_chain, .attend = llm42__fp32_attend, .gate = llm42__fp32_gate,
+    .fill = llm42__fp32_e4m3_fill, .chain = llm42__fp32_e4m3_chain,
+    .attend = llm42__fp32_attend, .gate = llm42__fp32_gate,
     .squares = llm42__sum_squares, .head_squares = llm42__sum_squares,
     .route_total = llm42__sum_exp, .sum_exp = llm42__sum_exp};
 // clang-format on
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
 // Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
-// Calls: tensor-cores, vectors, cpu.
+// Calls: tensor-cores, eight-bits, vectors, cpu.
 // Invariant: matrix products sum as Hopper's tensor cores do, and other sums have the order in which the threads of
 // kernels.cu take them.
 // Tensor cores of other generations round in other ways: tests/cuda/steps.cu says how to add theirs.

@@ -96,20 +96,20 @@ TEST(measured_steps) {
         }
         for (int r = 0; r < ROWS; r++) {
             if (strcmp(gpu, rows[r].gpu) || strcmp(format, rows[r].format)) continue;
-            float sum = llm42__float(c), wider = sum;
-            llm42__tensor_core one_place_more = rows[r].core;
-            one_place_more.places++;
+            float sum = llm42__float(c), shorter = sum;
+            llm42__tensor_core one_place_less = rows[r].core;
+            one_place_less.places--;
             for (int i = 0; i < k; i += rows[r].core.terms) {
                 sum = llm42__core_step(rows[r].core, sum, factor[0] + i, factor[1] + i, 1);
-                wider = llm42__core_step(one_place_more, wider, factor[0] + i, factor[1] + i, 1);
+                shorter = llm42__core_step(one_place_less, shorter, factor[0] + i, factor[1] + i, 1);
             }
-            steps[r]++, wrong[r] += llm42__bits(sum) != d, other[r] += llm42__bits(wider) != d;
+            steps[r]++, wrong[r] += llm42__bits(sum) != d, other[r] += llm42__bits(shorter) != d;
         }
     }
     fclose(file);
     for (int r = 0; r < ROWS; r++)
         CHECK_MSG(steps[r] == 400 && !wrong[r] && other[r] > 20,
-                  "%s, %s: %d of %d steps differ; the control, one place more: %d", rows[r].gpu, rows[r].format,
+                  "%s, %s: %d of %d steps differ; the control, one place less: %d", rows[r].gpu, rows[r].format,
                   wrong[r], steps[r], other[r]);
 }
 
