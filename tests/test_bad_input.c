@@ -232,7 +232,7 @@ TEST(offsets_that_overlap_or_leave_the_file) {
 TEST(wrong_dtype) {
     const char *entry = "\"model.norm.weight\":{\"dtype\":\"BF16\"";
     bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":\"I64\"", LLM42_UNSUPPORTED, "model.norm.weight");
-    bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":\"F8_E4M3\"", LLM42_UNSUPPORTED, "dtype");
+    bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":\"F8_E5M2\"", LLM42_UNSUPPORTED, "dtype");
     bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":\"F32\"", LLM42_FORMAT, "model.norm.weight");
     bad_header(llama, entry, "\"model.norm.weight\":{\"dtype\":7", LLM42_FORMAT, "dtype");
     bad_header(llama, entry, "\"model.norm.weight\":{\"type\":\"BF16\"", LLM42_FORMAT, "dtype");

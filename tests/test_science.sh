@@ -76,6 +76,11 @@ for bits, most in ((4, 15), (8, 255)):
 PYTHON
 check "quantized weights have few values near the true ones; a flip changes one weight" \
     env PYTHONDONTWRITEBYTECODE=1 "$python" "$dir/models.py" "$dir"
+check "quantize.py makes tiny42-fp8 of tiny42" "$python" examples/python/quantize.py examples/tiny42 "$dir/eight"
+for file in config.json model.safetensors; do
+    check "the same $file" cmp "$dir/eight/$file" "examples/tiny42-fp8/$file"
+done
+check "linked tokenizers answer" "$B/generate" --model "$dir/eight" --prompt "It was" -n 4
 # The law of flips: the columns, and a prediction that knows nothing of the counted texts and is of their size.
 if [ -r "$B/libllm42_python.so" ]; then
     law() { "$python" sweep/science/margins.py --model examples/tiny42 --temperature 0.8 --fast-rows 1 --replay-rows 256 \
