@@ -3965,9 +3965,9 @@ typedef struct llm42__cpu {
     float *q, *kv, *attended;    // [R, H*d]; k [R, K*d] and then v [R, K*d]; [R, H*d]
     float *gated, *up, *logits;  // [R, F], silu(gate) * up; [R, F]; [R, V], or the router's
     float *parts;                // [parts][R, D] of o or down, before they are joined
-    // The input of products with weights in e4m3, quantised: [R, wide] values without their scales, and of each the
-    // exponent as llm42__e4m3_exponent gives it; wide is a multiple of 128, with zeros behind a row's end. The scales
-    // [R, wide / 128], of which scaling CHANNEL has one in each row.
+    // The input of products with weights in e4m3: [R, wide] values without their scales, and zeros behind a row's end,
+    // their exponents (llm42__e4m3_exponent), and the scales [R, wide / 128], of which scaling CHANNEL has one in a
+    // row.
     float *eight, *eight_scale;
     int8_t *eight_exponent;
     size_t wide;
@@ -4610,7 +4610,8 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     cpu->up = llm42__take(memory, R * F, 4);
     cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts), 4);
     const size_t eight = c->scaling ? R : 0;
-    cpu->wide = (wide + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK;
+    // 64 more, so that the same column of many rows does not lie in the same lines of a cache.
+    cpu->wide = (wide + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK + LLM42__BLOCK / 2;
     cpu->eight = llm42__take(memory, eight * cpu->wide, 4);
     cpu->eight_scale = llm42__take(memory, eight * (cpu->wide / LLM42__BLOCK), 4);
     cpu->eight_exponent = llm42__take(memory, eight * cpu->wide, 1);
