@@ -2087,124 +2087,119 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     "activations would have one scale for the whole tensor, which depends on the other requests of a batch: take a " \
     "checkpoint with scales for each token, for blocks of 128, or static ones"
 
-// quant_method fp8: blocks of 128 x 128 weights and dynamic scales of activations, or static scales of whole tensors.
-// Which tensors are in e4m3 shows their type, so that modules_to_not_convert is not read.
-static llm42_result llm42__config_fp8(llm42__owner *owner, const llm42__json *json, int at) {
-    const int format = llm42__json_get(json, at, "fmt"), block = llm42__json_get(json, at, "weight_block_size"),
-              scheme = llm42__json_get(json, at, "activation_scheme"), power = llm42__json_get(json, at, "scale_fmt");
+static bool llm42__config_says(const llm42__json *json, int object, const char *key, const char *text) {
+    const int i = llm42__json_get(json, object, key);
+    return i >= 0 && llm42__json_is(json, i, text);
+}
+
+// What a tensor in e4m3 will need. Which tensors are in e4m3 shows their type: lists of modules are not read.
+static llm42_result llm42__config_scales(llm42__owner *owner, const llm42__json *json, int block, bool one_scale,
+                                         bool is_static, const char *ending) {
     const bool blocks = !llm42__json_null(json, block);
-    owner->is_static = scheme >= 0 && llm42__json_is(json, scheme, "static");
-    if (!llm42__json_null(json, format) && !llm42__json_is(json, format, "e4m3"))
-        LLM42__NOT_SUPPORTED("quantization_config.fmt: %.*s: only e4m3 is supported", LLM42__SHOW(json, format));
-    if (!llm42__json_null(json, power) && !llm42__json_is(json, power, "float"))
-        LLM42__NOT_SUPPORTED("quantization_config.scale_fmt: %.*s: only scales in bf16 or fp32 are supported",
-                             LLM42__SHOW(json, power));
-    if (scheme >= 0 && !owner->is_static && !llm42__json_is(json, scheme, "dynamic"))
-        LLM42__NOT_SUPPORTED("quantization_config.activation_scheme: %.*s: must be dynamic or static",
-                             LLM42__SHOW(json, scheme));
-    if (!blocks && !owner->is_static)
-        LLM42__NOT_SUPPORTED("quantization_config: activation_scheme dynamic without weight_block_size: "  //
-                             LLM42__SHARED_SCALE);
-    if (blocks && owner->is_static)
-        LLM42__NOT_SUPPORTED("quantization_config: activation_scheme static with weight_block_size is not supported");
     if (blocks && (json->token[block].type != JSMN_ARRAY || json->token[block].size != 2 ||
                    !llm42__json_is(json, block + 1, "128") || !llm42__json_is(json, block + 2, "128")))
-        LLM42__NOT_SUPPORTED("quantization_config.weight_block_size: %.*s: only [128, 128] is supported",
+        LLM42__NOT_SUPPORTED("quantization_config: blocks of %.*s: only [128, 128] is supported",
                              LLM42__SHOW(json, block));
     owner->scaling = blocks ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL;
-    owner->one_scale = !blocks;
-    owner->scale_ending = blocks ? "_scale_inv" : "_scale";
+    owner->one_scale = one_scale, owner->is_static = is_static, owner->scale_ending = ending;
     return LLM42_OK;
 }
 
-// Does a group of compressed-tensors have 8 bits in weights or input_activations, with this strategy, dynamic or not?
-static bool llm42__config_e4m3(const llm42__json *json, int args, const char *strategy, bool is_dynamic) {
-    const int dynamic = llm42__json_get(json, args, "dynamic"), symmetric = llm42__json_get(json, args, "symmetric"),
-              kind = llm42__json_get(json, args, "strategy"), bits = llm42__json_get(json, args, "num_bits"),
-              type = llm42__json_get(json, args, "type");
-    return bits >= 0 && llm42__json_is(json, bits, "8") && type >= 0 && llm42__json_is(json, type, "float") &&
-           kind >= 0 && llm42__json_is(json, kind, strategy) &&
-           (symmetric < 0 || llm42__json_is(json, symmetric, "true")) &&
-           (dynamic >= 0 && llm42__json_is(json, dynamic, "true")) == is_dynamic;
+// quant_method fp8: blocks of 128 x 128 weights and dynamic scales of activations, or static scales of whole tensors.
+static llm42_result llm42__config_fp8(llm42__owner *owner, const llm42__json *json, int at) {
+    const int block = llm42__json_get(json, at, "weight_block_size"), format = llm42__json_get(json, at, "fmt"),
+              power = llm42__json_get(json, at, "scale_fmt");
+    const bool blocks = !llm42__json_null(json, block),
+               is_static = llm42__config_says(json, at, "activation_scheme", "static");
+    if (!(llm42__json_null(json, format) || llm42__json_is(json, format, "e4m3")) ||
+        !(llm42__json_null(json, power) || llm42__json_is(json, power, "float")))
+        LLM42__NOT_SUPPORTED("quantization_config: fmt, scale_fmt: only e4m3 with scales in bf16 or fp32 is supported");
+    if (is_static == blocks || (!is_static && !llm42__config_says(json, at, "activation_scheme", "dynamic")))
+        LLM42__NOT_SUPPORTED(
+            "quantization_config: activation_scheme must be dynamic with weight_block_size, and static "
+            "without%s",
+            is_static || blocks ? "" : ": " LLM42__SHARED_SCALE);
+    return llm42__config_scales(owner, json, block, !blocks, is_static, blocks ? "_scale_inv" : "_scale");
 }
 
-// One of config_groups.
+// Are weights or input_activations of compressed-tensors in 8 bits, with this strategy, dynamic or not?
+static bool llm42__config_e4m3(const llm42__json *json, int args, const char *strategy, bool is_dynamic) {
+    return llm42__config_says(json, args, "num_bits", "8") && llm42__config_says(json, args, "type", "float") &&
+           llm42__config_says(json, args, "strategy", strategy) &&
+           !llm42__config_says(json, args, "symmetric", "false") &&
+           llm42__config_says(json, args, "dynamic", "true") == is_dynamic;
+}
+
+// compressed-tensors: one of config_groups.
 static llm42_result llm42__config_group(llm42__owner *owner, const llm42__json *json, int group) {
-    const int weights = llm42__json_get(json, group, "weights"), in = llm42__json_get(json, group, "input_activations"),
-              block = llm42__json_get(json, weights, "block_structure"), size = llm42__json_get(json, in, "group_size");
-    const bool blocks = llm42__config_e4m3(json, weights, "block", false),
-               whole = llm42__config_e4m3(json, weights, "tensor", false);
+    const int weights = llm42__json_get(json, group, "weights"), in = llm42__json_get(json, group, "input_activations");
+    const bool block = llm42__config_e4m3(json, weights, "block", false),
+               whole = llm42__config_e4m3(json, weights, "tensor", false),
+               is_static = llm42__config_e4m3(json, in, "tensor", false);
     if (llm42__config_e4m3(json, in, "tensor", true))
         LLM42__NOT_SUPPORTED("quantization_config: strategy tensor, dynamic: " LLM42__SHARED_SCALE);
-    if (blocks && (block < 0 || json->token[block].type != JSMN_ARRAY || json->token[block].size != 2 ||
-                   !llm42__json_is(json, block + 1, "128") || !llm42__json_is(json, block + 2, "128")))
-        LLM42__NOT_SUPPORTED("quantization_config: block_structure: only [128, 128] is supported");
-    const bool by_block = llm42__config_e4m3(json, in, "group", true) && size >= 0 && llm42__json_is(json, size, "128");
-    const bool by_token = llm42__config_e4m3(json, in, "token", true);
-    owner->is_static = llm42__config_e4m3(json, in, "tensor", false);
-    if (!(blocks ? by_block
-                 : (whole || llm42__config_e4m3(json, weights, "channel", false)) && (by_token || owner->is_static)))
+    if (block ? !llm42__config_e4m3(json, in, "group", true) || !llm42__config_says(json, in, "group_size", "128")
+              : !(whole || llm42__config_e4m3(json, weights, "channel", false)) ||
+                    !(is_static || llm42__config_e4m3(json, in, "token", true)))
         LLM42__NOT_SUPPORTED(
             "quantization_config: config_groups: weights must be symmetric floats of 8 bits by channel, tensor or "
             "block, and activations by token (dynamic), tensor (static) or, for blocks, group of 128 (dynamic)");
-    owner->scaling = blocks ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL;
-    owner->one_scale = whole;
-    owner->scale_ending = "_scale";
-    return LLM42_OK;
+    return llm42__config_scales(owner, json, block ? llm42__json_get(json, weights, "block_structure") : -1, whole,
+                                is_static, "_scale");
 }
 
 static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__json *json, int at) {
+    static const char *const unknown[] = {"sparsity_config", "transform_config"};
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
-              groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme"),
-              sparse = llm42__json_get(json, at, "sparsity_config"),
-              turned = llm42__json_get(json, at, "transform_config");
-    const int first = groups >= 0 && json->token[groups].type == JSMN_OBJECT ? llm42__json_next(json, groups, groups)
-                                                                             : 0;
-    const bool compressed = method >= 0 && llm42__json_is(json, method, "compressed-tensors") && format >= 0;
+              groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
     if (!llm42__json_null(json, kv))
         llm42__log(owner->log, owner->log_user, "%s: kv_cache_scheme is not used: the KV cache has the compute type",
                    json->path);
-    if (method >= 0 && llm42__json_is(json, method, "fp8")) return llm42__config_fp8(owner, json, at);
-    if (!compressed || !llm42__json_is(json, format, "float-quantized"))
+    if (llm42__config_says(json, at, "quant_method", "fp8")) return llm42__config_fp8(owner, json, at);
+    const bool compressed = llm42__config_says(json, at, "quant_method", "compressed-tensors") && format >= 0;
+    if (!compressed || !llm42__json_is(json, format, "float-quantized")) {
+        const int what = compressed ? format : method < 0 ? at : method;
         LLM42__NOT_SUPPORTED(
-            "quantization_config: the model is quantised as %.*s, which llm42 does not read: take bf16 weights, or "
-            "FP8 ones (fp8, or compressed-tensors as float-quantized)",
-            LLM42__SHOW(json, compressed   ? format
-                              : method < 0 ? at
-                                           : method));
+            "quantization_config: the model is quantised as %.*s, which llm42 does not read: take bf16 "
+            "weights, or FP8 ones (fp8, or compressed-tensors as float-quantized)",
+            LLM42__SHOW(json, what));
+    }
+    for (int i = 0, key; i < 2; i++)
+        if ((key = llm42__json_get(json, at, unknown[i])) >= 0 && json->token[key].size > 0)
+            LLM42__NOT_SUPPORTED("quantization_config: %s: not supported", unknown[i]);
+    const bool listed = groups >= 0 && json->token[groups].type == JSMN_OBJECT;
+    const int first = listed ? llm42__json_next(json, groups, groups) : 0;
     if (first <= 0 || llm42__json_next(json, groups, first) > 0)
         LLM42__NOT_SUPPORTED("quantization_config: config_groups: only one group is supported");
-    if ((sparse >= 0 && json->token[sparse].size > 0) || (turned >= 0 && json->token[turned].size > 0))
-        LLM42__NOT_SUPPORTED("quantization_config: sparsity_config, transform_config: not supported");
     return llm42__config_group(owner, json, first + 1);
 }
 
-// Reads so many values of a tensor of scales from `first` on, spreads them if there is one for `count`, and gives fp32.
-static llm42_result llm42__scale_values(llm42_model *model, const char *name, llm42__tensor *t, size_t first,
-                                        size_t count, const float **out, llm42_error *error) {
-    const size_t all = t->size / (t->type == LLM42_DTYPE_FP32 ? 4 : 2), size = t->type == LLM42_DTYPE_FP32 ? 4 : 2;
-    float *scale = llm42__model_block(model, count, sizeof *scale);
+// Reads `count` scales from number `first` on, of a tensor of `all` scales, `across` in a row. If all is 1, its one
+// scale becomes `count` of them.
+static llm42_result llm42__read_scales(llm42_model *model, const char *name, int64_t all, int across, int64_t first,
+                                       int count, const float **out, llm42_error *error) {
+    llm42__tensor *t = llm42__find_tensor(model, name);
+    if (!t) LLM42__FAIL(FORMAT, "%s: tensor %s is missing", model->name, name);
+    if (t->type == LLM42_DTYPE_DEFAULT || t->type == LLM42_DTYPE_E4M3)
+        LLM42__FAIL(UNSUPPORTED, "%s: %s: scales must be BF16, F16 or F32", t->path, name);
+    const size_t size = llm42__dtype_size(t->type);
+    if (t->size != (size_t)all * size || t->dims > 3 ||
+        (all > 1 && (t->dims > 1 ? t->shape[t->dims - 1] : 1) != across))
+        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected %lld scales, %d in a row", t->path, name, (long long)all,
+                    across);
+    float *scale = llm42__model_block(model, (size_t)count, sizeof *scale);
     if (!scale) LLM42__FAIL(MEMORY, "%s: %s: out of memory", t->path, name);
     assert(all == 1 || first + count <= all);
-    t->used = true;
-    llm42__convert_f32(scale, t->data + (all == 1 ? 0 : first * size), t->type, all == 1 ? 1 : count);
-    for (size_t i = 0; i < count; i++) {
+    llm42__convert_f32(scale, t->data + (all == 1 ? 0 : (size_t)first * size), t->type, all == 1 ? 1 : (size_t)count);
+    for (int i = 0; i < count; i++) {
         if (all == 1) scale[i] = scale[0];
         if (!(scale[i] > 0) || scale[i] - scale[i] != 0)
-            LLM42__FAIL(FORMAT, "%s: %s: scale %zu is %g: must be above 0 and finite", t->path, name, first + i,
-                        (double)scale[i]);
+            LLM42__FAIL(FORMAT, "%s: %s: scale %lld is %g: must be above 0 and finite", t->path, name,
+                        (long long)first + i, (double)scale[i]);
     }
+    t->used = true;
     *out = scale;
     return LLM42_OK;
-}
-
-// The tensor of scales whose name is that of the weights with its end changed. `*t` is NULL after an error.
-static llm42_result llm42__find_scales(llm42_model *model, const char *name, llm42__tensor **t, llm42_error *error) {
-    *t = llm42__find_tensor(model, name);
-    if (!*t) LLM42__FAIL(FORMAT, "%s: tensor %s is missing", model->name, name);
-    const llm42_dtype type = (*t)->type;
-    if (type == LLM42_DTYPE_BF16 || type == LLM42_DTYPE_FP16 || type == LLM42_DTYPE_FP32) return LLM42_OK;
-    LLM42__FAIL(UNSUPPORTED, "%s: %s: scales must be BF16, F16 or F32", (*t)->path, name);
 }
 
 // Gives m, which is rows `first` to first + m->n - 1 of the tensor w in e4m3, its scales.
@@ -2212,37 +2207,22 @@ static llm42_result llm42__load_scales(llm42_model *model, const char *name, con
                                        llm42_matrix *m, llm42_error *error) {
     const llm42__owner *owner = model->owner;
     const int stem = (int)strlen(name) - (strstr(name, ".weight") ? 7 : 0);
+    const int side = owner->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : 1, rows = (int)w->shape[w->dims - 2],
+              within = first % rows, down = (rows + side - 1) / side, across = side > 1 ? (m->k + side - 1) / side : 1;
+    const int64_t experts = w->dims == 3 ? w->shape[0] : 1;  // one behind the other
     char of[200];
-    llm42__tensor *t;
-    snprintf(of, sizeof of, "%s%s", name, owner->scale_ending);
-    LLM42__TRY(llm42__find_scales(model, of, &t, error));
-    // The tensor's rows stand one behind the other, those of one expert behind those of another.
-    const bool blocks = owner->scaling == LLM42_SCALING_BLOCK;
-    const int rows = (int)w->shape[w->dims - 2], side = blocks ? LLM42__BLOCK : 1, down = (rows + side - 1) / side,
-              across = blocks ? (m->k + side - 1) / side : 1, within = first % rows;
-    const int64_t experts = w->dims == 3 ? w->shape[0] : 1, all = owner->one_scale ? 1 : experts * down * across;
-    const int64_t found = (int64_t)t->size / (t->type == LLM42_DTYPE_FP32 ? 4 : 2);
-    const bool two = t->dims >= 2 && t->dims <= 3;
-    if (found != all || (!owner->one_scale && (two ? t->shape[t->dims - 1] != across || t->shape[t->dims - 2] != down
-                                                   : t->dims != 1 || blocks)))
-        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected %lld scales for %s, [%s%d, %d]", t->path, of, (long long)all,
-                    blocks             ? "blocks of 128 x 128"
-                    : owner->one_scale ? "the tensor"
-                                       : "channels",
-                    w->dims == 3 ? "experts, " : "", owner->one_scale ? 1 : down, across);
     if (within % side)
         LLM42__FAIL(UNSUPPORTED, "%s: %s: a part begins at row %d, which must be a multiple of 128", w->path, name,
                     within);
-    LLM42__TRY(llm42__scale_values(model, of, t, (size_t)(first / rows * down + within / side) * (size_t)across,
-                                   (size_t)((m->n + side - 1) / side) * (size_t)across, &m->scale, error));
+    snprintf(of, sizeof of, "%s%s", name, owner->scale_ending);
+    LLM42__TRY(llm42__read_scales(model, of, owner->one_scale ? 1 : experts * down * across, across,
+                                  ((int64_t)(first / rows) * down + within / side) * across,
+                                  (m->n + side - 1) / side * across, &m->scale, error));
     m->scaling = model->config.scaling = owner->scaling;
     if (!owner->is_static) return LLM42_OK;
     const float *input_scale;
     snprintf(of, sizeof of, "%.*s.input_scale", stem, name);
-    LLM42__TRY(llm42__find_scales(model, of, &t, error));
-    if (t->size != (t->type == LLM42_DTYPE_FP32 ? 4 : 2))
-        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected one scale", t->path, of);
-    LLM42__TRY(llm42__scale_values(model, of, t, 0, 1, &input_scale, error));
+    LLM42__TRY(llm42__read_scales(model, of, 1, 1, 0, 1, &input_scale, error));
     m->input_scale = *input_scale;
     return LLM42_OK;
 }
