@@ -3576,27 +3576,8 @@ static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__
         }
 }
 
-// c + a b and c - a b, cut toward zero. AVX2 has no such instructions: the mode of rounding is set while a chain runs.
-// The compiler then must read the panel behind that, and write the sums before the mode is set back.
-#if LLM42__ISA == 2
-LLM42__INLINE llm42__lanes llm42__lanes_cut_add(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
-    return _mm512_fmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-}
-LLM42__INLINE llm42__lanes llm42__lanes_cut_subtract(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
-    return _mm512_fnmadd_round_ps(a, b, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-}
-LLM42__INLINE unsigned llm42__rounding(void) { return 0; }
-LLM42__INLINE void llm42__rounding_set(unsigned mode) { (void)mode; }
-#else
-LLM42__INLINE llm42__lanes llm42__lanes_cut_add(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
-    return _mm256_fmadd_ps(a, b, c);
-}
-LLM42__INLINE llm42__lanes llm42__lanes_cut_subtract(llm42__lanes a, llm42__lanes b, llm42__lanes c) {
-    return _mm256_fnmadd_ps(a, b, c);
-}
-LLM42__INLINE unsigned llm42__rounding(void) { return _mm_getcsr(); }
+// How floats are rounded, from now on. The compiler must read a panel behind that, and write sums before it.
 LLM42__INLINE void llm42__rounding_set(unsigned mode) { __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory"); }
-#endif
 
 // 2^(e + 10), where e is the largest exponent of a step's products and of the old sum.
 LLM42__INLINE llm42__lanes llm42__e4m3_base(llm42__lanes sum, const int8_t *x_exponent, const int8_t *w_exponent) {
@@ -3627,8 +3608,8 @@ LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const flo
                                              : llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
     }
     LLM42__UNROLLED(int r = 0; r < rows; r++) {  // NaN comes through
-        positive[r * each] = llm42__lanes_cut_add(LLM42__L(max_ps)(zero, sum[r]), one, positive[r * each]);
-        negative[r * each] = llm42__lanes_cut_subtract(LLM42__L(min_ps)(zero, sum[r]), one, negative[r * each]);
+        positive[r * each] = LLM42__L(fmadd_ps)(LLM42__L(max_ps)(zero, sum[r]), one, positive[r * each]);
+        negative[r * each] = LLM42__L(fnmadd_ps)(LLM42__L(min_ps)(zero, sum[r]), one, negative[r * each]);
     }
     LLM42__UNROLLED(int k = 0; k < 32; k++)
         LLM42__UNROLLED(int r = 0; r < rows; r++) {
@@ -3638,8 +3619,8 @@ LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const flo
             memcpy(&sign, of_x, sizeof sign);
             const intptr_t same = 32 * k + (sign >> 31 & 16);  // the weights that have the sign of x
             const llm42__lanes factor = LLM42__L(set1_ps)(*of_x);
-            positive[i] = llm42__lanes_cut_add(factor, LLM42__L(loadu_ps)(w + same), positive[i]);
-            negative[i] = llm42__lanes_cut_subtract(factor, LLM42__L(loadu_ps)(w + (same ^ 16)), negative[i]);
+            positive[i] = LLM42__L(fmadd_ps)(factor, LLM42__L(loadu_ps)(w + same), positive[i]);
+            negative[i] = LLM42__L(fnmadd_ps)(factor, LLM42__L(loadu_ps)(w + (same ^ 16)), negative[i]);
         }
     LLM42__UNROLLED(int i = 0; i < 4; i++) positive[i] -= negative[i];
     LLM42__UNROLLED(int r = 0; r < rows; r++) {
@@ -3668,7 +3649,7 @@ LLM42__INLINE void llm42__e4m3_rows(int rows, const float *x, const int8_t *expo
 // sums [rows][16] += x [rows, stride] times the panel, steps of 32 terms.
 static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
                               const llm42__e4m3_panel *panel, int steps, float *sums) {
-    const unsigned before = llm42__rounding();
+    const unsigned before = _mm_getcsr();
     llm42__rounding_set(before | 0x6000u);  // toward zero
     for (; rows >= 4; rows -= 4, x += 4 * stride, exponent += 4 * stride, sums += 64)
         llm42__e4m3_rows(4, x, exponent, stride, panel, steps, sums);
