@@ -3,9 +3,9 @@
 
     python3 examples/python/quantize.py FOLDER NEW_FOLDER
 
-The new folder is one that llm42, vLLM and transformers load (quant_method fp8). A block's scale is its largest magnitude
-divided by 448, and at least 1e-10, in fp32; a weight is stored as the e4m3 number nearest to weight / scale. Embedding,
-LM head, norms, biases and routers are copied. Tokenizers are linked to those of FOLDER. It needs numpy.
+llm42, vLLM and transformers load the new folder (quant_method fp8). A block's scale is its largest magnitude divided by
+448, and at least 1e-10, in fp32; a weight is stored as the e4m3 number nearest to weight / scale. Embedding, LM head,
+norms, biases and routers are copied. Tokenizers are linked to those of FOLDER. It needs numpy.
 """
 import glob
 import json
