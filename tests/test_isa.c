@@ -109,11 +109,11 @@ int main(void) {
     const int fast_shape = 70;
 #endif
     llm42_error error;
-    llm42_model *tiny42 = NULL, *synthetic = NULL;
-    if (!CHECK_INT(llm42_model_load(&tiny42, &(llm42_model_desc){.path = "examples/tiny42"}, &error), LLM42_OK))
-        return 1;
-    if (!CHECK_INT(llm42_model_load(&synthetic, &(llm42_model_desc){.path = "synthetic:tiny"}, &error), LLM42_OK))
-        return 1;
+    llm42_model *model[3];
+    static const char *const paths[3] = {"examples/tiny42", "synthetic:tiny", "synthetic:tiny-fp8"};
+    for (int i = 0; i < 3; i++)
+        if (!CHECK_INT(llm42_model_load(&model[i], &(llm42_model_desc){.path = paths[i]}, &error), LLM42_OK)) return 1;
+    const llm42_model *tiny42 = model[0], *synthetic = model[1], *eight = model[2];
     add_functions();
     check_powers();
     add_pass(tiny42, LLM42_SCHEDULE_FAST, fast_shape, LLM42_DTYPE_FP32,
@@ -123,10 +123,11 @@ int main(void) {
     add_pass(tiny42, LLM42_SCHEDULE_INVARIANT, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_FP32);
     add_pass(synthetic, LLM42_SCHEDULE_FAST, 40, LLM42_DTYPE_FP32, LLM42_ARITHMETIC_FP32);
     add_pass(tiny42, LLM42_SCHEDULE_INVARIANT, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_SM90);
+    add_pass(eight, LLM42_SCHEDULE_FAST, 40, LLM42_DTYPE_FP32, LLM42_ARITHMETIC_FP32);
+    add_pass(eight, LLM42_SCHEDULE_INVARIANT, 40, LLM42_DTYPE_BF16, LLM42_ARITHMETIC_SM90);
     add_requests(tiny42, LLM42_VERIFIER_INVARIANT);
     add_requests(tiny42, LLM42_VERIFIER_FIXED);
-    llm42_model_free(tiny42);
-    llm42_model_free(synthetic);
+    for (int i = 0; i < 3; i++) llm42_model_free(model[i]);
     printf("%s digest %016llx, of draws %016llx\n", llm42_cpu_isa(), (unsigned long long)digest,
            (unsigned long long)drawn);
     return test_end("test_isa");
