@@ -478,6 +478,8 @@ typedef struct llm42_numerics {
     // The equal parts, called leaves, into which an INVARIANT pass cuts the sums that ranks cut (see DETERMINISM). It
     // joins them by a fixed binary tree. 1, 2, 4 or 8; default: 1. If there are more ranks, each rank's part is a leaf.
     // The number must divide .heads and .ffn, and on a GPU 16 x leaves and 16 x ranks must divide .heads x .head_dim.
+    // If weights are in e4m3, .heads x .head_dim / leaves and .ffn / leaves must be multiples of 128, likewise for
+    // ranks.
     int leaves;
 } llm42_numerics;
 
