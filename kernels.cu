@@ -167,6 +167,17 @@ LLM42__DEVICE float llm42__power(float x) {
 #endif
 }
 
+// Two numbers as e4m3, with the bits of llm42__to_e4m3, but for NaN, which has no sign here.
+LLM42__DEVICE uint32_t llm42__pack_e4m3(float low, float high) {
+#if __CUDA_ARCH__ >= 890
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return llm42__to_e4m3(low) | (uint32_t)llm42__to_e4m3(high) << 8;
+#endif
+}
+
 // Turns a warp's 8x8 matrix of 16-bit values: rows become columns.
 LLM42__DEVICE uint32_t llm42__transposed(uint32_t x) {
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
@@ -296,14 +307,17 @@ template <int LEFT> LLM42__DEVICE void llm42__wgmma_wait() {
 #define LLM42__R80 LLM42__R64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define LLM42__R96 LLM42__R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 // c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. a and b lie in shared memory, along k. A,
-// B, ADD: the operands that follow c's.
-#define LLM42__WGMMA(EIGHTS, N, R, A, B, ADD, ...)                                                       \
-    LLM42__DEVICE void llm42__wgmma(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {             \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N \
-                     "k16.f32.bf16.bf16 {" R "}, " A ", " B ", p, 1, 1, 0, 0;\n}"                        \
-                     : __VA_ARGS__                                                                       \
-                     : "l"(a), "l"(b), "r"(add));                                                        \
+// B, ADD: the operands that follow c's. In e4m3 there are 32 terms: a[64 x 32] b[32 x 8N].
+#define LLM42__WGMMA_AS(NAME, STEP, END, EIGHTS, N, R, A, B, ADD, ...)                                               \
+    LLM42__DEVICE void NAME(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {                                 \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N STEP " {" R \
+                     "}, " A ", " B ", p, 1, 1" END ";\n}"                                                           \
+                     : __VA_ARGS__                                                                                   \
+                     : "l"(a), "l"(b), "r"(add));                                                                    \
     }
+#define LLM42__WGMMA(...)                                                     \
+    LLM42__WGMMA_AS(llm42__wgmma, "k16.f32.bf16.bf16", ", 0, 0", __VA_ARGS__) \
+    LLM42__WGMMA_AS(llm42__wgmma_e4m3, "k32.f32.e4m3.e4m3", "", __VA_ARGS__)
 LLM42__WGMMA(1, "8", LLM42__R4, "%4", "%5", "%6", LLM42__FOUR(c[0]))
 LLM42__WGMMA(2, "16", LLM42__R8, "%8", "%9", "%10", LLM42__TWO(0))
 LLM42__WGMMA(4, "32", LLM42__R16, "%16", "%17", "%18", LLM42__TWO(0), LLM42__TWO(2))
@@ -382,7 +396,15 @@ LLM42__DEVICE void llm42__copy_box(uint32_t to, const CUtensorMap *map, int colu
         "l"(map), "r"(column), "r"(row), "r"(barrier)
         : "memory");
 }
-// The same, to the same place in each of a cluster's blocks in a set.
+// The same of an array with three dimensions.
+LLM42__DEVICE void llm42__copy_box3(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2, uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+        "[%5];" ::"r"(to),
+        "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
+        : "memory");
+}
+// As llm42__copy_box, to the same place in each of a cluster's blocks in a set.
 LLM42__DEVICE void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
                                       uint16_t blocks) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
@@ -1266,9 +1288,10 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
 #endif
 }
 
-// The map of a matrix [rows, k] by which the copy engine finds boxes of box_rows rows and 64 terms. In shared memory
-// their rows of 128 bytes lie as llm42__swizzle says. The L2 cache reads 128 bytes at a time: with 256 it is slower.
-static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, int rows, int k, int box_rows) {
+// A map, by which the copy engine finds boxes of an array. In shared memory their rows of 128 bytes lie as
+// llm42__swizzle says. The L2 cache reads 128 bytes at a time: with 256 it is slower.
+static cudaError_t llm42__encode_map(CUtensorMap *map, CUtensorMapDataType type, unsigned dimensions, const void *from,
+                                     const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box) {
     typedef decltype(&cuTensorMapEncodeTiled) encode_fn;
     static const encode_fn encode = []() {  // of the driver, so that programs need not be linked with it
         void *found = nullptr;
@@ -1280,13 +1303,18 @@ static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, 
 #endif
         return (encode_fn)found;
     }();
-    const cuuint64_t size[] = {(cuuint64_t)k, (cuuint64_t)rows}, stride[] = {(cuuint64_t)k * 2};
-    const cuuint32_t box[] = {64, (cuuint32_t)box_rows}, step[] = {1, 1};
-    if (!encode || encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)from, size, stride, box, step,
-                          CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+    const cuuint32_t step[] = {1, 1, 1};
+    if (!encode || encode(map, type, dimensions, (void *)from, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
         return cudaErrorNotSupported;
     return cudaSuccess;
+}
+// That of a matrix [rows, k] with boxes of box_rows rows and 64 terms.
+static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, int rows, int k, int box_rows) {
+    const cuuint64_t size[] = {(cuuint64_t)k, (cuuint64_t)rows}, stride[] = {(cuuint64_t)k * 2};
+    const cuuint32_t box[] = {64, (cuuint32_t)box_rows};
+    return llm42__encode_map(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, from, size, stride, box);
 }
 
 template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
@@ -1434,6 +1462,560 @@ static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4
                                                          LLM42__EXPERT_KIND(32, 22), LLM42__EXPERT_KIND(48, 36),
                                                          LLM42__EXPERT_KIND(80, 64), LLM42__EXPERT_KIND(160, 1 << 30)};
 #undef LLM42__EXPERT_KIND
+
+// >>kernel-e4m3 --------------------------------------------------------------------------------------------------
+// Owns: products of weights in e4m3 (FP8 models), and their inputs in e4m3, by warpgroups (sm_90a).
+//
+// Shapes: x [R, k] and w [n, k], in e4m3, n and k multiples of 128 -> y [R, n], in bf16 or fp32.
+// Order: a chain is the sum of 128 terms, from zero on, in four steps of 32 (wgmma). A sum has one chain after the
+// other, ascending. BLOCK: sum = fma(chain, scale of x * scale of w, sum). CHANNEL: sum = sum + chain, and at the end y
+// = sum * scale of w * scale of x, from left to right. Each leaf is a sum of its own. So the order depends on k, the
+// scaling and the leaves alone. cuBLASLt has the same one where it does not split k, and reads the same scales.
+typedef struct llm42__e4m3_args {
+    const float *x_scale, *w_scale;  // BLOCK: [k / 128][R], [n / 128][stride]; CHANNEL: [R], [n]
+    void *y;
+    bool channel, fp32;
+    int rows, n, stride;
+    int leaves, blocks;  // blocks of 128 terms in a leaf
+    size_t part_stride;  // from the y of a leaf to that of the next one
+} llm42__e4m3_args;
+
+// With few rows wgmma has 64 rows for weights and would use few of its columns. Here its rows are four blocks of k of
+// sixteen outputs, and its columns are four blocks of k of ROWS rows of x, so that a copy takes 512 bytes of an output
+// at once. Of the products of each block with each other one only those of equal blocks are used. A lane has these
+// chains of one block for four sums. Four lanes exchange theirs, and then each adds the four chains of one sum.
+template <int OUTPUTS_, int ROWS_, int GROUPS_, int RESIDENT_, bool CHANNEL_> struct llm42__e4m3_few {
+    enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, GROUPS = GROUPS_, RESIDENT = RESIDENT_, CHANNEL = CHANNEL_, STACK = 4 };
+    enum {
+        UNITS = OUTPUTS / 16 / GROUPS,  // of sixteen outputs, of a warpgroup
+        EIGHTS = ROWS / 8,
+        SETS = UNITS > 1 ? 2 : 1,  // of chains in registers: one is added while another one is multiplied
+        W_BYTES = OUTPUTS * STACK * 128,
+        STAGE = W_BYTES + ROWS * STACK * 128,
+        STAGES = LLM42__MIN((RESIDENT == 1 ? 224 : 111) * 1024 / STAGE, 16),
+        FULL_AT = STAGES * STAGE,
+        EMPTY_AT = FULL_AT + 8 * STAGES,
+        BYTES = EMPTY_AT + 8 * STAGES,
+        WARPS = GROUPS * 4,
+        THREADS = WARPS * 32 + 32
+    };
+};
+
+// A tile is a block of outputs of one leaf. Blocks stride over tiles; blockIdx.y says which rows.
+template <typename TILE> struct llm42__e4m3_few_work {
+    int steps, tiles, row0;
+    LLM42__DEVICE llm42__e4m3_few_work(const llm42__e4m3_args &a)
+        : steps((a.blocks + TILE::STACK - 1) / TILE::STACK), tiles(a.n / TILE::OUTPUTS * a.leaves),
+          row0((int)blockIdx.y * TILE::ROWS) {}
+    LLM42__DEVICE int output(const llm42__e4m3_args &a, int tile) const { return tile / a.leaves * TILE::OUTPUTS; }
+    LLM42__DEVICE int block(const llm42__e4m3_args &a, int tile) const { return tile % a.leaves * a.blocks; }
+    LLM42__DEVICE void next(int &tile, int &step) const {
+        if (++step == steps) step = 0, tile += (int)gridDim.x;
+    }
+};
+
+// Fills the stages, by one thread.
+template <typename TILE>
+LLM42__DEVICE void llm42__e4m3_fill_few(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
+                                        const llm42__e4m3_few_work<TILE> &work, const llm42__e4m3_args &a) {
+    auto load_w = [&](int stage, int tile, int step) {
+        const uint32_t full = base + TILE::FULL_AT + 8 * stage;
+        llm42__mbarrier_expect(full, TILE::STAGE);
+        llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, work.block(a, tile) + step * TILE::STACK,
+                         work.output(a, tile), full);
+    };
+    auto load_x = [&](int stage, int tile, int step) {
+        llm42__copy_box3(base + stage * TILE::STAGE + TILE::W_BYTES, x_map, 0, work.row0,
+                         work.block(a, tile) + step * TILE::STACK, base + TILE::FULL_AT + 8 * stage);
+    };
+    int tile = blockIdx.x, step = 0, ahead = 0;
+    for (; ahead < TILE::STAGES && tile < work.tiles; ahead++) load_w(ahead, tile, step), work.next(tile, step);
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    llm42__ring_place<TILE::STAGES> place;
+    for (int i = 0, t = blockIdx.x, s = 0; i < ahead; i++) load_x(i, t, s), work.next(t, s), place.advance();
+    for (; tile < work.tiles; work.next(tile, step), place.advance()) {
+        llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+        load_w(place.stage, tile, step);
+        load_x(place.stage, tile, step);
+    }
+}
+
+// Of a lane's products (chains of blocks 0 to 3 of x, in eights of rows) takes those of its own block, which is q, and
+// exchanges them with the three lanes that have the other blocks: chain[b] is that of block b, all of one sum.
+template <int EIGHTS>
+LLM42__DEVICE void llm42__e4m3_take_chains(const float (&products)[4 * EIGHTS][4], int e, int q, float (&chain)[4]) {
+    float own[4], even[2], odd[2];
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
+        const float low = q & 1 ? products[EIGHTS + e][i] : products[e][i],
+                    high = q & 1 ? products[3 * EIGHTS + e][i] : products[2 * EIGHTS + e][i];
+        own[i] = q & 2 ? high : low;
+    }
+    LLM42__UNROLLED(int i = 0; i < 2; i++) {
+        const float got = __shfl_xor_sync(0xffffffffu, q & 1 ? own[2 * i] : own[2 * i + 1], 4);
+        even[i] = q & 1 ? got : own[2 * i];
+        odd[i] = q & 1 ? own[2 * i + 1] : got;
+    }
+    const float other_even = __shfl_xor_sync(0xffffffffu, q & 2 ? even[0] : even[1], 8),
+                other_odd = __shfl_xor_sync(0xffffffffu, q & 2 ? odd[0] : odd[1], 8);
+    chain[0] = q & 2 ? other_even : even[0], chain[1] = q & 2 ? other_odd : odd[0];
+    chain[2] = q & 2 ? even[1] : other_even, chain[3] = q & 2 ? odd[1] : other_odd;
+}
+
+// The scales of four blocks: of a lane's rows and of a warpgroup's units of outputs.
+template <typename TILE> struct llm42__e4m3_few_scales {
+    float x[TILE::EIGHTS][4], w[TILE::UNITS][4];
+    LLM42__DEVICE void load(const llm42__e4m3_args &a, int block, int last, int row, int output) {
+        if constexpr (TILE::CHANNEL) return;
+        LLM42__UNROLLED(int b = 0; b < 4; b++) {
+            const int at = min(block + b, last);
+            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++)
+                x[e][b] = a.x_scale[(size_t)at * a.rows + min(row + 8 * e, a.rows - 1)];
+            LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++)
+                w[u][b] = a.w_scale[(size_t)((output + 16 * u) / 128) * a.stride + at];
+        }
+    }
+};
+
+// Multiplies the stages, by one warpgroup, and writes sums.
+template <typename TILE>
+LLM42__DEVICE void llm42__e4m3_multiply_few(uint32_t base, const llm42__e4m3_few_work<TILE> &work,
+                                            const llm42__e4m3_args &a) {
+    const int group = llm42__warp() / 4, w = llm42__warp() % 4, lane = threadIdx.x % 32, g = lane / 4, q = g % 4,
+              first = group * TILE::UNITS * 16, row = work.row0 + lane % 4 * 2 + q % 2,
+              in_unit = 4 * w + g / 4 + 2 * (q / 2);  // the output of the lane's sum
+    const uint64_t w_at = llm42__smem_descriptor(base + first * 512, 16),
+                   x_at = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
+    llm42__ring_place<TILE::STAGES> place;
+    llm42__e4m3_few_scales<TILE> ahead, scales;  // of the next step
+    float products[TILE::SETS][4 * TILE::EIGHTS][4] = {};
+    auto prefetch = [&](int tile, int step) {
+        const int block = work.block(a, tile);
+        if (tile < work.tiles) ahead.load(a, block + step * 4, block + a.blocks - 1, row, work.output(a, tile) + first);
+    };
+    llm42__wait_for_previous();
+    prefetch(blockIdx.x, 0);
+    for (int tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
+        float sum[TILE::UNITS][TILE::EIGHTS] = {};
+        for (int step = 0; step < work.steps; step++, place.advance()) {
+            int next_tile = tile, next_step = step;
+            scales = ahead;
+            work.next(next_tile, next_step);
+            prefetch(next_tile, next_step);
+            llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * place.stage, place.turn);
+            auto start = [&](int u) {
+                llm42__wgmma_fence();
+                LLM42__UNROLLED(int i = 0; i < 4; i++) {
+                    const uint32_t at = (uint32_t)(place.stage * TILE::STAGE + i * 32) >> 4;
+                    llm42__wgmma_e4m3(products[u % TILE::SETS], w_at + at + u * (8192 >> 4), x_at + at, i);
+                }
+                llm42__wgmma_commit();
+            };
+            start(0);
+            LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++) {
+                if (u + 1 < TILE::UNITS) start(u + 1), llm42__wgmma_wait<1>();
+                else llm42__wgmma_wait<0>();
+                llm42__settle(products[u % TILE::SETS]);
+                if (u + 1 == TILE::UNITS && lane == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * place.stage);
+                LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
+                    float chain[4];
+                    llm42__e4m3_take_chains<TILE::EIGHTS>(products[u % TILE::SETS], e, q, chain);
+                    LLM42__UNROLLED(int b = 0; b < 4; b++) {
+                        if (step * 4 + b >= a.blocks) continue;
+                        if constexpr (TILE::CHANNEL) sum[u][e] = sum[u][e] + chain[b];
+                        else sum[u][e] = fmaf(chain[b], scales.x[e][b] * scales.w[u][b], sum[u][e]);
+                    }
+                }
+            }
+        }
+        const size_t part = work.block(a, tile) / a.blocks * a.part_stride;
+        LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++)
+            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
+                const int output = work.output(a, tile) + first + u * 16 + in_unit, at = row + 8 * e;
+                if (at >= a.rows) continue;
+                float y = sum[u][e];
+                if constexpr (TILE::CHANNEL) y = y * a.w_scale[output] * a.x_scale[at];
+                if (a.fp32) ((float *)a.y)[part + (size_t)at * a.n + output] = y;
+                else ((llm42__bf16 *)a.y)[part + (size_t)at * a.n + output] = __float2bfloat16_rn(y);
+            }
+    }
+}
+
+// Shapes and order: see the head of this section. Work: a warp copies, the others multiply (llm42__e4m3_few).
+template <typename TILE>
+__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::RESIDENT)
+    llm42__k_e4m3_few(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
+                      const __grid_constant__ llm42__e4m3_args a) {
+#if LLM42__WARPGROUPS
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const uint32_t base = llm42__shared_address(shared);
+    const llm42__e4m3_few_work<TILE> work(a);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < TILE::STAGES; s++) {
+            llm42__mbarrier_open(base + TILE::FULL_AT + 8 * s, 1);
+            llm42__mbarrier_open(base + TILE::EMPTY_AT + 8 * s, TILE::WARPS);
+        }
+        llm42__mbarriers_opened();
+    }
+    __syncthreads();
+    if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(base, work, a);
+    else if (threadIdx.x % 32 == 0) llm42__e4m3_fill_few<TILE>(&w_map, &x_map, base, work, a);
+#endif
+}
+
+// Many rows: a tile has 64 outputs for each of GROUPS warpgroups, and ROWS rows. One warpgroup copies (a thread) and
+// multiplies the scales of x and w (three warps); the others multiply, and add a chain while the next one runs.
+template <int ROWS_, int GROUPS_, bool CHANNEL_> struct llm42__e4m3_tile {
+    enum { ROWS = ROWS_, GROUPS = GROUPS_, CHANNEL = CHANNEL_ };
+    enum {
+        OUTPUTS = 64 * GROUPS,
+        EIGHTS = ROWS / 8,
+        WARPS = 4 * GROUPS,
+        THREADS = 128 + 128 * GROUPS,
+        W_BYTES = OUTPUTS * 128,
+        STAGE = W_BYTES + ROWS * 128,
+        SCALES = CHANNEL ? 0 : ROWS * 4,
+        PART = EIGHTS < 4 ? EIGHTS : 4,  // eights that are written at once
+        SCRATCH = PART * 256,            // of a warp
+        STAGES = LLM42__MIN((226 * 1024 - WARPS * SCRATCH) / (STAGE + SCALES + 16), 12),
+        SCALES_AT = STAGES * STAGE,
+        SCRATCH_AT = SCALES_AT + STAGES * SCALES,
+        FULL_AT = SCRATCH_AT + WARPS * SCRATCH,
+        EMPTY_AT = FULL_AT + 8 * STAGES,
+        BYTES = EMPTY_AT + 8 * STAGES,
+        HELPERS = CHANNEL ? 0 : 3,  // warps that multiply scales
+        HELPED = (ROWS + 95) / 96   // rows of each of their lanes
+    };
+};
+
+// Blocks stride over tiles: rows change first, then leaves, then outputs, so that blocks that run at the same time have
+// few tiles of w between them.
+template <typename TILE> struct llm42__e4m3_work {
+    int row_tiles, tiles;
+    LLM42__DEVICE llm42__e4m3_work(const llm42__e4m3_args &a)
+        : row_tiles((a.rows + TILE::ROWS - 1) / TILE::ROWS), tiles(row_tiles * a.leaves * (a.n / TILE::OUTPUTS)) {}
+    LLM42__DEVICE int row0(int tile) const { return tile % row_tiles * TILE::ROWS; }
+    LLM42__DEVICE int leaf(const llm42__e4m3_args &a, int tile) const { return tile / row_tiles % a.leaves; }
+    LLM42__DEVICE int output(const llm42__e4m3_args &a, int tile) const {
+        return tile / row_tiles / a.leaves * TILE::OUTPUTS;
+    }
+};
+
+// Fills the stages, by one thread.
+template <typename TILE>
+LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
+                                    const llm42__e4m3_work<TILE> &work, const llm42__e4m3_args &a) {
+    auto load_w = [&](int stage, int tile, int b) {
+        const uint32_t full = base + TILE::FULL_AT + 8 * stage;
+        llm42__mbarrier_expect(full, TILE::STAGE);
+        llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, work.leaf(a, tile) * a.blocks + b, work.output(a, tile),
+                         full);
+    };
+    auto load_x = [&](int stage, int tile, int b) {
+        llm42__copy_box3(base + stage * TILE::STAGE + TILE::W_BYTES, x_map, 0, work.row0(tile),
+                         work.leaf(a, tile) * a.blocks + b, base + TILE::FULL_AT + 8 * stage);
+    };
+    const int first = blockIdx.x, ahead = LLM42__MIN(a.blocks, (int)TILE::STAGES);
+    llm42__ring_place<TILE::STAGES> place;
+    for (int b = 0; b < ahead; b++) load_w(b, first, b);
+    llm42__wait_for_previous();
+    for (int b = 0; b < ahead; b++) load_x(b, first, b), place.advance();
+    for (int tile = first, b = ahead; tile < work.tiles; tile += gridDim.x, b = 0)
+        for (; b < a.blocks; b++, place.advance()) {
+            llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+            load_w(place.stage, tile, b);
+            load_x(place.stage, tile, b);
+        }
+    llm42__launch_next();
+}
+
+// Puts scale of x * scale of w into the stages, by three warps. A lane that adds chains loads those of rows 2t and 2t +
+// 1 of two eights at once.
+template <typename TILE>
+LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_work<TILE> &work,
+                                               const llm42__e4m3_args &a) {
+    const int lane = threadIdx.x % 32, first = (llm42__warp() - 1) * 32 + lane;  // its rows are first and first + 96
+    const int place_of = first / 16 * 16 + first % 8 / 2 * 4 + first / 8 % 2 * 2 + first % 2;
+    llm42__ring_place<TILE::STAGES> place;
+    llm42__wait_for_previous();
+    for (int tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
+        const int row0 = work.row0(tile) + first, begin = work.leaf(a, tile) * a.blocks;
+        const float *of_w = a.w_scale + (size_t)(work.output(a, tile) / 128) * a.stride + begin;
+        const float *of_x = a.x_scale + (size_t)begin * a.rows;
+#pragma unroll 1
+        for (int b0 = 0; b0 < a.blocks; b0 += 4) {
+            float scale[4][TILE::HELPED];  // of four blocks, so that loads run side by side
+            LLM42__UNROLLED(int b = 0; b < 4; b++)
+                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++) {
+                    const int at = min(b0 + b, a.blocks - 1);
+                    scale[b][i] = of_x[(size_t)at * a.rows + min(row0 + 96 * i, a.rows - 1)] * of_w[at];
+                }
+            LLM42__UNROLLED(int b = 0; b < 4; b++) {
+                if (b0 + b >= a.blocks) break;
+                llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+                float *to = (float *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES) + place_of;
+                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++)
+                    if (i * 96 + first < TILE::ROWS) to[i * 96] = scale[b][i];
+                __syncwarp();
+                if (lane == 0) llm42__mbarrier_arrive(base + TILE::FULL_AT + 8 * place.stage);
+                place.advance();
+            }
+        }
+    }
+}
+
+// The chains of a warpgroup, one after the other.
+template <typename TILE> struct llm42__e4m3_chains {
+    typedef float sums[TILE::EIGHTS][4];
+    unsigned char *shared;
+    uint32_t base;
+    uint64_t w, x;                                // descriptors of stage 0
+    llm42__ring_place<TILE::STAGES> ahead, done;  // the stages to multiply and to add next
+    LLM42__DEVICE llm42__e4m3_chains(unsigned char *shared, uint32_t base, int group) : shared(shared), base(base) {
+        w = llm42__smem_descriptor(base + group * 8192, 16);
+        x = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
+    }
+    LLM42__DEVICE void start(sums &chain) {
+        llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * ahead.stage, ahead.turn);
+        llm42__wgmma_fence();
+        LLM42__UNROLLED(int i = 0; i < 4; i++) {
+            const uint32_t at = (uint32_t)(ahead.stage * TILE::STAGE + i * 32) >> 4;
+            llm42__wgmma_e4m3(chain, w + at, x + at, i);
+        }
+        llm42__wgmma_commit();
+        ahead.advance();
+    }
+    // Adds the oldest chain, of which all products have been waited for, and gives its stage back.
+    LLM42__DEVICE void add(sums &sum, sums &chain) {
+        llm42__settle(chain);
+        const float4 *scales = (const float4 *)(shared + TILE::SCALES_AT + done.stage * TILE::SCALES) + threadIdx.x % 4;
+        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e += 2) {
+            if constexpr (TILE::CHANNEL) {
+                LLM42__UNROLLED(int i = 0; i < 8; i++)
+                    sum[e + i / 4][i % 4] = sum[e + i / 4][i % 4] + chain[e + i / 4][i % 4];
+            } else {
+                const float4 four = scales[e * 2];
+                const float scale[4] = {four.x, four.y, four.z, four.w};
+                LLM42__UNROLLED(int i = 0; i < 8; i++)
+                    sum[e + i / 4][i % 4] = fmaf(chain[e + i / 4][i % 4], scale[i / 4 * 2 + i % 2],
+                                                 sum[e + i / 4][i % 4]);
+            }
+        }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * done.stage);
+        done.advance();
+    }
+    // sum = `blocks` chains.
+    LLM42__DEVICE void add_all(sums &sum, sums &p, sums &q, int blocks) {
+        start(p);
+#pragma unroll 1
+        for (int left = (blocks - 1) / 2; left > 0; left--) {
+            start(q), llm42__wgmma_wait<1>(), add(sum, p);
+            start(p), llm42__wgmma_wait<1>(), add(sum, q);
+        }
+        if (blocks % 2 == 0) {
+            start(q), llm42__wgmma_wait<1>(), add(sum, p);
+            llm42__wgmma_wait<0>(), add(sum, q);
+        } else {
+            llm42__wgmma_wait<0>(), add(sum, p);
+        }
+    }
+};
+
+template <typename TILE>
+LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, const llm42__e4m3_work<TILE> &work,
+                                        const llm42__e4m3_args &a) {
+    const int warp = llm42__warp() - 4, lane = threadIdx.x % 32;
+    llm42__e4m3_chains<TILE> chains(shared, base, warp / 4);
+    float p[TILE::EIGHTS][4] = {}, q[TILE::EIGHTS][4] = {};
+    float4 *scratch = (float4 *)(shared + TILE::SCRATCH_AT + warp * TILE::SCRATCH);
+    if (TILE::CHANNEL) llm42__wait_for_previous();  // for its scales
+    for (int tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
+        float sum[TILE::EIGHTS][4] = {};
+        chains.add_all(sum, p, q, a.blocks);
+        const int n0 = work.output(a, tile) + warp * 16, row0 = work.row0(tile);
+        const size_t part_at = work.leaf(a, tile) * a.part_stride;
+        if constexpr (TILE::CHANNEL) {
+            const float of_w[2] = {a.w_scale[n0 + lane / 4], a.w_scale[n0 + lane / 4 + 8]};
+            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++)
+                LLM42__UNROLLED(int i = 0; i < 4; i++)
+                    sum[e][i] = sum[e][i] * of_w[i / 2] *
+                                a.x_scale[min(row0 + e * 8 + lane % 4 * 2 + i % 2, a.rows - 1)];
+        }
+        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e += TILE::PART) {
+            float part[TILE::PART][4];
+            LLM42__UNROLLED(int i = 0; i < TILE::PART * 4; i++) part[i / 4][i % 4] = sum[e + i / 4][i % 4];
+            auto write = [&](auto *y) {
+                llm42__write_rows(part, y + part_at, llm42__owners{}, a.n, n0, row0 + e * 8, a.rows, scratch);
+            };
+            if (a.fp32) write((float *)a.y);
+            else write((llm42__bf16 *)a.y);
+        }
+    }
+}
+
+// Shapes and order: see the head of this section. Work: see llm42__e4m3_tile.
+template <typename TILE>
+__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
+    llm42__k_e4m3(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
+                  const __grid_constant__ llm42__e4m3_args a) {
+#if LLM42__WARPGROUPS
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const uint32_t base = llm42__shared_address(shared);
+    const llm42__e4m3_work<TILE> work(a);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < TILE::STAGES; s++) {
+            llm42__mbarrier_open(base + TILE::FULL_AT + 8 * s, 1 + TILE::HELPERS);
+            llm42__mbarrier_open(base + TILE::EMPTY_AT + 8 * s, TILE::WARPS);
+        }
+        llm42__mbarriers_opened();
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        if constexpr (TILE::GROUPS == 2) llm42__fewer_registers<40>();
+        if (threadIdx.x == 0) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, work, a);
+        else if (!TILE::CHANNEL && threadIdx.x >= 32) llm42__e4m3_multiply_scales<TILE>(shared, base, work, a);
+    } else {
+        if constexpr (TILE::GROUPS == 2) llm42__more_registers<232>();
+        llm42__e4m3_multiply<TILE>(shared, base, work, a);
+    }
+#endif
+}
+
+// Maps of a matrix [rows, k] in e4m3 as blocks of 128 bytes. w: [rows][blocks], boxes of box_rows rows of `stack`
+// blocks; x: [blocks][rows].
+static cudaError_t llm42__map_e4m3(CUtensorMap *map, const void *from, int rows, int k, int box_rows, int stack,
+                                   bool is_x) {
+    const cuuint64_t blocks = (cuuint64_t)k / 128, row_bytes = (cuuint64_t)k,
+                     size[2][3] = {{128, blocks, (cuuint64_t)rows}, {128, (cuuint64_t)rows, blocks}},
+                     stride[2][2] = {{128, row_bytes}, {row_bytes, 128}};
+    const cuuint32_t box[2][3] = {{128, (cuuint32_t)stack, (cuuint32_t)box_rows},
+                                  {128, (cuuint32_t)box_rows, (cuuint32_t)stack}};
+    return llm42__encode_map(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, from, size[is_x], stride[is_x], box[is_x]);
+}
+
+// Launches a build on x [R, k] and w [n, k]. cudaErrorNotSupported: it is not for this device.
+template <typename TILE, int STACK, typename KERNEL>
+static cudaError_t llm42__launch_e4m3(KERNEL kernel, const void *x, const void *w, int k, const llm42__e4m3_args &a,
+                                      dim3 grid, cudaStream_t stream) {
+    CUtensorMap w_map, x_map;
+    cudaFuncAttributes built;  // without warpgroups, for sm_90 and not for sm_90a, it has fewer threads
+    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
+    if (error == cudaSuccess && built.maxThreadsPerBlock < TILE::THREADS) return cudaErrorNotSupported;
+    if (error == cudaSuccess) error = llm42__map_e4m3(&w_map, w, a.n, k, TILE::OUTPUTS, STACK, false);
+    if (error == cudaSuccess) error = llm42__map_e4m3(&x_map, x, a.rows, k, TILE::ROWS, STACK, true);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, TILE::BYTES);
+    return error != cudaSuccess
+               ? error
+               : llm42__launch(kernel, grid, dim3(TILE::THREADS), TILE::BYTES, stream, w_map, x_map, a);
+}
+typedef cudaError_t llm42__e4m3_fn(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
+                                   cudaStream_t stream);
+template <int OUTPUTS, int ROWS, int GROUPS, int RESIDENT>
+static cudaError_t llm42__cu_e4m3_few(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
+                                      cudaStream_t stream) {
+    const int rows = (a.rows + ROWS - 1) / ROWS, tiles = a.n / OUTPUTS * a.leaves,
+              most = LLM42__MAX(1, processors * RESIDENT / rows), rounds = (tiles + most - 1) / most;
+    const dim3 grid((unsigned)((tiles + rounds - 1) / rounds), (unsigned)rows);
+    auto launch = [&](auto channel) {
+        using tile = llm42__e4m3_few<OUTPUTS, ROWS, GROUPS, RESIDENT, decltype(channel)::value>;
+        return llm42__launch_e4m3<tile, 4>(llm42__k_e4m3_few<tile>, x, w, k, a, grid, stream);
+    };
+    return a.channel ? launch(std::true_type()) : launch(std::false_type());
+}
+template <int ROWS, int GROUPS>
+static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
+                                  cudaStream_t stream) {
+    const int tiles = (a.rows + ROWS - 1) / ROWS * (a.n / (64 * GROUPS)) * a.leaves,
+              rounds = (tiles + processors - 1) / processors;
+    const dim3 grid((unsigned)((tiles + rounds - 1) / rounds));
+    auto launch = [&](auto channel) {
+        using tile = llm42__e4m3_tile<ROWS, GROUPS, decltype(channel)::value>;
+        return llm42__launch_e4m3<tile, 1>(llm42__k_e4m3<tile>, x, w, k, a, grid, stream);
+    };
+    return a.channel ? launch(std::true_type()) : launch(std::false_type());
+}
+
+// The builds that algorithms are chosen from, and for how many rows each may be. All give the same bits. The last one
+// may be for any number of rows.
+typedef struct llm42__e4m3_kind {
+    const char *name;
+    int least, most;
+    llm42__e4m3_fn *fn;
+} llm42__e4m3_kind;
+static const llm42__e4m3_kind llm42__e4m3_kinds[] = {{"e4m3_16x8x1", 1, 8, llm42__cu_e4m3_few<16, 8, 1, 2>},
+                                                     {"e4m3_32x8x1", 1, 8, llm42__cu_e4m3_few<32, 8, 1, 2>},
+                                                     {"e4m3_64x8x2", 1, 8, llm42__cu_e4m3_few<64, 8, 2, 2>},
+                                                     {"e4m3_16x16x1", 9, 32, llm42__cu_e4m3_few<16, 16, 1, 2>},
+                                                     {"e4m3_32x16x1", 9, 32, llm42__cu_e4m3_few<32, 16, 1, 2>},
+                                                     {"e4m3_64x16", 9, 16, llm42__cu_e4m3<16, 1>},
+                                                     {"e4m3_64x32", 9, 128, llm42__cu_e4m3<32, 1>},
+                                                     {"e4m3_128x32", 17, 128, llm42__cu_e4m3<32, 2>},
+                                                     {"e4m3_64x64", 33, 256, llm42__cu_e4m3<64, 1>},
+                                                     {"e4m3_128x64", 33, 1024, llm42__cu_e4m3<64, 2>},
+                                                     {"e4m3_128x128", 65, 1 << 30, llm42__cu_e4m3<128, 2>},
+                                                     {"e4m3_64x128", 65, 512, llm42__cu_e4m3<128, 1>}};
+enum { LLM42__E4M3_KINDS = sizeof llm42__e4m3_kinds / sizeof *llm42__e4m3_kinds };
+
+// The magnitude of eight bf16 values that is the largest. NaN counts as none.
+LLM42__DEVICE float llm42__largest(uint4 piece) {
+    const uint32_t word[4] = {piece.x, piece.y, piece.z, piece.w};
+    float largest = 0;
+    LLM42__UNROLLED(int i = 0; i < 8; i++)
+        largest = fmaxf(largest, llm42__float((i % 2 ? word[i / 2] & 0x7fff0000u : word[i / 2] << 16 & 0x7fff0000u)));
+    return largest;
+}
+// Eight bf16 values as e4m3.
+LLM42__DEVICE uint2 llm42__in_e4m3(uint4 piece, float scale) {
+    const uint32_t word[4] = {piece.x, piece.y, piece.z, piece.w};
+    uint32_t pair[4];
+    LLM42__UNROLLED(int i = 0; i < 4; i++)
+        pair[i] = llm42__pack_e4m3(__fdiv_rn(llm42__float(word[i] << 16), scale),
+                                   __fdiv_rn(llm42__float(word[i] & 0xffff0000u), scale));
+    return make_uint2(pair[0] | pair[1] << 16, pair[2] | pair[3] << 16);
+}
+// The largest value of `lanes` neighbouring lanes, for each of them. No order matters.
+template <int LANES> LLM42__DEVICE float llm42__largest_of_lanes(float x) {
+    LLM42__UNROLLED(int i = LANES / 2; i; i >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
+    return x;
+}
+
+// Shapes: x [R, k] in bf16 -> out [R, k] in e4m3 and scales [k / 128][R]. Work: 16 lanes for 128 values of a row. No
+// sums.
+__global__ void __launch_bounds__(256)
+    llm42__k_quantise_blocks(const llm42__bf16 *x, uint8_t *out, float *scales, int rows, int k) {
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    const size_t all = (size_t)rows * k / 8, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    const uint4 piece = i < all ? ((const uint4 *)x)[i] : uint4{};
+    const float scale = llm42__e4m3_scale(llm42__largest_of_lanes<16>(llm42__largest(piece)));
+    if (i >= all) return;
+    ((uint2 *)out)[i] = llm42__in_e4m3(piece, scale);
+    const int pieces = k / 8, row = (int)(i / pieces), at = (int)(i % pieces);
+    if (at % 16 == 0) scales[(size_t)(at / 16) * rows + row] = scale;
+}
+
+// The same with one scale for each row, scales [R]: that of the row's values or, unless that is 0, *given. Work: a
+// block for each row.
+__global__ void __launch_bounds__(256)
+    llm42__k_quantise_rows(const llm42__bf16 *x, uint8_t *out, float *scales, int k, const float *given) {
+    __shared__ float shared[8];
+    const size_t row = blockIdx.x;
+    const uint4 *from = (const uint4 *)(x + row * k);
+    float largest = 0;
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (int i = threadIdx.x; i < k / 8; i += blockDim.x) largest = fmaxf(largest, llm42__largest(from[i]));
+    largest = llm42__largest_of_lanes<32>(largest);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
+    __syncthreads();
+    LLM42__UNROLLED(int w = 0; w < 8; w++) largest = fmaxf(largest, shared[w]);
+    const float scale = *given > 0 ? *given : llm42__e4m3_scale(largest);
+    for (int i = threadIdx.x; i < k / 8; i += blockDim.x)
+        ((uint2 *)(out + row * k))[i] = llm42__in_e4m3(from[i], scale);
+    if (threadIdx.x == 0) scales[row] = scale;
+}
 
 // >>kernel-pass --------------------------------------------------------------------------------------------------
 // Owns: the metadata of a pass.
@@ -1847,6 +2429,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
 
 typedef struct llm42__heads {
     int heads, kv_heads, head_dim, qkv_stride;  // qkv [R, stride]: q, k, v side by side
+    int k_at, v_at;                             // where in a row k and v begin
     const float *bias, *q_norm, *k_norm;        // [(H + 2K) d] [d] [d], NULL where there is none
     const float *q_rope, *k_rope;               // [T][d / 2][2]
     bool rotated;                               // false: the layer takes queries and keys as they are
@@ -1916,7 +2499,8 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     LLM42__UNROLLED(int i = 0; i < 8; i++)
         turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
-    p.load(qkv + (size_t)row * a.qkv_stride + (size_t)head * d, needed);
+    const int at = is_q ? head * d : is_k ? a.k_at + kv_head * d : a.v_at + kv_head * d;
+    p.load(qkv + (size_t)row * a.qkv_stride + at, needed);
     if (a.bias && needed)
         LLM42__UNROLLED(int i = 0; i < 8; i++) {
             if (!p.there(i)) continue;
@@ -1945,15 +2529,16 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     p.store(to);
 }
 
-// Shapes: y [R, 2F], gate and up in groups of eight -> out [R, F]; bias [2][F], or NULL. Work: a thread computes eight
-// outputs. No sums.
+// Shapes: y [R, 2F], gate and up in groups of eight or, if `apart`, up behind gate -> out [R, F]; bias [2][F], or NULL.
+// Work: a thread computes eight outputs. No sums.
 __global__ void __launch_bounds__(256)
-    llm42__k_gate(const llm42__bf16 *y, llm42__bf16 *out, size_t count, const float *bias, int width) {
+    llm42__k_gate(const llm42__bf16 *y, bool apart, llm42__bf16 *out, size_t count, const float *bias, int width) {
     llm42__launch_next();
     llm42__wait_for_previous();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= count) return;
-    const uint4 from[] = {((const uint4 *)y)[2 * i], ((const uint4 *)y)[2 * i + 1]};
+    const size_t pieces = width / 8, at = apart ? i + i / pieces * pieces : 2 * i;
+    const uint4 from[] = {((const uint4 *)y)[at], ((const uint4 *)y)[at + (apart ? pieces : 1)]};
     float gate_up[2][8], to[8];
     LLM42__UNROLLED(int j = 0; j < 16; j++) {
         gate_up[j / 8][j % 8] = __bfloat162float(((const llm42__bf16 *)from)[j]);
@@ -3372,6 +3957,34 @@ __global__ void llm42__k_place(llm42__bf16 *to, int stride, int turn, llm42__gap
     }
 }
 
+// Makes a slice of a synthetic matrix [n, k] in e4m3, from (key, scale). to: rows of `stride` bytes; scales: those of
+// the slice's blocks. Work: a block for 128 x 128 weights, of which the slice may lack rows. No sums.
+__global__ void __launch_bounds__(256) llm42__k_make_e4m3(uint8_t *to, int stride, float *scales, int scale_stride,
+                                                          llm42__slice slice, int n, int k, uint64_t key, float scale) {
+    __shared__ float shared[8];
+    const int first = slice.row0 / LLM42__BLOCK * LLM42__BLOCK + (int)blockIdx.y * LLM42__BLOCK,
+              column = slice.column0 + (int)blockIdx.x * LLM42__BLOCK + (int)threadIdx.x % LLM42__BLOCK;
+    auto value = [&](int row) {
+        return row < n && column < k
+                   ? llm42__rounded(__fmul_rn(scale, llm42__synthetic_noise(key, (size_t)row * k + column)))
+                   : 0.0f;
+    };
+    float largest = 0;
+    for (int r = threadIdx.x / LLM42__BLOCK; r < LLM42__BLOCK; r += 2)
+        largest = fmaxf(largest, fabsf(value(first + r)));
+    largest = llm42__largest_of_lanes<32>(largest);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
+    __syncthreads();
+    for (int w = 0; w < 8; w++) largest = fmaxf(largest, shared[w]);
+    const float of_block = llm42__e4m3_scale(largest);
+    if (threadIdx.x == 0) scales[(size_t)blockIdx.y * scale_stride + blockIdx.x] = of_block;
+    for (int r = threadIdx.x / LLM42__BLOCK; r < LLM42__BLOCK; r += 2) {
+        const int row = first + r - slice.row0;
+        if (row >= 0 && row < slice.rows && column < slice.column0 + slice.columns)
+            to[(size_t)row * stride + column - slice.column0] = llm42__to_e4m3(__fdiv_rn(value(first + r), of_block));
+    }
+}
+
 // Adds lead x the embedding of token t to the head's row of its successor, if that is one of the `rows` rows from row0
 // on, which `head` has. Work: a block for each token. No sums.
 __global__ void llm42__k_lead(llm42__bf16 *head, const llm42__bf16 *embed, int row0, int rows, int vocab, int stride,
@@ -3417,6 +4030,44 @@ __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, ui
     }
 }
 
+// The same for products with weights in e4m3: their chains are of very different size, and those of the second half
+// take away what those of the first half give, so that a sum consists of what was lost in rounding.
+__global__ void llm42__k_fill_spread(llm42__bf16 *to, size_t rows, int k, uint64_t key) {
+    const int half = k / LLM42__BLOCK / 2 * LLM42__BLOCK;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
+        const int column = i % k, at = half && column < 2 * half ? column % half : column;
+        const float power = __uint_as_float((uint32_t)(127 - llm42__hash(at / LLM42__BLOCK) % 16) << 23),
+                    value = power * llm42__synthetic_noise(key, i / k * k + at);
+        to[i] = __float2bfloat16_rn(!half || column < half ? value : column < 2 * half ? -value : 0.0f);
+    }
+}
+// Noise in e4m3, and scales by which it has a standard deviation of about 1: a row of `across` scales after the other.
+// Halves of rows are alike: see above.
+__global__ void llm42__k_fill_e4m3(uint8_t *to, size_t rows, int k, float *scales, size_t count, int across,
+                                   uint64_t key) {
+    const int blocks = LLM42__MAX(1, k / LLM42__BLOCK / 2), half = blocks * LLM42__BLOCK;
+    const size_t first = blockIdx.x * (size_t)blockDim.x + threadIdx.x, step = (size_t)gridDim.x * blockDim.x;
+    for (size_t i = first; i < rows * k; i += step)
+        to[i] = llm42__to_e4m3(64.0f * llm42__synthetic_noise(key, i / k * k + i % k % half));
+    for (size_t i = first; i < count; i += step)
+        scales[i] = (1.0f + 0.1f * llm42__synthetic_noise(key + 1, i / across * across + i % across % blocks)) / 64.0f;
+    if (first == 0) scales[count] = 0.0f;  // no input_scale
+}
+
+// What has a scale at [row / side x rows + column / 128 x columns].
+typedef struct llm42__scale_place {
+    int side, rows, columns;
+} llm42__scale_place;
+// from [rows, k] in e4m3, with scales -> to, rounded to bf16.
+__global__ void llm42__k_widen(const uint8_t *from, llm42__bf16 *to, size_t rows, int k, const float *scales,
+                               llm42__scale_place place) {
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
+        const size_t row = i / k, column = i % k;
+        to[i] = __float2bfloat16_rn(llm42__from_e4m3(from[i]) *
+                                    scales[row / place.side * place.rows + column / LLM42__BLOCK * place.columns]);
+    }
+}
+
 // Counts the 16-bit words of y[r] that differ from those of other[(r + shift) % rows].
 __global__ void llm42__k_differ(const uint16_t *y, const uint16_t *other, int rows, size_t width, int shift,
                                 unsigned *count) {
@@ -3455,20 +4106,21 @@ __global__ void __launch_bounds__(256)
 }
 
 // Counts the outputs that are farther from what `sums` [R, n] says than they may be. y is [R, n]: an output may be off
-// by `slack`. If gated, y is [R, n/2]: silu(gate) x up, where gate and up may each be off by `slack`; the slope of silu
-// is at most 1.1. A NaN is far from everything. Work: a thread for each output.
+// by `slack`. With `apart`, y is [R, n/2]: silu(gate) x up, where gate and up may each be off by `slack`; the slope of
+// silu is at most 1.1. Up is so far behind gate: 8, if they are in groups of eight. A NaN is far from everything. Work:
+// a thread for each output.
 template <typename OUT>
-__global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, bool gated, float slack,
+__global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, int apart, float slack,
                              unsigned *count) {
-    const size_t width = gated ? n / 2 : n;
+    const size_t width = apart ? n / 2 : n;
     unsigned mine = 0;
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * width;
          i += (size_t)gridDim.x * blockDim.x) {
         const size_t column = i % width;
-        const float *from = sums + i / width * n + (gated ? column / 8 * 16 + column % 8 : column);
+        const float *from = sums + i / width * n + (apart == 8 ? column / 8 * 16 + column % 8 : column);
         float want = from[0], most = slack;
-        if (gated) {
-            const float up = from[8], silu = llm42__silu(want);
+        if (apart) {
+            const float up = from[apart], silu = llm42__silu(want);
             want = silu * up;
             most = 1.1f * slack * (fabsf(up) + slack) + fabsf(silu) * slack + fabsf(want) / 128;
         }

@@ -103,32 +103,49 @@ template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f
 // Owns: the structs of the backend.
 // Calls: nothing.
 // Invariant: buckets are ascending, and the last one is max_rows.
-enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__PRODUCTS };
-static const char *const llm42__product_names[] = {"qkv", "o", "gate_up", "down", "head", "router"};
+// Products. The first four may have weights in e4m3, in some layers of a model or in all, and have other algorithms
+// then.
+enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__E4M3 };
+enum { LLM42__PRODUCTS = LLM42__E4M3 + 4 };  // LLM42__E4M3 + LLM42__O: that of o in e4m3
+static const char *const llm42__product_names[] = {"qkv",    "o",        "gate_up", "down",         "head",
+                                                   "router", "qkv_e4m3", "o_e4m3",  "gate_up_e4m3", "down_e4m3"};
+static bool llm42__in_e4m3(int product) { return product >= LLM42__E4M3; }
+static int llm42__operator_of(int product) { return product % LLM42__E4M3; }  // whatever the type of its weights
 static const llm42_schedule llm42__schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
 
 // How one product is computed for one number of rows.
 struct llm42__algorithm {
-    int tile = -1;  // of llm42__tile_kinds, or behind them of llm42__leaf_kinds; -1: cuBLASLt
+    int tile = -1;  // of llm42__tile_kinds, or behind them of llm42__leaf_kinds or llm42__e4m3_kinds; -1: cuBLASLt
     cublasLtMatmulAlgo_t algo;
     cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;  // owned by the layouts' list
     float us = 0;
     bool leaves = false;      // it sums as INVARIANT passes do where ranks or leaves cut the sums (llm42__cut)
     bool sequential = false;  // it sums in the order of INVARIANT: the sequential one, of products with leaves in each
+    bool e4m3 = false;        // of cuBLASLt: for weights in e4m3
 };
 
+enum { LLM42__FIRST_E4M3_KIND = LLM42__TILE_KINDS + LLM42__LEAF_KINDS };
+enum { LLM42__ALL_KINDS = LLM42__FIRST_E4M3_KIND + LLM42__E4M3_KINDS };
 static const llm42__leaf_kind *llm42__leaf_kind_of(const llm42__algorithm *p) {  // NULL: it is none
-    return p->tile < LLM42__TILE_KINDS ? nullptr : &llm42__leaf_kinds[p->tile - LLM42__TILE_KINDS];
+    const bool leaf = p->tile >= LLM42__TILE_KINDS && p->tile < LLM42__FIRST_E4M3_KIND;
+    return leaf ? &llm42__leaf_kinds[p->tile - LLM42__TILE_KINDS] : nullptr;
+}
+static const llm42__e4m3_kind *llm42__e4m3_kind_of(const llm42__algorithm *p) {  // NULL: it is none
+    return p->tile < LLM42__FIRST_E4M3_KIND ? nullptr : &llm42__e4m3_kinds[p->tile - LLM42__FIRST_E4M3_KIND];
 }
 static const char *llm42__kind_name(const llm42__algorithm *p) {
     const llm42__leaf_kind *leaf = llm42__leaf_kind_of(p);
-    return leaf ? leaf->name : p->tile < 0 ? "cublasLt" : llm42__tile_kinds[p->tile].name;
+    const llm42__e4m3_kind *eight = llm42__e4m3_kind_of(p);
+    return leaf ? leaf->name : eight ? eight->name : p->tile < 0 ? "cublasLt" : llm42__tile_kinds[p->tile].name;
 }
 
 struct llm42__cuda_layer {
     float *attention_norm, *ffn_norm, *q_norm, *k_norm;
     float *bias, *o_bias, *gate_bias, *down_bias;  // of qkv; gate_bias: of gate and then of up, padded as they are
-    llm42__bf16 *w[LLM42__PRODUCTS];               // gate_up and down of a mixture: all experts, one behind the other
+    // NULL where the layer has that operator's weights in another type. Of a mixture gate_up and down are those of all
+    // experts, one behind the other. Weights in e4m3 are bytes [n, k], with those of gate before those of up. Behind
+    // them are their scales (llm42__e4m3_args), and then llm42_matrix.input_scale.
+    llm42__bf16 *w[LLM42__PRODUCTS];
 };
 
 struct llm42__shape_key {  // what the launches of a pass depend on
@@ -167,7 +184,9 @@ struct llm42__execution {
     uint32_t number;      // of the last pass
     unsigned *flag;       // see llm42__meeting; of the first rank on a device
     float *partial, *route_weight;
-    float *parts;  // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
+    uint8_t *eight;      // the input of a product whose weights are in e4m3, and its scales; NULL: none are
+    float *eight_scale;  // of BLOCK [k / 128][R], or [R]
+    float *parts;        // [leaves][rows, Dp], of a mixture [leaves][entries, Dp]; NULL: there is one leaf
     unsigned *arrived;
     uint32_t *route_group;  // [groups of 32 rows][E]
     int32_t *route_offset, *route_source, *route_place;
@@ -212,9 +231,10 @@ struct llm42__cuda {
     int own_rows_from = 128;                  // of rank 0: see llm42__own_rows; up to 64 rows are exchanged by mail
     cudaDeviceProp device;
     cublasLtHandle_t lt;
-    cublasLtMatmulDesc_t product;
+    cublasLtMatmulDesc_t product, product_e4m3;
     // Widths. All but D are padded. dp: of a head; qkv, attended: of a row; Vr: logits of a rank; Vp: of all ranks.
     int D, Dp, Fp, Vp, Vr, dp, qkv, attended, Ep;
+    int k_at, v_at;  // where keys and values begin in a row of qkv
     int page_shift, group, max_rows, max_draws, max_records;
     int leaves = 1;                         // of a rank's part of o and down in INVARIANT passes
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
@@ -248,9 +268,29 @@ struct llm42__product_size {
     int n, k;
 };
 static llm42__product_size llm42__product_shape(const llm42__cuda *cu, int product) {
-    const llm42__product_size sizes[LLM42__PRODUCTS] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
-                                                        {cu->Dp, cu->Fp},  {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp}};
-    return sizes[product];
+    const llm42__product_size sizes[] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
+                                         {cu->Dp, cu->Fp},  {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp}};
+    return sizes[llm42__operator_of(product)];
+}
+
+// The product of an operator in a layer.
+static int llm42__product_in(const llm42__cuda *cu, int of, int l) {
+    const llm42_layer *layer = &cu->model->layer[l];
+    const llm42_matrix *const matrices[] = {&layer->q, &layer->o, cu->config.experts ? layer->expert : &layer->gate,
+                                            cu->config.experts ? layer->expert + 2 : &layer->down};
+    return of < 4 && cu->config.scaling && matrices[of]->type == LLM42_DTYPE_E4M3 ? LLM42__E4M3 + of : of;
+}
+
+// Scales of weights in e4m3: how far rows are apart, in floats (BLOCK), and where they lie.
+static int llm42__scale_stride(int k) { return (k / LLM42__BLOCK + 3) / 4 * 4; }
+static size_t llm42__scale_count(const llm42__cuda *cu, int product) {
+    const auto [n, k] = llm42__product_shape(cu, product);
+    return cu->config.scaling == LLM42_SCALING_CHANNEL ? (size_t)n
+                                                       : (size_t)(n / LLM42__BLOCK) * (size_t)llm42__scale_stride(k);
+}
+static float *llm42__scales_of(const llm42__cuda *cu, int product, const void *w) {
+    const auto [n, k] = llm42__product_shape(cu, product);
+    return (float *)((uintptr_t)w + (size_t)n * (size_t)k);
 }
 
 // A leaf of the feed-forward width. Where there are several, each is padded to whole steps of 16 terms.
@@ -306,14 +346,16 @@ template <typename F> static llm42_result llm42__each_device(llm42__cuda *cu, ll
 // True if ranks or leaves cut the sums of a product. FAST and FIXED passes round the part of each rank to bf16 and add
 // the parts in order. INVARIANT passes keep leaves and parts in fp32 and add them by the leaves' tree.
 static bool llm42__cut(const llm42__cuda *cu, int product) {
-    return (cu->leaves > 1 || cu->ranks > 1) && (product == LLM42__O || product == LLM42__DOWN);
+    const int of = llm42__operator_of(product);
+    return (cu->leaves > 1 || cu->ranks > 1) && (of == LLM42__O || of == LLM42__DOWN);
 }
 
 // How INVARIANT passes cut a rank's part of a product's sums.
 static llm42__leaves llm42__leaves_of(const llm42__cuda *cu, int product) {
     if (cu->leaves == 1 || !llm42__cut(cu, product)) return {1, 0, 0};
     const llm42_config *c = &cu->config;
-    return {cu->leaves, product == LLM42__O ? c->heads * c->head_dim / cu->leaves : llm42__leaf_width(cu), 0};
+    const bool o = llm42__operator_of(product) == LLM42__O;
+    return {cu->leaves, o ? c->heads * c->head_dim / cu->leaves : llm42__leaf_width(cu), 0};
 }
 
 // True if the outputs of a product stay fp32. Else they are bf16. `leaves` is that of the algorithm.
@@ -354,18 +396,38 @@ static const llm42__algorithm *llm42__algorithm_of(const llm42__cuda *cu, int pr
 static llm42_result llm42__open_lt(llm42__cuda *cu, llm42_error *error) {
     const cublasOperation_t transposed = CUBLAS_OP_T;
     LLM42__CU(cublasLtCreate(&cu->lt));
-    LLM42__CU(cublasLtMatmulDescCreate(&cu->product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    for (cublasLtMatmulDesc_t *product : {&cu->product, &cu->product_e4m3}) {
+        LLM42__CU(cublasLtMatmulDescCreate(product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+        LLM42__CU(
+            cublasLtMatmulDescSetAttribute(*product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+    }
+#if CUBLAS_VERSION >= 120900  // older ones have no such scales, so that llm42__lt_candidates lists nothing
+    const bool block = cu->config.scaling == LLM42_SCALING_BLOCK;
+    const int32_t of_w = block ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+                               : CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F,
+                  of_x = block ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F : of_w;
+    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product_e4m3, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &of_w, sizeof of_w));
+    LLM42__CU(cublasLtMatmulDescSetAttribute(cu->product_e4m3, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &of_x, sizeof of_x));
+#endif
+    return LLM42_OK;
+}
+static cublasLtMatmulDesc_t llm42__lt_product(const llm42__cuda *cu, const llm42__algorithm *p) {
+    return p->e4m3 ? cu->product_e4m3 : cu->product;
+}
+static llm42_result llm42__set_lt_scales(llm42__cuda *cu, const float *of_w, const float *of_x, llm42_error *error) {
+    LLM42__CU(
+        cublasLtMatmulDescSetAttribute(cu->product_e4m3, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_w, sizeof of_w));
     return LLM42__STATUS(
-        cublasLtMatmulDescSetAttribute(cu->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+        cublasLtMatmulDescSetAttribute(cu->product_e4m3, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of_x, sizeof of_x));
 }
 
 static llm42_result llm42__run_lt(llm42__cuda *cu, llm42__execution *ex, const llm42__algorithm *algorithm,
-                                  const llm42__bf16 *w, const llm42__bf16 *x, void *y, llm42_error *error) {
+                                  const void *w, const void *x, void *y, llm42_error *error) {
     const float one = 1.0f, zero = 0.0f;
     assert(algorithm->w && algorithm->x && algorithm->y);
-    return LLM42__STATUS(cublasLtMatmul(cu->lt, cu->product, &one, w, algorithm->w, x, algorithm->x, &zero, y,
-                                        algorithm->y, y, algorithm->y, &algorithm->algo, ex->workspace,
-                                        llm42__workspace_bytes, ex->stream));
+    return LLM42__STATUS(cublasLtMatmul(cu->lt, llm42__lt_product(cu, algorithm), &one, w, algorithm->w, x,
+                                        algorithm->x, &zero, y, algorithm->y, y, algorithm->y, &algorithm->algo,
+                                        ex->workspace, llm42__workspace_bytes, ex->stream));
 }
 
 // What an algorithm of cuBLASLt multiplies.
@@ -376,6 +438,8 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
     const bool several = algorithm->leaves && leaves.count > 1, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     const uint64_t terms = (uint64_t)(several ? leaves.terms : k);
     const int32_t count = leaves.count;  // of products at once, `apart` elements from each other
+    algorithm->e4m3 = llm42__in_e4m3(product);
+    const cudaDataType_t in = algorithm->e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     // cuBLASLt counts columns first: y^T [n, rows] = w [k, n]^T x^T [k, rows].
     const struct {
         cublasLtMatrixLayout_t *to;
@@ -383,8 +447,8 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
         uint64_t rows, columns;
         int64_t stride, apart;
     } matrices[] = {
-        {&algorithm->w, CUDA_R_16BF, terms, (uint64_t)n, k, leaves.terms},
-        {&algorithm->x, CUDA_R_16BF, terms, (uint64_t)rows, k, leaves.terms},
+        {&algorithm->w, in, terms, (uint64_t)n, k, leaves.terms},
+        {&algorithm->x, in, terms, (uint64_t)rows, k, leaves.terms},
         {&algorithm->y, several || fp32 ? CUDA_R_32F : CUDA_R_16BF, (uint64_t)n, (uint64_t)rows, n, (int64_t)n * rows}};
     for (const auto &m : matrices) {
         LLM42__CU(cublasLtMatrixLayoutCreate(m.to, m.type, m.rows, m.columns, m.stride));
@@ -400,7 +464,8 @@ static llm42_result llm42__lt_layouts(llm42__cuda *cu, int product, int rows, ll
 // True if cuBLASLt can run an algorithm with its layouts.
 static bool llm42__lt_accepts(const llm42__cuda *cu, const llm42__algorithm &p) {
     cublasLtMatmulHeuristicResult_t fit;
-    return cublasLtMatmulAlgoCheck(cu->lt, cu->product, p.w, p.x, p.y, p.y, &p.algo, &fit) == CUBLAS_STATUS_SUCCESS &&
+    return cublasLtMatmulAlgoCheck(cu->lt, llm42__lt_product(cu, &p), p.w, p.x, p.y, p.y, &p.algo, &fit) ==
+               CUBLAS_STATUS_SUCCESS &&
            fit.workspaceSize <= llm42__workspace_bytes;
 }
 
@@ -413,12 +478,71 @@ static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, in
                          0, stream, parts, values, count, values, n, owners, y);
 }
 
+// out [rows, F] = silu(gate) x up of y [rows, 2F].
+static cudaError_t llm42__run_gate(const llm42__cuda *cu, cudaStream_t stream, const llm42__bf16 *y, bool apart,
+                                   llm42__bf16 *out, const float *bias, int rows) {
+    const size_t count = (size_t)rows * (size_t)cu->Fp / 8;
+    return llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, stream, y, apart, out,
+                         count, bias, cu->Fp);
+}
+
+// The input x [rows, k] of a product, in e4m3. input_scale: of the weights, on the device.
+static cudaError_t llm42__quantise(const llm42__cuda *cu, llm42__execution *ex, const llm42__bf16 *x, int rows, int k,
+                                   const float *input_scale) {
+    if (cu->config.scaling == LLM42_SCALING_CHANNEL)
+        return llm42__launch(llm42__k_quantise_rows, dim3((unsigned)rows), dim3(256), 0, ex->stream, x, ex->eight,
+                             ex->eight_scale, k, input_scale);
+    const size_t pieces = (size_t)rows * (size_t)k / 8;
+    return llm42__launch(llm42__k_quantise_blocks, dim3((unsigned)((pieces + 255) / 256)), dim3(256), 0, ex->stream, x,
+                         ex->eight, ex->eight_scale, rows, k);
+}
+
+// What llm42__run_product_to does, for weights in e4m3. Sums of leaves, and those for owners, come from memory.
+static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int product,
+                                    const llm42__algorithm *algorithm, const void *w, const llm42__bf16 *x, void *y,
+                                    const llm42__owners &owners, llm42__bf16 *between, const float *gate_bias, int rows,
+                                    llm42_error *error) {
+    const auto [n, k] = llm42__product_shape(cu, product);
+    const bool gated = llm42__operator_of(product) == LLM42__GATE_UP,
+               fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
+    const llm42__leaves leaves = llm42__leaves_of(cu, product);
+    const int count = algorithm->leaves ? leaves.count : 1;
+    const bool joined = count > 1 || owners.rows;
+    const float *scales = llm42__scales_of(cu, product, w);
+    void *to = joined ? (void *)ex->parts : gated ? between : y;
+    LLM42__CU(llm42__quantise(cu, ex, x, rows, k, scales + llm42__scale_count(cu, product)));
+    if (const llm42__e4m3_kind *kind = llm42__e4m3_kind_of(algorithm)) {
+        const llm42__e4m3_args a = {ex->eight_scale,
+                                    scales,
+                                    to,
+                                    cu->config.scaling == LLM42_SCALING_CHANNEL,
+                                    fp32 || joined,
+                                    rows,
+                                    n,
+                                    llm42__scale_stride(k),
+                                    count,
+                                    (count > 1 ? leaves.terms : k) / LLM42__BLOCK,
+                                    (size_t)rows * (size_t)n};
+        LLM42__CU(kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream));
+    } else {
+        LLM42__TRY(llm42__set_lt_scales(cu, scales, ex->eight_scale, error));
+        LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, ex->eight, to, error));
+    }
+    if (joined)
+        return LLM42__STATUS(fp32 ? llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (float *)y)
+                                  : llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (llm42__bf16 *)y));
+    if (gated) LLM42__CU(llm42__run_gate(cu, ex->stream, between, true, (llm42__bf16 *)y, gate_bias, rows));
+    return LLM42_OK;
+}
+
 // y[rows, n] = x w^T by an algorithm. GATE_UP gives silu(gate) x up [rows, F]; cuBLASLt's product, and one that gets a
 // bias, is put into `between` first. With owners fp32 sums go to them and not to y.
 static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex, int product,
                                           const llm42__algorithm *algorithm, const llm42__bf16 *w, const llm42__bf16 *x,
                                           void *y, const llm42__owners &owners, llm42__bf16 *between,
                                           const float *gate_bias, int rows, llm42_error *error) {
+    if (llm42__in_e4m3(product))
+        return llm42__run_e4m3(cu, ex, product, algorithm, w, x, y, owners, between, gate_bias, rows, error);
     const auto [n, k] = llm42__product_shape(cu, product);
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     llm42__leaves leaves = llm42__leaves_of(cu, product);
@@ -447,11 +571,7 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
                  : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
     }
     if (algorithm->tile < 0) LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
-    if (gated) {
-        size_t count = (size_t)rows * (size_t)cu->Fp / 8;
-        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, ex->stream, between,
-                                (llm42__bf16 *)y, count, gate_bias, cu->Fp));
-    }
+    if (gated) LLM42__CU(llm42__run_gate(cu, ex->stream, between, false, (llm42__bf16 *)y, gate_bias, rows));
     return LLM42_OK;
 }
 static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
@@ -617,11 +737,12 @@ static bool llm42__few(const llm42__cuda *cu, llm42_schedule schedule, int rows)
     return schedule == LLM42_SCHEDULE_FAST && llm42__prefers_canonical(cu) && rows <= LLM42__FEW_ROWS;
 }
 
-// True if the sums of o (stage 0) or down (1) have leaves.
-static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, int rows, int stage) {
+// True if the sums of o (stage 0) or down (1) have leaves in layer l.
+static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, int rows, int l, int stage) {
     if (stage && cu->config.experts)
         return llm42__has_leaves(cu) && (schedule == LLM42_SCHEDULE_INVARIANT || llm42__few(cu, schedule, rows));
-    return llm42__algorithm_of(cu, stage ? LLM42__DOWN : LLM42__O, schedule, rows)->leaves;
+    const int product = llm42__product_in(cu, stage ? LLM42__DOWN : LLM42__O, l);
+    return llm42__algorithm_of(cu, product, schedule, rows)->leaves;
 }
 
 // True if ranks send each other their parts by mail. Not in a pass that is probed: its probe has to find the parts
@@ -636,9 +757,8 @@ static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
 // The rows that each rank norms of a pass (llm42__rank_parts.own_rows); 0: all. All exchanges of a pass are alike in
 // this, since x lies only where it is normed. Parts in bf16 are half as large. For them a second meeting does not pay.
 static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int rows) {
-    const bool some = cu->ranks > 1 && !cu->first->probed && rows >= cu->first->own_rows_from &&
-                      !llm42__by_mail(cu, rows) && llm42__sums_leaves(cu, schedule, rows, 0) &&
-                      llm42__sums_leaves(cu, schedule, rows, 1);
+    bool some = cu->ranks > 1 && !cu->first->probed && rows >= cu->first->own_rows_from && !llm42__by_mail(cu, rows);
+    for (int i = 0; some && i < 2 * cu->config.layers; i++) some = llm42__sums_leaves(cu, schedule, rows, i / 2, i % 2);
     return some ? (rows + cu->ranks - 1) / cu->ranks : 0;
 }
 
@@ -662,14 +782,16 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
 
 static llm42_result llm42__enqueue_product(llm42__cuda *cu, int product, llm42_schedule schedule, int l,
                                            const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
-    const llm42__bf16 *w = llm42__weights_of(cu, product, l);
+    const char *name = llm42__product_names[product];
     const float *gate_bias = product == LLM42__GATE_UP ? cu->layer[(size_t)l].gate_bias : nullptr;
+    const int stage = product == LLM42__DOWN;
+    product = llm42__product_in(cu, product, l);
+    const llm42__bf16 *w = llm42__weights_of(cu, product, l);
     const llm42__algorithm *algorithm = llm42__algorithm_of(cu, product, schedule, rows);
     const bool cut = llm42__cut(cu, product);
-    const llm42__owners owners = cut ? llm42__owners_of(cu, schedule, rows, product == LLM42__DOWN) : llm42__owners{};
-    LLM42__STAGE(llm42__product_names[product],
-                 LLM42__TRY(llm42__run_product_to(cu, &cu->execution, product, algorithm, w, x, y, owners,
-                                                  cu->execution.gate_up, gate_bias, rows, error)));
+    const llm42__owners owners = cut ? llm42__owners_of(cu, schedule, rows, stage) : llm42__owners{};
+    LLM42__STAGE(name, LLM42__TRY(llm42__run_product_to(cu, &cu->execution, product, algorithm, w, x, y, owners,
+                                                        cu->execution.gate_up, gate_bias, rows, error)));
     return LLM42_OK;
 }
 
@@ -700,7 +822,7 @@ static llm42__rank_parts llm42__expert_parts(llm42__cuda *cu) {
 
 // What the ranks have put there in layer l. cu: the rank that is to read it.
 static llm42__sum llm42__sum_of(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage) {
-    const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, stage);
+    const bool leaves = llm42__sums_leaves(cu, key->schedule, key->rows, l, stage);
     llm42__sum sum = llm42__whole(cu->execution.delta);
     sum.parts.bias = stage ? cu->layer[(size_t)l].down_bias : cu->layer[(size_t)l].o_bias;
     if (cu->ranks == 1 && stage && cu->config.experts && !leaves) {
@@ -804,8 +926,8 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, int rows, int l, llm42_
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const float *q_rope = cu->q_rope ? cu->q_rope : cu->rope;
     const bool rotated = !cu->model->layer[l].unrotated;
-    llm42__heads a = {c->heads,      c->kv_heads, c->head_dim, cu->qkv, layer->bias, layer->q_norm,
-                      layer->k_norm, q_rope,      cu->rope,    rotated, c->norm_eps};
+    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv,  cu->k_at, cu->v_at,   layer->bias,
+                      layer->q_norm, layer->k_norm, q_rope,      cu->rope, rotated,  c->norm_eps};
     const int heads = 128 / (cu->dp / 16);  // of a block
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
     return LLM42__STATUS(llm42__by_head_dim(cu->dp, [&](auto dp) {
@@ -969,7 +1091,7 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
                  LLM42__TRY(cu->desc.numerics.router_fp32
                                 ? llm42__enqueue_route(cu, (const float *)ex->router, rows, sorted, error)
                                 : llm42__enqueue_route(cu, (const llm42__bf16 *)ex->router, rows, sorted, error)));
-    const bool cut = llm42__sums_leaves(cu, key->schedule, rows, 1);
+    const bool cut = llm42__sums_leaves(cu, key->schedule, rows, l, 1);
     void *sum = llm42__sum_at(cu, 1);
     llm42__leaves leaves = cut ? llm42__leaves_of(cu, LLM42__DOWN) : llm42__leaves{1, 0, 0};
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
@@ -1706,6 +1828,16 @@ static llm42__slice llm42__head_rows_of(const llm42__cuda *cu, const llm42_matri
 static bool llm42__own_head(const llm42_model *m) {
     return m->head.data != m->embed.data || m->head.recipe.key != m->embed.recipe.key;
 }
+// Where the weights of an operator in layer l stand, bf16 or e4m3.
+static llm42__bf16 **llm42__weights_at(llm42__cuda *cu, int of, int l) {
+    return &cu->layer[(size_t)l].w[llm42__product_in(cu, of, l)];
+}
+static size_t llm42__weights_bytes(const llm42__cuda *cu, int of, int l) {
+    const int product = llm42__product_in(cu, of, l);
+    const auto [n, k] = llm42__product_shape(cu, product);
+    const size_t weights = (size_t)n * (size_t)k;
+    return llm42__in_e4m3(product) ? weights + 4 * (llm42__scale_count(cu, product) + 1) : 2 * weights;
+}
 static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
@@ -1719,10 +1851,9 @@ static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     want(&to->q_norm, from->q_norm, (size_t)c->head_dim), want(&to->k_norm, from->k_norm, (size_t)c->head_dim);
     want(&to->bias, from->q_bias, (size_t)((c->heads + 2 * c->kv_heads) * c->head_dim));
     want(&to->gate_bias, from->gate_bias, 2 * Fp);
-    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__QKV], (size_t)cu->qkv * Dp);
-    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__O], Dp * (size_t)cu->attended);
-    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__GATE_UP], experts * 2 * Fp * Dp);
-    llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__DOWN], experts * Dp * Fp);
+    for (int of : {LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN})
+        llm42__want(list, LLM42__WEIGHTS, (char **)llm42__weights_at(cu, of, l),
+                    (of < LLM42__GATE_UP ? 1 : experts) * llm42__weights_bytes(cu, of, l));
     if (c->experts) llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp);
 }
 
@@ -1760,6 +1891,11 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
         want(&ex->route_group, (R + 31) / 32 * (size_t)c->experts);
         for (int32_t **to : {&ex->route_source, &ex->route_place}) want(to, entries);
     }
+    if (c->scaling) {
+        const size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended);
+        want(&ex->eight, R * widest);
+        want(&ex->eight_scale, R * (widest / LLM42__BLOCK));
+    }
     if (llm42__has_leaves(cu)) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
     want(&ex->meta, cu->meta_size);
 }
@@ -1788,6 +1924,63 @@ static llm42__blocks llm42__loading_blocks(char **buffer) {
     return list;
 }
 
+// Puts a slice of a matrix in e4m3, and its scales, into the weights of a product, from row `row` on. A block of rows
+// that share scales begins at a multiple of 128 rows there, too.
+static llm42_result llm42__place_e4m3(const llm42__cuda *cu, int product, const llm42_matrix *m, llm42__slice slice,
+                                      void *w, int row, llm42_error *error) {
+    const auto [n, k] = llm42__product_shape(cu, product);
+    const int stride = llm42__scale_stride(k), across = (m->k + LLM42__BLOCK - 1) / LLM42__BLOCK,
+              rows = (slice.row0 % LLM42__BLOCK + slice.rows + LLM42__BLOCK - 1) / LLM42__BLOCK,
+              columns = (slice.columns + LLM42__BLOCK - 1) / LLM42__BLOCK;  // blocks
+    float *scales = llm42__scales_of(cu, product, w);
+    uint8_t *to = (uint8_t *)w + (size_t)row * (size_t)k;
+    LLM42__CU(cudaMemcpy(scales + llm42__scale_count(cu, product), &m->input_scale, 4, cudaMemcpyHostToDevice));
+    const bool block = cu->config.scaling == LLM42_SCALING_BLOCK;
+    assert(!block || (row % LLM42__BLOCK == slice.row0 % LLM42__BLOCK && slice.column0 % LLM42__BLOCK == 0));
+    scales += block ? row / LLM42__BLOCK * stride : row;
+    if (!m->data) {
+        llm42__k_make_e4m3<<<dim3((unsigned)columns, (unsigned)rows), 256>>>(to, k, scales, stride, slice, m->n, m->k,
+                                                                             m->recipe.key, m->recipe.scale);
+        return LLM42__STATUS(cudaGetLastError());
+    }
+    const size_t at = (size_t)slice.row0 * (size_t)m->k + (size_t)slice.column0;
+    LLM42__CU(cudaMemcpy2D(to, (size_t)k, (const uint8_t *)m->data + at, (size_t)m->k, (size_t)slice.columns,
+                           (size_t)slice.rows, cudaMemcpyHostToDevice));
+    if (!block)
+        return LLM42__STATUS(cudaMemcpy(scales, m->scale + slice.row0, (size_t)slice.rows * 4, cudaMemcpyHostToDevice));
+    const float *from = m->scale + slice.row0 / LLM42__BLOCK * across + slice.column0 / LLM42__BLOCK;
+    return LLM42__STATUS(cudaMemcpy2D(scales, (size_t)stride * 4, from, (size_t)across * 4, (size_t)columns * 4,
+                                      (size_t)rows, cudaMemcpyHostToDevice));
+}
+
+static llm42_result llm42__upload_matrices(llm42__cuda *cu, int l, char *buffer, llm42_error *error) {
+    const llm42_config *c = &cu->config;
+    const llm42_layer *from = &cu->model->layer[l];
+    const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, llm42__leaf_width(cu)};
+    // Puts a matrix into the weights of an operator, from row `row` on. turn: gate or up.
+    auto place = [&](int of, const llm42_matrix *m, auto slice_of, int row, int turn = LLM42__PLAIN) {
+        const int product = llm42__product_in(cu, of, l), k = llm42__product_shape(cu, product).k;
+        llm42__bf16 *w = *llm42__weights_at(cu, of, l);
+        if (llm42__in_e4m3(product))
+            return llm42__place_e4m3(cu, product, m, slice_of(cu, m), w, row + (turn == LLM42__UP ? cu->Fp : 0), error);
+        return llm42__place(
+            m, slice_of(cu, m),
+            {w + (size_t)row * (size_t)k, k, turn, of == LLM42__GATE_UP ? gaps : none, of == LLM42__DOWN ? gaps : none},
+            buffer, error);
+    };
+    LLM42__TRY(place(LLM42__QKV, &from->q, llm42__rows_of, 0));
+    LLM42__TRY(place(LLM42__QKV, &from->k, llm42__kv_rows_of, cu->k_at));
+    LLM42__TRY(place(LLM42__QKV, &from->v, llm42__kv_rows_of, cu->v_at));
+    LLM42__TRY(place(LLM42__O, &from->o, llm42__columns_of, 0));
+    for (int e = 0; e < std::max(1, c->experts); e++) {
+        const llm42_matrix *all = c->experts ? &from->expert[3 * e] : nullptr;
+        LLM42__TRY(place(LLM42__GATE_UP, all ? all : &from->gate, llm42__rows_of, e * 2 * cu->Fp, LLM42__GATE));
+        LLM42__TRY(place(LLM42__GATE_UP, all ? all + 1 : &from->up, llm42__rows_of, e * 2 * cu->Fp, LLM42__UP));
+        LLM42__TRY(place(LLM42__DOWN, all ? all + 2 : &from->down, llm42__columns_of, e * cu->Dp));
+    }
+    return c->experts ? place(LLM42__ROUTER, &from->router, llm42__all_of, 0) : LLM42_OK;
+}
+
 static llm42_result llm42__upload_layer(llm42__cuda *cu, int l, char *buffer, llm42_error *error) {
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
@@ -1814,27 +2007,7 @@ static llm42_result llm42__upload_layer(llm42__cuda *cu, int l, char *buffer, ll
         LLM42__TRY(vector(at, from->gate_bias, first, F));
         LLM42__TRY(vector(at + Fp, from->up_bias, first, F));
     }
-    const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, llm42__leaf_width(cu)};
-    auto place = [&](const llm42_matrix *m, auto slice_of, llm42__place_at at) {
-        return llm42__place(m, slice_of(cu, m), at, buffer, error);
-    };
-    llm42__bf16 *qkv = to->w[LLM42__QKV];
-    LLM42__TRY(place(&from->q, llm42__rows_of, {qkv, cu->Dp}));
-    LLM42__TRY(place(&from->k, llm42__kv_rows_of, {qkv + q * Dp, cu->Dp}));
-    LLM42__TRY(place(&from->v, llm42__kv_rows_of, {qkv + (q + kv) * Dp, cu->Dp}));
-    LLM42__TRY(place(&from->o, llm42__columns_of, {to->w[LLM42__O], cu->attended}));
-    for (size_t e = 0; e < (size_t)std::max(1, c->experts); e++) {
-        const llm42_matrix *gate = c->experts ? &from->expert[3 * e] : &from->gate,
-                           *up = c->experts ? &from->expert[3 * e + 1] : &from->up;
-        const llm42_matrix *down = c->experts ? &from->expert[3 * e + 2] : &from->down;
-        llm42__bf16 *both = to->w[LLM42__GATE_UP] + e * 2 * Fp * Dp;
-        LLM42__TRY(place(gate, llm42__rows_of, {both, cu->Dp, LLM42__GATE, gaps, none}));
-        LLM42__TRY(place(up, llm42__rows_of, {both, cu->Dp, LLM42__UP, gaps, none}));
-        LLM42__TRY(
-            place(down, llm42__columns_of, {to->w[LLM42__DOWN] + e * Dp * Fp, cu->Fp, LLM42__PLAIN, none, gaps}));
-    }
-    if (!c->experts) return LLM42_OK;
-    return place(&from->router, llm42__all_of, {to->w[LLM42__ROUTER], cu->Dp});
+    return llm42__upload_matrices(cu, l, buffer, error);
 }
 
 static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
@@ -1903,6 +2076,7 @@ struct llm42__trial {
     // x [max_rows, k] and w [n, k] are made so that sums nearly cancel, for comparing bits; turned: x with its rows
     // moved. noise is an x for comparing products: sums [max_rows, n] are its product with w by llm42__k_reference.
     llm42__bf16 *x, *turned, *noise, *w;
+    llm42__bf16 *wide;  // w in e4m3 as bf16
     void *y, *other;
     float *sums;
     unsigned *differ;
@@ -1927,6 +2101,7 @@ static llm42__blocks llm42__trial_blocks(llm42__trial *t) {
     llm42__blocks list;
     for (llm42__bf16 **to : {&t->x, &t->turned, &t->noise}) llm42__want(&list, LLM42__TRIALS, to, x);
     llm42__want(&list, LLM42__TRIALS, &t->w, w);
+    if (cu->config.scaling) llm42__want(&list, LLM42__TRIALS, &t->wide, w);
     for (void **to : {&t->y, &t->other}) llm42__want(&list, LLM42__TRIALS, (char **)to, y);
     llm42__want(&list, LLM42__TRIALS, &t->sums, sums);
     llm42__want(&list, LLM42__TRIALS, &t->differ, 1);
@@ -1939,12 +2114,38 @@ static llm42_result llm42__open_trial(llm42__trial *t, const llm42__blocks &list
     return LLM42__STATUS(cudaEventCreate(&t->end));
 }
 
+// Makes the inputs of a product with weights in e4m3. noise: what products make of noise, as bf16.
+static llm42_result llm42__fill_e4m3_inputs(llm42__trial *t, llm42_error *error) {
+    llm42__cuda *cu = t->cu;
+    llm42__execution *ex = &cu->execution;
+    const auto [n, k] = llm42__product_shape(cu, t->product);
+    const int rows = llm42__most_rows(cu, t->product), stride = llm42__scale_stride(k);
+    const size_t count = llm42__scale_count(cu, t->product);
+    const bool block = cu->config.scaling == LLM42_SCALING_BLOCK;
+    float *scales = llm42__scales_of(cu, t->product, t->w);
+    llm42__k_fill_spread<<<2048, 256, 0, ex->stream>>>(t->x, (size_t)rows, k, 42);
+    llm42__k_fill_e4m3<<<2048, 256, 0, ex->stream>>>((uint8_t *)t->w, (size_t)n, k, scales, count, block ? stride : 1,
+                                                     43);
+    llm42__k_fill<<<2048, 256, 0, ex->stream>>>(t->noise, (size_t)rows * (size_t)k, 44, 1.0f);
+    LLM42__CU(cudaGetLastError());
+    if (cu->options.no_check) return LLM42_OK;
+    LLM42__CU(llm42__quantise(cu, ex, t->noise, rows, k, scales + count));
+    auto widen = [&](const uint8_t *from, llm42__bf16 *to, int of, const float *scale, llm42__scale_place place) {
+        llm42__k_widen<<<2048, 256, 0, ex->stream>>>(from, to, (size_t)of, k, scale, place);
+    };
+    widen(ex->eight, t->noise, rows, ex->eight_scale, {1, 1, block ? rows : 0});
+    widen((const uint8_t *)t->w, t->wide, n, scales, {block ? LLM42__BLOCK : 1, block ? stride : 1, block});
+    llm42__k_reference<<<4096, 256, 0, ex->stream>>>(t->noise, t->wide, t->sums, rows, n, k);
+    return LLM42__STATUS(cudaGetLastError());
+}
+
 // Makes the inputs of a product. Behind the last leaf they are zero, as in passes.
 static llm42_result llm42__fill_inputs(llm42__trial *t, int product, llm42_error *error) {
     const cudaStream_t stream = t->cu->execution.stream;
     const llm42__leaves leaves = llm42__leaves_of(t->cu, product);
     const size_t rows = (size_t)llm42__most_rows(t->cu, product);
     t->product = product;
+    if (llm42__in_e4m3(product)) return llm42__fill_e4m3_inputs(t, error);
     const auto [n, k] = llm42__product_shape(t->cu, product);
     const int used = leaves.count > 1 ? leaves.count * leaves.terms : k;
     llm42__k_fill_cancelling<<<2048, 256, 0, stream>>>(t->x, rows, k, 42, true);
@@ -1982,7 +2183,8 @@ static llm42_result llm42__same_bits(llm42__trial *t, const llm42__algorithm *al
     const cudaStream_t stream = t->cu->execution.stream;
     const auto [n, k] = llm42__product_shape(t->cu, t->product);
     const bool fp32 = llm42__fp32_out(t->cu, t->product, algorithm->leaves);
-    const size_t width = t->product == LLM42__GATE_UP ? (size_t)n / 2 : fp32 ? (size_t)n * 2 : (size_t)n;
+    const bool gated = llm42__operator_of(t->product) == LLM42__GATE_UP;
+    const size_t width = gated ? (size_t)n / 2 : fp32 ? (size_t)n * 2 : (size_t)n;
     llm42__k_differ<<<264, 512, 0, stream>>>((const uint16_t *)t->y, (const uint16_t *)t->other, rows, width, shift,
                                              t->differ);
     return llm42__none_counted(t, same, error);
@@ -1995,7 +2197,8 @@ static llm42_result llm42__find_order(llm42__trial *t, const llm42__algorithm *a
     *sequential = algorithm->leaves == llm42__cut(t->cu, t->product);
     if ((algorithm->tile >= 0 && !llm42__leaf_kind_of(algorithm)) || !*sequential) return LLM42_OK;
     llm42__algorithm reference;
-    reference.tile = LLM42__TILE_KINDS - 1, reference.leaves = algorithm->leaves;
+    reference.tile = (llm42__in_e4m3(t->product) ? (int)LLM42__ALL_KINDS : (int)LLM42__TILE_KINDS) - 1;
+    reference.leaves = algorithm->leaves;
     LLM42__TRY(llm42__try(t, &reference, t->w, t->x, t->other, rows, error));
     LLM42__TRY(llm42__try(t, algorithm, t->w, t->x, t->y, t->rows, error));
     return llm42__same_bits(t, algorithm, rows, 0, sequential, error);
@@ -2028,7 +2231,8 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, const llm42__algorit
 static llm42_result llm42__right(llm42__trial *t, const llm42__algorithm *algorithm, bool *right, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const llm42__execution *ex = &cu->execution;
-    const bool gated = t->product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, t->product, algorithm->leaves);
+    const bool gated = llm42__operator_of(t->product) == LLM42__GATE_UP, e4m3 = llm42__in_e4m3(t->product),
+               fp32 = llm42__fp32_out(cu, t->product, algorithm->leaves);
     const llm42__product_size size = llm42__product_shape(cu, t->product);
     const int n = size.n;
     const size_t values = (size_t)t->rows * (size_t)n, bytes = values * (fp32 ? 4 : 2);
@@ -2036,11 +2240,12 @@ static llm42_result llm42__right(llm42__trial *t, const llm42__algorithm *algori
     // An output that is not written is NaN.
     LLM42__CU(cudaMemsetAsync(t->y, 0xff, bytes, ex->stream));
     if (gated) LLM42__CU(cudaMemsetAsync(ex->gate_up, 0xff, bytes, ex->stream));
-    if (algorithm->leaves && cu->leaves > 1 && algorithm->tile < 0)
+    if (algorithm->leaves && cu->leaves > 1 && (algorithm->tile < 0 || e4m3))
         LLM42__CU(cudaMemsetAsync(ex->parts, 0xff, (size_t)cu->leaves * values * 4, ex->stream));
     LLM42__TRY(llm42__try(t, algorithm, t->w, t->noise, t->y, t->rows, error));
     auto compare = [&](auto far, auto *y) {
-        far<<<1056, 256, 0, ex->stream>>>(y, t->sums, t->rows, n, gated, slack, t->differ);
+        const int apart = !gated ? 0 : e4m3 ? n / 2 : 8;
+        far<<<1056, 256, 0, ex->stream>>>(y, t->sums, t->rows, n, apart, slack, t->differ);
     };
     if (fp32) compare(llm42__k_far<float>, (const float *)t->y);
     else compare(llm42__k_far<llm42__bf16>, (const llm42__bf16 *)t->y);
@@ -2051,10 +2256,12 @@ static llm42_result llm42__right(llm42__trial *t, const llm42__algorithm *algori
 static llm42_result llm42__time_algorithm(llm42__trial *t, const llm42__algorithm *algorithm, int launches, float *us,
                                           llm42_error *error) {
     const cudaStream_t stream = t->cu->execution.stream;
-    const int layers = t->product == LLM42__HEAD ? 1 : std::min(4, t->cu->config.layers);
+    std::vector<const llm42__bf16 *> weights;
+    for (int l = 0; l < t->cu->config.layers && weights.size() < (t->product == LLM42__HEAD ? 1u : 4u); l++)
+        if (const llm42__bf16 *w = llm42__weights_of(t->cu, t->product, l)) weights.push_back(w);
     float ms;
     for (int i = -1; i < launches; i++) {  // the first does not count
-        const llm42__bf16 *w = llm42__weights_of(t->cu, t->product, (i + layers) % layers);
+        const llm42__bf16 *w = weights[(size_t)(i + 1) % weights.size()];
         if (!i) LLM42__CU(cudaEventRecord(t->begin, stream));
         LLM42__TRY(llm42__try(t, algorithm, w, t->x, t->other, t->rows, error));
     }
@@ -2103,11 +2310,11 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
 // saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes: means, where single measurements
 // were up to 3 us off. A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has: on two
 // H200 5 us for 16 rows and 13 for 4, of which the mean is taken for all up to 32 rows.
-static const float llm42__beyond[LLM42__PRODUCTS][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
+static const float llm42__beyond[LLM42__E4M3][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
 static float llm42__cost(const llm42__trial *t, const llm42__algorithm &p) {
     enum { FEW = 32, LEAF_DOWN = 9 };
     if (llm42__leaf_kind_of(&p)) return p.us + (t->product == LLM42__DOWN && t->rows <= FEW ? LEAF_DOWN : 0);
-    return p.us + llm42__beyond[t->product][p.tile >= 0];
+    return p.us + llm42__beyond[llm42__operator_of(t->product)][p.tile >= 0];
 }
 
 // Adds an algorithm of cuBLASLt to a list that does not have it.
@@ -2138,8 +2345,8 @@ static llm42_result llm42__ask_lt(llm42__cuda *cu, llm42__algorithm algorithm, u
              {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
             cublasLtMatmulPreferenceSetAttribute(wish, operand, &aligned, sizeof aligned);
     }
-    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, cu->product, algorithm.w, algorithm.x, algorithm.y, algorithm.y, wish,
-                                       MOST, found, &count) != CUBLAS_STATUS_SUCCESS)
+    if (cublasLtMatmulAlgoGetHeuristic(cu->lt, llm42__lt_product(cu, &algorithm), algorithm.w, algorithm.x, algorithm.y,
+                                       algorithm.y, wish, MOST, found, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(wish);
     for (int i = 0; i < count; i++) {
@@ -2213,6 +2420,10 @@ static llm42_result llm42__lt_candidates(llm42__cuda *cu, int product, int rows,
     const size_t before = list->size();
     llm42__algorithm algorithm;
     algorithm.leaves = leaves;
+    // Scales of leaves would have to be found where no mode of cuBLASLt looks for them.
+    if (llm42__in_e4m3(product) && leaves && llm42__leaves_of(cu, product).count > 1) return LLM42_OK;
+    if (llm42__in_e4m3(product))
+        LLM42__TRY(llm42__set_lt_scales(cu, cu->execution.eight_scale, cu->execution.eight_scale, error));
     LLM42__TRY(llm42__lt_layouts(cu, product, rows, &algorithm, error));
     const int terms = llm42__leaves_of(cu, product).terms;
     if (!leaves) LLM42__TRY(llm42__ask_lt(cu, algorithm, ordered, terms, list, error));
@@ -2230,21 +2441,27 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, ll
     list->clear();
     if (!cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, false, list, error));
     if (both && !cu->options.no_cublas) LLM42__TRY(llm42__lt_candidates(cu, product, rows, true, list, error));
-    for (int i = 0; i < LLM42__TILE_KINDS; i++) {
+    auto add = [&](int tile, bool only_leaves) {
+        llm42__algorithm own;
+        own.tile = tile, own.sequential = !cut && !only_leaves;
+        if (!only_leaves) list->push_back({own, -1});
+        own.leaves = true, own.sequential = !only_leaves;
+        if (both) list->push_back({own, -1});
+    };
+    for (int i = 0; llm42__in_e4m3(product) && i < LLM42__E4M3_KINDS; i++) {
+        const llm42__e4m3_kind *kind = &llm42__e4m3_kinds[i];
+        if (rows >= kind->least && rows <= kind->most) add(LLM42__FIRST_E4M3_KIND + i, false);
+    }
+    for (int i = 0; !llm42__in_e4m3(product) && i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];
         const bool fits = tile->bytes <= (int)cu->device.sharedMemPerBlockOptin,
                    suits = tile->rows >= std::min(rows, 64) && tile->rows <= 4 * rows + 4 && rows <= 256;
-        if (!fits || (!suits && i + 1 < LLM42__TILE_KINDS)) continue;
-        llm42__algorithm own;
-        own.tile = i, own.sequential = !cut;
-        list->push_back({own, -1});
-        own.leaves = own.sequential = true;
-        if (both) list->push_back({own, -1});
+        if (fits && (suits || i + 1 == LLM42__TILE_KINDS)) add(i, false);
     }
-    for (int i = 0; both && i < LLM42__LEAF_KINDS; i++) {
+    for (int i = 0; both && !llm42__in_e4m3(product) && i < LLM42__LEAF_KINDS; i++) {
         llm42__algorithm own;
         own.tile = LLM42__TILE_KINDS + i, own.leaves = true;
-        if (llm42__leaf_kind_serves(cu, product, &own, rows)) list->push_back({own, -1});
+        if (llm42__leaf_kind_serves(cu, product, &own, rows)) add(own.tile, true);
     }
     return LLM42_OK;
 }
@@ -2415,6 +2632,11 @@ static llm42_result llm42__choose_from(llm42__trial *t, const llm42__candidate_l
 
 static bool llm42__product_used(const llm42__cuda *cu, int product) {
     const bool mixture = cu->config.experts > 0;
+    bool in_some_layer = llm42__operator_of(product) >= 4 || (!cu->config.scaling && !llm42__in_e4m3(product));
+    for (int l = 0; !in_some_layer && cu->config.scaling && l < cu->config.layers; l++)
+        in_some_layer = llm42__product_in(cu, llm42__operator_of(product), l) == product;
+    if (!in_some_layer) return false;
+    product = llm42__operator_of(product);
     return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
 }
 
@@ -2491,13 +2713,14 @@ static std::string llm42__engine_kind(const llm42__cuda *cu) {
     cudaRuntimeGetVersion(&runtime);
     snprintf(text, sizeof text,
              "%s, sm_%d%d; driver %d; runtime %d; cublasLt %zu; kernels %d; fast %s; schedules %u; logits %s; router "
-             "logits %s; ranks %d; leaves %d",
+             "logits %s; ranks %d; leaves %d; scaling %d",
              cu->device.name, cu->device.major, cu->device.minor, driver, runtime, llm42__lt_version(cu),
              (int)LLM42__KERNELS, cu->options.fast == LLM42_CUDA_FAST_OFFERED ? "offered" : "fastest",
              cu->desc.schedules, cu->desc.numerics.logits_fp32 ? "fp32" : "bf16",
-             cu->desc.numerics.router_fp32 ? "fp32" : "bf16", cu->ranks, cu->leaves * cu->ranks);
+             cu->desc.numerics.router_fp32 ? "fp32" : "bf16", cu->ranks, cu->leaves * cu->ranks,
+             (int)cu->config.scaling);
     std::string kind = text;
-    for (int product = 0; product < LLM42__PRODUCTS; product++) {
+    for (int product = 0; product < LLM42__E4M3; product++) {
         const auto [n, k] = llm42__product_shape(cu, product);
         kind += std::string("; ") + llm42__product_names[product] + " " + std::to_string(n) + " x " + std::to_string(k);
     }
@@ -2537,7 +2760,7 @@ static bool llm42__parse_algorithm(llm42__cuda *cu, const char *text, int produc
     int leaves, sequential, at = 0;
     if (sscanf(text, "%63[^\t]\t%d\t%d\t%f\t%n", kind, &leaves, &sequential, &p->us, &at) != 4 || !at) return false;
     p->leaves = leaves != 0, p->sequential = sequential != 0;
-    p->tile = LLM42__TILE_KINDS + LLM42__LEAF_KINDS - 1;
+    p->tile = LLM42__ALL_KINDS - 1;
     while (p->tile >= 0 && strcmp(kind, llm42__kind_name(p)) != 0) p->tile--;
     for (int i = 0; i < 8; i++, at += 17) {
         char *end;
@@ -2546,6 +2769,7 @@ static bool llm42__parse_algorithm(llm42__cuda *cu, const char *text, int produc
     }
     if (schedule == LLM42_SCHEDULE_INVARIANT && !p->sequential && !llm42__fast_alone(cu)) return false;
     if (p->leaves && (!llm42__cut(cu, product) || !llm42__has_leaves(cu))) return false;
+    if (p->tile >= 0 && llm42__in_e4m3(product) != (llm42__e4m3_kind_of(p) != nullptr)) return false;
     if (p->tile >= 0) return !llm42__leaf_kind_of(p) || llm42__leaf_kind_serves(cu, product, p, rows);
     return !strcmp(kind, llm42__kind_name(p)) && !cu->options.no_cublas &&
            llm42__lt_layouts(cu, product, rows, p, nullptr) == LLM42_OK && llm42__lt_accepts(cu, *p);
@@ -2622,7 +2846,8 @@ static void llm42__cuda_close(void *state) {
     for (void *block : cu->blocks) cudaFree(block);
     for (void *block : cu->pinned) cudaFreeHost(block);
     for (cublasLtMatrixLayout_t layout : cu->layouts) cublasLtMatrixLayoutDestroy(layout);
-    if (cu->product) cublasLtMatmulDescDestroy(cu->product);
+    for (cublasLtMatmulDesc_t product : {cu->product, cu->product_e4m3})
+        if (product) cublasLtMatmulDescDestroy(product);
     if (cu->lt) cublasLtDestroy(cu->lt);
     cudaGetLastError();
     delete cu;
@@ -2661,9 +2886,15 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_FP32)
         LLM42__FAIL(UNSUPPORTED,
                     "llm42_engine_desc.numerics.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
-    if (c->scaling)
-        LLM42__FAIL(UNSUPPORTED, "model %s: its weights are in e4m3, which the CUDA backend does not compute",
-                    d->model->name);
+    if (c->scaling && c->experts)
+        LLM42__FAIL(UNSUPPORTED, "model %s: a mixture in FP8, which the CUDA backend does not compute", d->model->name);
+    for (int l = 0; c->scaling == LLM42_SCALING_CHANNEL && d->tensor_parallel > 1 && l < c->layers; l++)
+        for (const llm42_matrix *m : {&d->model->layer[l].o, &d->model->layer[l].down})
+            if (m->type == LLM42_DTYPE_E4M3 && !m->input_scale)
+                LLM42__FAIL(UNSUPPORTED,
+                            "model %s: tensor_parallel: %d: its FP8 weights have a scale for each output, so that a "
+                            "scale of their input would depend on all ranks: use one rank, or blocks of 128 x 128",
+                            d->model->name, d->tensor_parallel);
     const llm42__field fields[] = {
         {"max_rows", d->max_rows, 1, 1 << 20, false},
         {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
@@ -2708,11 +2939,17 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     cu->config.kv_heads = std::max(1, cu->config.kv_heads / cu->ranks);
     cu->leaves = std::max(d->numerics.leaves, cu->ranks) / cu->ranks;
     cu->Vr = llm42__padded((c->vocab + cu->ranks - 1) / cu->ranks), cu->Vp = cu->ranks * cu->Vr;
-    cu->D = c->dim, cu->Dp = llm42__padded(c->dim);
-    cu->Fp = llm42__padded(cu->leaves * llm42__leaf_width(cu));
+    // In e4m3 scales are those of blocks of 128. Keys and values begin in a block where they do in the checkpoint.
+    const int block = c->scaling ? LLM42__BLOCK : 1, kv = c->kv_heads * c->head_dim,
+              kv0 = (int)((int64_t)cu->rank * cu->model->config.kv_heads / cu->ranks) * c->head_dim;
+    auto padded = [&](int n) { return (llm42__padded(n) + block - 1) / block * block; };
+    auto next_block = [&](int n) { return (n + block - 1) / block * block + kv0 % block; };
+    cu->D = c->dim, cu->Dp = padded(c->dim);
+    cu->Fp = padded(cu->leaves * llm42__leaf_width(cu));
     cu->dp = llm42__padded_head_dim(c->head_dim);
-    cu->qkv = llm42__padded((c->heads + 2 * c->kv_heads) * c->head_dim);
-    cu->attended = llm42__padded(c->heads * c->head_dim);
+    cu->k_at = next_block(c->heads * c->head_dim), cu->v_at = next_block(cu->k_at + kv);
+    cu->qkv = padded(cu->v_at + kv);
+    cu->attended = padded(c->heads * c->head_dim);
     cu->Ep = llm42__padded(std::max(1, c->experts));
     cu->group = c->heads / c->kv_heads;
     for (int l = 0; l < c->layers; l++) cu->has[cu->model->layer[l].sliding ? LLM42__SLIDING : LLM42__FULL] = true;
@@ -2993,6 +3230,11 @@ static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cu
     if (desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 && device->major != 9)
         LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: SM90 is that of sm_90 GPUs: %s is sm_%d%d",
                     device->name, device->major, device->minor);
+    if (desc->model->config.scaling && device->major != 9)
+        LLM42__FAIL(UNSUPPORTED,
+                    "model %s: its weights are in FP8, whose products need an sm_90 GPU: %s is sm_%d%d; use the CPU "
+                    "backend, or a model in bf16",
+                    desc->model->name, device->name, device->major, device->minor);
     LLM42__CU(cudaGetDeviceCount(&count));
     if (!options->devices) options->devices = ranks;
     if (options->device + options->devices > count)

@@ -315,11 +315,8 @@ static llm42_result probe_gate(const bench *b, const probe_memory &m, llm42_erro
     p.note = "no sums";
     p.most = cu->max_rows, p.width = (size_t)cu->Fp, p.out = b->ex->gated;
     p.run = [&](int rows, int shift, llm42_error *error) -> llm42_result {
-        const size_t pieces = (size_t)rows * (size_t)cu->Fp / 8;
         LLM42__TRY(rotate(b, both, b->ex->gate_up, rows, 2 * cu->Fp, shift, error));
-        LLM42__CU(llm42__launch(llm42__k_gate, dim3((unsigned)((pieces + 255) / 256)), dim3(256), 0, b->ex->stream,
-                                b->ex->gate_up, b->ex->gated, pieces, nullptr, cu->Fp));
-        return LLM42_OK;
+        return LLM42__STATUS(llm42__run_gate(cu, b->ex->stream, b->ex->gate_up, false, b->ex->gated, nullptr, rows));
     };
     return probe_operator(b, m, p, error);
 }

@@ -91,16 +91,20 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 const char *cudaGetErrorString(cudaError_t) { return "an emulated error"; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
-// Maps are of matrices of bf16 whose boxes have rows of 128 bytes.
+// Maps are of arrays of bf16 or bytes whose boxes have rows of 128 bytes.
 static CUresult emulated_encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *from,
                                 const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *box,
                                 const cuuint32_t *step, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-    if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 2 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
-        box[0] != 64 || box[1] > 256 || step[0] != 1 || step[1] != 1 || stride[0] % 16 || (uintptr_t)from % 16)
+    emulator::box_map own = {(const unsigned char *)from, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, 0};
+    own.bytes = type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ? 2 : type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 0;
+    if (rank > 3 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B || (int)box[0] * own.bytes != 128 || (uintptr_t)from % 16)
         return CUDA_ERROR_INVALID_VALUE;
-    const emulator::box_map own = {(const unsigned char *)from, (int64_t)size[0], (int64_t)size[1],
-                                   (int64_t)stride[0],          (int)box[0],      (int)box[1]};
+    for (unsigned i = 0; i < rank; i++) {
+        if (box[i] > 256 || step[i] != 1 || (i && stride[i - 1] % 16)) return CUDA_ERROR_INVALID_VALUE;
+        own.size[i] = (int64_t)size[i], own.box[i] = (int)box[i], own.stride[i] = i ? (int64_t)stride[i - 1] : 0;
+    }
+    own.size[0] *= own.bytes;
     memcpy(map, &own, sizeof own);
     return CUDA_SUCCESS;
 }
@@ -137,6 +141,12 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind)
 }
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
     memset(to, value, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
+                         cudaMemcpyKind kind) {
+    for (size_t y = 0; y < height; y++)
+        cudaMemcpy((char *)to + y * to_pitch, (const char *)from + y * from_pitch, width, kind);
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {

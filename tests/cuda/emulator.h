@@ -161,7 +161,7 @@ struct product {  // a warp's part of a warpgroup's product
     float *sums;  // of lane 0
     uint32_t a[32][4];
     uint64_t a_shared, b;  // operands in shared memory; a_shared 0: a
-    bool turned, add;
+    bool turned, add, e4m3;
     unsigned group;
 };
 struct warp {
@@ -644,6 +644,34 @@ step(float sum, const sixteen &a, const sixteen &b) {
     return result == 0 ? 0.0f : result;
 }
 
+// The same for 32 products of e4m3, of which 13 bits are kept, and 13 bits of the sum. The values are exact in fp32.
+struct thirty_two {
+    float value[32];
+    int exponent[32];
+    bool special = false, zero = true;
+    void set(int i, unsigned char byte) {
+        const int power = byte >> 3 & 15, size = byte & 7;
+        const float x = (float)std::ldexp(power ? 8 + size : size, (power ? power : 1) - 10);
+        value[i] = byte & 128 ? -x : x;
+        exponent[i] = x ? std::max(power, 1) - 7 : (int)sixteen::OF_ZERO;
+        special |= (byte & 127) == 127, zero &= x == 0;
+    }
+};
+inline float step(float sum, const thirty_two &a, const thirty_two &b) {
+    int largest = exponent_of(sum);
+    if (a.special || b.special || sum != sum) return of_bits(0x7fffffff);
+    if (largest == sixteen::OF_SPECIAL || ((a.zero || b.zero) && sum == 0)) return sum == 0 ? 0.0f : sum;
+    for (int i = 0; i < 32; i++) largest = std::max(largest, a.exponent[i] + b.exponent[i]);
+    if (largest < -1000) return 0.0f;
+    const double scale = power_of_two(13 - largest);
+    int64_t total = (int64_t)((double)sum * scale);
+    for (int i = 0; i < 32; i++) total += (int64_t)((double)(a.value[i] * b.value[i]) * scale);
+    const int64_t size = std::abs(total);
+    const int more = size ? std::max(0, 63 - __builtin_clzll((unsigned long long)size) - 13) : 0;
+    const double value = (double)(size >> more << more) * power_of_two(largest - 13);
+    return (float)(total < 0 ? -value : value);
+}
+
 // Sixteen rows of a, of 16 values each, from the registers of a warp's lanes. The layout is that of the PTX manual for
 // mma.m16n8k16.
 template <typename AT> void set_rows(sixteen (&rows)[16], AT a) {
@@ -711,9 +739,32 @@ inline void compute(warp *w, const product &p) {
                            columns[at / 4 * 8 + lane % 4 * 2 + at % 2]);
     }
 }
+inline thirty_two e4m3_operand(uint64_t word, int i) {
+    thirty_two to;
+    for (int k = 0; k < 32; k += 2) {
+        const uint32_t pair = operand_at(word, i, k / 2, false) >> 16;
+        to.set(k, (unsigned char)pair), to.set(k + 1, (unsigned char)(pair >> 8));
+    }
+    return to;
+}
+inline void compute_e4m3(warp *w, const product &p) {
+    running_sums *s = sums_of(w, p.sums);
+    std::vector<thirty_two> rows, columns;
+    const int first = (int)(w - here->warps) % 4 * 16;
+    for (int i = 0; i < 16; i++) rows.push_back(e4m3_operand(p.a_shared, first + i));
+    for (int i = 0; i < (int)s->floats * 2; i++) columns.push_back(e4m3_operand(p.b, i));
+    for (size_t i = 0; i < 32 * s->floats; i++) {
+        const size_t lane = i / s->floats, at = i % s->floats;
+        s->value[i] = step(p.add ? s->value[i] : 0.0f, rows[lane / 4 + at % 4 / 2 * 8],
+                           columns[at / 4 * 8 + lane % 4 * 2 + at % 2]);
+    }
+}
 inline void compute_groups(warp *w, unsigned last) {
     size_t done = 0;
-    while (done < w->products.size() && w->products[done].group <= last) compute(w, w->products[done++]);
+    while (done < w->products.size() && w->products[done].group <= last) {
+        const product &p = w->products[done++];
+        p.e4m3 ? compute_e4m3(w, p) : compute(w, p);
+    }
     w->products.erase(w->products.begin(), w->products.begin() + (ptrdiff_t)done);
 }
 
@@ -722,12 +773,13 @@ struct product_lane {
     size_t floats;
     const uint32_t *a;
     uint64_t a_shared, b;
-    bool turned, add;
+    bool turned, add, e4m3 = false;
 };
 inline void start_product(product_lane own) {
     together(&own, [](product_lane **lane) {
         warp *w = &here->warps[self->index / 32];
-        product p = {lane[0]->c, {}, lane[0]->a_shared, lane[0]->b, lane[0]->turned, lane[0]->add, w->groups + 1};
+        product p = {lane[0]->c,      {},           lane[0]->a_shared, lane[0]->b,
+                     lane[0]->turned, lane[0]->add, lane[0]->e4m3,     w->groups + 1};
         running_sums *s = sums_of(w, lane[0]->c);
         if (!s) {
             w->sums.push_back({{}, lane[0]->floats, 0, std::vector<float>(32 * lane[0]->floats)});
@@ -834,33 +886,34 @@ inline void wait_at_mbarrier(uint32_t address, uint32_t parity) {
 }
 
 // >>boxes --------------------------------------------------------------------------------------------------------
-struct box_map {  // what a CUtensorMap holds here: a matrix of 16-bit values, and the size of a box
+struct box_map {  // what a CUtensorMap holds here: an array of up to three dimensions, and the size of a box
     const unsigned char *from;
-    int64_t columns, rows, stride;  // in bytes
-    int box_columns, box_rows;
+    int64_t size[3], stride[3];  // of the first dimension in bytes
+    int box[3], bytes;           // of an element
 };
 static_assert(sizeof(box_map) <= sizeof(CUtensorMap), "a map that is too large");
 // A box's rows of 128 bytes, whose pieces are exchanged by the address: bits 4-6 are changed by bits 7-9.
-inline void copy_box(uint32_t to, const box_map &map, int column, int row) {
-    for (int r = 0; r < map.box_rows; r++)
-        for (int c = 0; c < map.box_columns; c++) {
-            const int64_t y = (int64_t)row + r, x = (int64_t)column + c;
-            const uint32_t at = to + (uint32_t)(r * 128 + c * 2);
-            const bool inside = y >= 0 && y < map.rows && x >= 0 && x < map.columns;
-            unsigned char *place = shared_at(swizzle_fault ? at : at ^ (at >> 3 & 0x70), 2);
-            if (inside) memcpy(place, map.from + y * map.stride + x * 2, 2);
-            else memset(place, 0, 2);
+inline void copy_box(uint32_t to, const box_map &map, int64_t c0, int64_t c1, int64_t c2) {
+    for (int row = 0; row < map.box[1] * map.box[2]; row++)
+        for (int c = 0; c < 128; c += 16) {
+            const int64_t x = c0 * map.bytes + c, y = c1 + row % map.box[1], z = c2 + row / map.box[1];
+            const uint32_t at = to + (uint32_t)(row * 128 + c);
+            const bool inside = y >= 0 && y < map.size[1] && z >= 0 && z < map.size[2] && x >= 0;
+            const int64_t there = inside ? std::min<int64_t>(16, std::max<int64_t>(0, map.size[0] - x)) : 0;
+            unsigned char *place = shared_at(swizzle_fault ? at : at ^ (at >> 3 & 0x70), 16);
+            memset(place, 0, 16);
+            if (there) memcpy(place, map.from + x + y * map.stride[1] + z * map.stride[2], (size_t)there);
         }
 }
 // To the same place in each block of a set.
-inline void start_box(uint32_t to, const CUtensorMap *from, int column, int row, uint32_t barrier, unsigned blocks) {
+inline void start_box(uint32_t to, const CUtensorMap *from, int c0, int c1, int c2, uint32_t barrier, unsigned blocks) {
     box_map map;
     memcpy(&map, from, sizeof map);
     if (to % 128) end_with("a box at byte %u of shared memory", to);
     for (uint32_t rank = 0; rank < (uint32_t)around->size; rank++)
         if (blocks >> rank & 1)
-            start({address_in(barrier, rank), map.box_rows * map.box_columns * 2,
-                   [=] { copy_box(address_in(to, rank), map, column, row); }});
+            start({address_in(barrier, rank), map.box[1] * map.box[2] * 128,
+                   [=] { copy_box(address_in(to, rank), map, c0, c1, c2); }});
 }
 
 }  // namespace emulator
@@ -935,6 +988,7 @@ inline void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
 inline void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) { emulator::mma(c, a, b0, b1); }
 inline float llm42__near_inverse(float x) { return 1.0f / x; }
 #define llm42__power(x) emulator::power(llm42__ex2(x), x)  // llm42.h comes later
+#define llm42__pack_e4m3(low, high) (llm42__to_e4m3(low) | (uint32_t)llm42__to_e4m3(high) << 8)
 inline uint32_t llm42__transposed(uint32_t x) { return emulator::turn_matrix(x); }
 inline uint4 llm42__load_shared_by_ranks(const void *from) {
     uint4 v;
@@ -976,6 +1030,9 @@ template <int EIGHTS> void llm42__wgmma(float (&c)[EIGHTS][4], const uint32_t (&
 template <int EIGHTS> void llm42__wgmma(float (&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {
     emulator::start_product({c[0], EIGHTS * 4, nullptr, a, b, false, add != 0});
 }
+template <int EIGHTS> void llm42__wgmma_e4m3(float (&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {
+    emulator::start_product({c[0], EIGHTS * 4, nullptr, a, b, false, add != 0, true});
+}
 inline void llm42__wgmma_fence() {}
 inline void llm42__wgmma_commit() { emulator::commit_products(); }
 template <int LEFT> void llm42__wgmma_wait() { emulator::wait_for_products<LEFT>(); }
@@ -1005,11 +1062,14 @@ template <bool CLUSTER = false> void llm42__mbarrier_wait(uint32_t barrier, uint
     emulator::wait_at_mbarrier(barrier, parity);
 }
 inline void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier) {
-    emulator::start_box(to, map, column, row, barrier, 1u << emulator::rank_here());
+    emulator::start_box(to, map, column, row, 0, barrier, 1u << emulator::rank_here());
 }
 inline void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
                                uint16_t blocks) {
-    emulator::start_box(to, map, column, row, barrier, blocks);
+    emulator::start_box(to, map, column, row, 0, barrier, blocks);
+}
+inline void llm42__copy_box3(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2, uint32_t barrier) {
+    emulator::start_box(to, map, c0, c1, c2, barrier, 1u << emulator::rank_here());
 }
 template <int REGISTERS> void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[REGISTERS]) {
     emulator::store_matrices_turned<REGISTERS>(address, r);
