@@ -1566,8 +1566,7 @@ LLM42__DEVICE void llm42__e4m3_take_chains(const float (&products)[4 * EIGHTS][4
 template <typename TILE> struct llm42__e4m3_few_scales {
     float x[TILE::EIGHTS][4], w[TILE::UNITS][4];
     LLM42__DEVICE void load(const llm42__e4m3_args &a, int block, int last, int row, int output) {
-        if constexpr (TILE::CHANNEL) return;
-        LLM42__UNROLLED(int b = 0; b < 4; b++) {
+        LLM42__UNROLLED(int b = 0; b < 4 && !TILE::CHANNEL; b++) {
             const int at = min(block + b, last);
             LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++)
                 x[e][b] = a.x_scale[(size_t)at * a.rows + min(row + 8 * e, a.rows - 1)];
@@ -1981,19 +1980,29 @@ template <int LANES> LLM42__DEVICE float llm42__largest_of_lanes(float x) {
     return x;
 }
 
-// Shapes: x [R, k] in bf16 -> out [R, k] in e4m3 and scales [k / 128][R]. Work: 16 lanes for 128 values of a row. No
-// sums.
-__global__ void __launch_bounds__(256)
-    llm42__k_quantise_blocks(const llm42__bf16 *x, uint8_t *out, float *scales, int rows, int k) {
+// Where rows go in e4m3 with scaling BLOCK: values [R, k], scales [k / 128][R]. NULL: nowhere.
+typedef struct llm42__blocks_of_x {
+    uint8_t *values;
+    float *scales;
+    int rows;
+} llm42__blocks_of_x;
+// Quantises piece `at` of a row of `pieces`. Sixteen neighbouring lanes have 128 values of a row, or are not `there`.
+LLM42__DEVICE void llm42__quantise(const llm42__blocks_of_x &to, size_t row, int at, int pieces, uint4 piece,
+                                   bool there) {
+    const float largest = there ? llm42__largest(piece) : 0.0f,
+                scale = llm42__e4m3_scale(llm42__largest_of_lanes<16>(largest));
+    if (!there) return;
+    ((uint2 *)to.values)[row * pieces + at] = llm42__in_e4m3(piece, scale);
+    if (at % 16 == 0) to.scales[(size_t)(at / 16) * to.rows + row] = scale;
+}
+
+// Shapes: x [R, k] in bf16 -> to. Work: a thread for each piece. No sums.
+__global__ void __launch_bounds__(256) llm42__k_quantise_blocks(const llm42__bf16 *x, llm42__blocks_of_x to, int k) {
     llm42__launch_next();
     llm42__wait_for_previous();
-    const size_t all = (size_t)rows * k / 8, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    const uint4 piece = i < all ? ((const uint4 *)x)[i] : uint4{};
-    const float scale = llm42__e4m3_scale(llm42__largest_of_lanes<16>(llm42__largest(piece)));
-    if (i >= all) return;
-    ((uint2 *)out)[i] = llm42__in_e4m3(piece, scale);
-    const int pieces = k / 8, row = (int)(i / pieces), at = (int)(i % pieces);
-    if (at % 16 == 0) scales[(size_t)(at / 16) * rows + row] = scale;
+    const size_t pieces = k / 8, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    const bool there = i < to.rows * pieces;
+    llm42__quantise(to, i / pieces, i % pieces, pieces, there ? ((const uint4 *)x)[i] : uint4{}, there);
 }
 
 // The same with one scale for each row, scales [R]: that of the row's values or, unless that is 0, *given. Work: a
@@ -2392,12 +2401,13 @@ LLM42__DEVICE void llm42__norm_row(uint4 (&piece)[4], float squares, const float
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token.
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
-// With mail, or with few rows whose experts are added up here, a block has more threads, which help to take delta.
+// With mail, or with few rows whose experts are added up here, a block has more threads, which help to take delta. h
+// goes to `eight`, too, and need not go anywhere else (NULL).
 // Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. Of delta: llm42__sum_quads.
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
-                  llm42__meta meta, int rows, int width, int stride, int threads, float eps) {
+                  llm42__meta meta, int rows, int width, int stride, int threads, float eps, llm42__blocks_of_x eight) {
     constexpr bool together = llm42__quad<PARTS>::TOGETHER, draws = KIND == LLM42__ADD_DRAWS;
     __shared__ float shared[2][32];
     __shared__ uint4 sums[together ? LLM42__MOST_WIDTH / 8 : 1];
@@ -2419,10 +2429,11 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         llm42__amend_row<KIND>(KIND == LLM42__EMBED ? piece : other, delta, held);
         const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, held);
         llm42__norm_row(piece, llm42__block_sum(squares, shared[turn]), w, width, eps, held, [&](int at, uint4 v) {
-            if (!some_rows) *(uint4 *)(h + (size_t)place * stride + at) = v;
-            else
-                for (int r = 0; r < delta.ranks; r++) *(uint4 *)(delta.h[r] + (size_t)place * stride + at) = v;
+            if (!some_rows && h) *(uint4 *)(h + (size_t)place * stride + at) = v;
+            for (int r = 0; some_rows && r < delta.ranks; r++) *(uint4 *)(delta.h[r] + (size_t)place * stride + at) = v;
         });
+        LLM42__UNROLLED(int i = 0; i < 4 && eight.values; i++)
+            llm42__quantise(eight, place, held.at(i) / 8, stride / 8, piece[i], !held.ended(i));
         turn ^= 1;
     }
 }
@@ -2529,14 +2540,16 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     p.store(to);
 }
 
-// Shapes: y [R, 2F], gate and up in groups of eight or, if `apart`, up behind gate -> out [R, F]; bias [2][F], or NULL.
-// Work: a thread computes eight outputs. No sums.
-__global__ void __launch_bounds__(256)
-    llm42__k_gate(const llm42__bf16 *y, bool apart, llm42__bf16 *out, size_t count, const float *bias, int width) {
+// Shapes: y [R, 2F], gate and up in groups of eight or, if `apart`, up behind gate -> out [R, F], unless it is NULL,
+// and `eight`; bias [2][F], or NULL. Work: a thread computes eight outputs. No sums.
+__global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool apart, llm42__bf16 *out, size_t count,
+                                                     const float *bias, int width, llm42__blocks_of_x eight) {
     llm42__launch_next();
     llm42__wait_for_previous();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i >= count) return;
+    if (i >= count && !eight.values) return;
+    const bool there = i < count;
+    if (!there) i = 0;
     const size_t pieces = width / 8, at = apart ? i + i / pieces * pieces : 2 * i;
     const uint4 from[] = {((const uint4 *)y)[at], ((const uint4 *)y)[at + (apart ? pieces : 1)]};
     float gate_up[2][8], to[8];
@@ -2545,8 +2558,10 @@ __global__ void __launch_bounds__(256)
         if (bias) gate_up[j / 8][j % 8] += bias[j / 8 * width + i * 8 % width + j % 8];  // llm42__gate rounds
     }
     llm42__gate(gate_up[0], gate_up[1], to);
-    ((uint4 *)out)[i] = make_uint4(llm42__pack(to[0], to[1]), llm42__pack(to[2], to[3]), llm42__pack(to[4], to[5]),
+    const uint4 piece = make_uint4(llm42__pack(to[0], to[1]), llm42__pack(to[2], to[3]), llm42__pack(to[4], to[5]),
                                    llm42__pack(to[6], to[7]));
+    if (out && there) ((uint4 *)out)[i] = piece;
+    if (eight.values) llm42__quantise(eight, i / pieces, i % pieces, pieces, piece, there);
 }
 
 // >>kernel-attention ---------------------------------------------------------------------------------------------

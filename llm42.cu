@@ -478,12 +478,18 @@ static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, in
                          0, stream, parts, values, count, values, n, owners, y);
 }
 
-// out [rows, F] = silu(gate) x up of y [rows, 2F].
-static cudaError_t llm42__run_gate(const llm42__cuda *cu, cudaStream_t stream, const llm42__bf16 *y, bool apart,
+// Where the input of a product goes in blocks of e4m3; nowhere unless `wanted` and the scaling is BLOCK.
+static llm42__blocks_of_x llm42__blocks_for(const llm42__cuda *cu, const llm42__execution *ex, int rows, bool wanted) {
+    if (!wanted || cu->config.scaling != LLM42_SCALING_BLOCK) return {};
+    return {ex->eight, ex->eight_scale, rows};
+}
+
+// out [rows, F] = silu(gate) x up of y [rows, 2F]. apart: of weights in e4m3. Then it is the next input in e4m3, too.
+static cudaError_t llm42__run_gate(const llm42__cuda *cu, const llm42__execution *ex, const llm42__bf16 *y, bool apart,
                                    llm42__bf16 *out, const float *bias, int rows) {
     const size_t count = (size_t)rows * (size_t)cu->Fp / 8;
-    return llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, stream, y, apart, out,
-                         count, bias, cu->Fp);
+    return llm42__launch(llm42__k_gate, dim3((unsigned)((count + 255) / 256)), dim3(256), 0, ex->stream, y, apart, out,
+                         count, bias, cu->Fp, llm42__blocks_for(cu, ex, rows, apart));
 }
 
 // The input x [rows, k] of a product, in e4m3. input_scale: of the weights, on the device.
@@ -494,10 +500,11 @@ static cudaError_t llm42__quantise(const llm42__cuda *cu, llm42__execution *ex, 
                              ex->eight_scale, k, input_scale);
     const size_t pieces = (size_t)rows * (size_t)k / 8;
     return llm42__launch(llm42__k_quantise_blocks, dim3((unsigned)((pieces + 255) / 256)), dim3(256), 0, ex->stream, x,
-                         ex->eight, ex->eight_scale, rows, k);
+                         llm42__blocks_for(cu, ex, rows, true), k);
 }
 
-// What llm42__run_product_to does, for weights in e4m3. Sums of leaves, and those for owners, come from memory.
+// What llm42__run_product_to does, for weights in e4m3. Sums of leaves, and those for owners, come from memory. x: NULL
+// if it is quantised already.
 static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int product,
                                     const llm42__algorithm *algorithm, const void *w, const llm42__bf16 *x, void *y,
                                     const llm42__owners &owners, llm42__bf16 *between, const float *gate_bias, int rows,
@@ -510,7 +517,7 @@ static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int p
     const bool joined = count > 1 || owners.rows;
     const float *scales = llm42__scales_of(cu, product, w);
     void *to = joined ? (void *)ex->parts : gated ? between : y;
-    LLM42__CU(llm42__quantise(cu, ex, x, rows, k, scales + llm42__scale_count(cu, product)));
+    if (x) LLM42__CU(llm42__quantise(cu, ex, x, rows, k, scales + llm42__scale_count(cu, product)));
     if (const llm42__e4m3_kind *kind = llm42__e4m3_kind_of(algorithm)) {
         const llm42__e4m3_args a = {ex->eight_scale,
                                     scales,
@@ -531,7 +538,7 @@ static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int p
     if (joined)
         return LLM42__STATUS(fp32 ? llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (float *)y)
                                   : llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (llm42__bf16 *)y));
-    if (gated) LLM42__CU(llm42__run_gate(cu, ex->stream, between, true, (llm42__bf16 *)y, gate_bias, rows));
+    if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, true, (llm42__bf16 *)y, gate_bias, rows));
     return LLM42_OK;
 }
 
@@ -571,7 +578,7 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
                  : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
     }
     if (algorithm->tile < 0) LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
-    if (gated) LLM42__CU(llm42__run_gate(cu, ex->stream, between, false, (llm42__bf16 *)y, gate_bias, rows));
+    if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, false, (llm42__bf16 *)y, gate_bias, rows));
     return LLM42_OK;
 }
 static llm42_result llm42__run_product(llm42__cuda *cu, llm42__execution *ex, int product,
@@ -780,6 +787,7 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
     return product == LLM42__HEAD ? cu->head : cu->layer[(size_t)layer].w[product];
 }
 
+// x: NULL if it is quantised already. y of gate_up: NULL if nobody needs it but down.
 static llm42_result llm42__enqueue_product(llm42__cuda *cu, int product, llm42_schedule schedule, int l,
                                            const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
     const char *name = llm42__product_names[product];
@@ -889,7 +897,8 @@ static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, const llm42__shape_
 
 template <int KIND>
 static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
-                                        const float *weight, llm42__meta meta, llm42_error *error) {
+                                        const float *weight, llm42__meta meta, llm42_error *error,
+                                        llm42__blocks_of_x eight = {}) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32;
     const int most = 8 * cu->device.multiProcessorCount;
     auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
@@ -906,8 +915,9 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
     const int block = wide ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
     const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
-                                                 ex->stream, ex->x, sum->parts, weight, ex->h, meta, rows, cu->D,
-                                                 cu->Dp, threads, cu->config.norm_eps)));
+                                                 ex->stream, ex->x, sum->parts, weight,
+                                                 eight.values && !cu->first->probed ? nullptr : ex->h, meta, rows,
+                                                 cu->D, cu->Dp, threads, cu->config.norm_eps, eight)));
     return LLM42_OK;
 }
 
@@ -1118,24 +1128,35 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
     return LLM42_OK;
 }
 
+// True if the input of an operator is quantised where it is made: that of qkv and gate_up by a norm, unless each rank
+// norms some rows, and that of down by the gate.
+static bool llm42__comes_quantised(const llm42__cuda *cu, const llm42__shape_key *key, int of, int l) {
+    auto eight = [&](int product) { return llm42__in_e4m3(llm42__product_in(cu, product, l)); };
+    if (cu->config.scaling != LLM42_SCALING_BLOCK || !eight(of) || of == LLM42__O) return false;
+    if (of != LLM42__QKV && cu->config.experts) return false;
+    return of == LLM42__DOWN ? eight(LLM42__GATE_UP) : !llm42__own_rows(cu, key->schedule, key->rows);
+}
+
 // The norm before a layer's attention (stage 0) or before its feed-forward part (1), on one rank.
 static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shape_key *key, int l, int stage,
                                               llm42_error *error) {
     llm42__execution *ex = &cu->execution;
     const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    const bool quantises = llm42__comes_quantised(cu, key, stage ? LLM42__GATE_UP : LLM42__QKV, l);
+    const llm42__blocks_of_x eight = llm42__blocks_for(cu, ex, key->rows, quantises);
     if (!l && !stage) {
         llm42__sum embedding = llm42__whole(cu->embed);
         embedding.parts.embed_scale = cu->config.embed_scale;
-        LLM42__TRY(
-            llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, &embedding, layer->attention_norm, meta, error));
+        LLM42__TRY(llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, &embedding, layer->attention_norm, meta, error,
+                                                     eight));
         return llm42__show(cu, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, false,
                            error);
     }
     const llm42__sum sum = llm42__sum_of(cu, key, stage ? l : l - 1, !stage);
     if (stage) LLM42__TRY(llm42__show_sum(cu, l, "o", key->rows, &sum, error));
     return llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, &sum, stage ? layer->ffn_norm : layer->attention_norm,
-                                           meta, error);
+                                           meta, error, eight);
 }
 
 // A layer as far as o, on one rank. h is the first norm's output.
@@ -1145,7 +1166,9 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_ke
     const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, LLM42__FULL);
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
-    LLM42__TRY(llm42__enqueue_product(cu, LLM42__QKV, key->schedule, l, ex->h, ex->qkv, R, error));
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__QKV, key->schedule, l,
+                                      llm42__comes_quantised(cu, key, LLM42__QKV, l) ? nullptr : ex->h, ex->qkv, R,
+                                      error));
     LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, R, l, meta, error)));
     LLM42__TRY(llm42__show(cu, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, true, error));
     LLM42__TRY(llm42__show_cache(cu, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
@@ -1164,10 +1187,14 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, const llm42__sh
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, l, "ffn_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
     if (c->experts) return llm42__enqueue_experts(cu, key, l, error);
-    LLM42__TRY(llm42__enqueue_product(cu, LLM42__GATE_UP, key->schedule, l, ex->h, ex->gated, R, error));
+    const bool quantised = llm42__comes_quantised(cu, key, LLM42__DOWN, l);
+    LLM42__TRY(llm42__enqueue_product(cu, LLM42__GATE_UP, key->schedule, l,
+                                      llm42__comes_quantised(cu, key, LLM42__GATE_UP, l) ? nullptr : ex->h,
+                                      quantised && !cu->first->probed ? nullptr : ex->gated, R, error));
     LLM42__TRY(llm42__show(cu, l, "gate", ex->gated, real, cu->leaves, c->ffn / cu->leaves, llm42__leaf_width(cu),
                            cu->Fp, true, error));
-    return llm42__enqueue_product(cu, LLM42__DOWN, key->schedule, l, ex->gated, llm42__sum_at(cu, 1), R, error);
+    return llm42__enqueue_product(cu, LLM42__DOWN, key->schedule, l, quantised ? nullptr : ex->gated,
+                                  llm42__sum_at(cu, 1), R, error);
 }
 
 // The schedule of the head's product. A FIXED pass that draws few tokens has a smaller product if that keeps the bits.
@@ -1985,8 +2012,7 @@ static llm42_result llm42__upload_layer(llm42__cuda *cu, int l, char *buffer, ll
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
     const llm42__cuda_layer *to = &cu->layer[(size_t)l];
-    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim),
-                 q = (size_t)(c->heads * c->head_dim);
+    const size_t Fp = (size_t)cu->Fp, kv = (size_t)(c->kv_heads * c->head_dim), q = (size_t)(c->heads * c->head_dim);
     auto vector = [&](float *where, const float *all, size_t first, size_t count) {
         return all ? llm42__upload_vector(where, all + first, count, error) : LLM42_OK;
     };
@@ -2130,11 +2156,10 @@ static llm42_result llm42__fill_e4m3_inputs(llm42__trial *t, llm42_error *error)
     LLM42__CU(cudaGetLastError());
     if (cu->options.no_check) return LLM42_OK;
     LLM42__CU(llm42__quantise(cu, ex, t->noise, rows, k, scales + count));
-    auto widen = [&](const uint8_t *from, llm42__bf16 *to, int of, const float *scale, llm42__scale_place place) {
-        llm42__k_widen<<<2048, 256, 0, ex->stream>>>(from, to, (size_t)of, k, scale, place);
-    };
-    widen(ex->eight, t->noise, rows, ex->eight_scale, {1, 1, block ? rows : 0});
-    widen((const uint8_t *)t->w, t->wide, n, scales, {block ? LLM42__BLOCK : 1, block ? stride : 1, block});
+    const llm42__scale_place of_x = {1, 1, block ? rows : 0},
+                             of_w = {block ? LLM42__BLOCK : 1, block ? stride : 1, block};
+    llm42__k_widen<<<2048, 256, 0, ex->stream>>>(ex->eight, t->noise, (size_t)rows, k, ex->eight_scale, of_x);
+    llm42__k_widen<<<2048, 256, 0, ex->stream>>>((const uint8_t *)t->w, t->wide, (size_t)n, k, scales, of_w);
     llm42__k_reference<<<4096, 256, 0, ex->stream>>>(t->noise, t->wide, t->sums, rows, n, k);
     return LLM42__STATUS(cudaGetLastError());
 }

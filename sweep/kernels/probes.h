@@ -316,7 +316,7 @@ static llm42_result probe_gate(const bench *b, const probe_memory &m, llm42_erro
     p.most = cu->max_rows, p.width = (size_t)cu->Fp, p.out = b->ex->gated;
     p.run = [&](int rows, int shift, llm42_error *error) -> llm42_result {
         LLM42__TRY(rotate(b, both, b->ex->gate_up, rows, 2 * cu->Fp, shift, error));
-        return LLM42__STATUS(llm42__run_gate(cu, b->ex->stream, b->ex->gate_up, false, b->ex->gated, nullptr, rows));
+        return LLM42__STATUS(llm42__run_gate(cu, b->ex, b->ex->gate_up, false, b->ex->gated, nullptr, rows));
     };
     return probe_operator(b, m, p, error);
 }

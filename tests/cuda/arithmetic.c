@@ -6,6 +6,9 @@
 #include "rig.h"
 #include "../make_model.h"
 
+#define LLM42_BASE  // numbers
+#include "llm42.h"
+
 // How a model is run. Where a model cannot be cut into so many leaves or ranks, into as many as it can.
 typedef struct variant {
     const char *name;
@@ -196,9 +199,7 @@ static bool films_differ(const film *a, const film *b) {
     return false;
 }
 
-static void check_arithmetic(const char *path) {
-    llm42_model *model = load_model(path, false);
-    if (!model) return;
+static void check_model(const char *path, llm42_model *model) {
     int32_t *ids = random_ids(LEAD, model->config.vocab, 13);
     const int context = model->config.context < CONTEXT ? model->config.context : CONTEXT;
     if (!model->embed.data) SKIP("the model's weights are on the device alone: nothing to compare with");
@@ -222,6 +223,12 @@ static void check_arithmetic(const char *path) {
         if (one || (options.quick && i == 1)) break;
     }
     free(ids);
+}
+
+static void check_arithmetic(const char *path) {
+    llm42_model *model = load_model(path, false);
+    if (!model) return;
+    check_model(path, model);
     llm42_model_free(model);
 }
 
@@ -244,6 +251,92 @@ static const test_shape shapes[] = {
      "\"moe_intermediate_size\": 64, \"num_experts\": 130, \"num_experts_per_tok\": 34, \"norm_topk_prob\": true, ",
      96},
 };
+
+// Puts a matrix in bf16 (or fp32, where a file has it misaligned) into e4m3, as a checkpoint would have it.
+static void quantise(llm42_matrix *m, llm42_scaling scaling, float input_scale, void ***kept) {
+    const bool block = scaling == LLM42_SCALING_BLOCK;
+    const size_t n = (size_t)m->n, k = (size_t)m->k, high = block ? 128 : 1, wide = block ? 128 : k,
+                 across = (k + wide - 1) / wide, scales = (n + high - 1) / high * across;
+    uint8_t *byte = malloc(n * k);
+    float *scale = calloc(scales, sizeof *scale);
+    assert(byte && scale && m->data);
+    for (int turn = 0; turn < 2; turn++)
+        for (size_t i = 0; i < n * k; i++) {
+            const float w = m->type == LLM42_DTYPE_BF16 ? llm42__from_bf16(((const uint16_t *)m->data)[i])
+                                                        : ((const float *)m->data)[i];
+            float *s = &scale[i / k / high * across + i % k / wide];
+            if (turn) byte[i] = llm42__to_e4m3(w / *s);
+            else if (llm42__e4m3_scale(fabsf(w)) > *s) *s = llm42__e4m3_scale(fabsf(w));
+        }
+    arrput(*kept, byte), arrput(*kept, (void *)scale);
+    *m = (llm42_matrix){byte, LLM42_DTYPE_E4M3, m->n, m->k, {0}, scaling, scale, input_scale};
+}
+
+// FP8 models: widths that are and are not multiples of 128, parts of KV heads that begin within a block, biases, and
+// models of which some layers stay in bf16. mixed: o of the first layer, down and qkv of the last one.
+static const struct {
+    test_shape shape;
+    llm42_scaling scaling;
+    float input_scale;
+    bool mixed;
+} eights[] = {{{"llama", 256, 200, 2, 8, 4, 32, 256, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
+               LLM42_SCALING_BLOCK,
+               0,
+               false},
+              {{"qwen2", 256, 264, 2, 8, 4, 32, 256, 0, false, "BF16", "\"use_sliding_window\": false, ", 512},
+               LLM42_SCALING_CHANNEL,
+               0.05f,
+               true},
+              {{"llama", 256, 96, 1, 5, 1, 48, 200, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
+               LLM42_SCALING_CHANNEL,
+               0,
+               false},
+              {{"qwen3", 300, 640, 2, 8, 2, 128, 1024, 0, true, "BF16",
+                "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 2048},
+               LLM42_SCALING_BLOCK,
+               0,
+               true},
+              {{"llama", 512, 1100, 1, 16, 8, 64, 1024, 0, false, "BF16", "\"rope_theta\": 10000.0, ", 2048},
+               LLM42_SCALING_BLOCK,
+               0,
+               false}};
+
+static void check_eight(const char *dir, int i) {
+    char path[900];
+    void **kept = NULL;
+    snprintf(path, sizeof path, "%s/%s_%s_%d", dir, eights[i].shape.type,
+             eights[i].scaling == LLM42_SCALING_BLOCK ? "blocks" : "channels", i);
+    test_model_folder(path, &eights[i].shape);
+    llm42_model *model = load_model(path, false);
+    if (!model) return;
+    model->config.scaling = eights[i].scaling;
+    const int last = model->config.layers - 1;
+    for (int l = 0; l <= last; l++) {
+        llm42_layer *layer = (llm42_layer *)(uintptr_t)&model->layer[l];
+        llm42_matrix *const all[] = {&layer->q,  &layer->k, &layer->v,   &layer->gate,
+                                     &layer->up, &layer->o, &layer->down};
+        for (int m = 0; m < 7; m++)
+            if (!eights[i].mixed || (m < 3 || m == 6 ? l < last : m == 5 ? l > 0 : true))
+                quantise(all[m], eights[i].scaling,
+                         eights[i].input_scale * (m < 3   ? 1.0f
+                                                  : m < 5 ? 2.0f
+                                                          : (float)m),
+                         &kept);
+    }
+    check_model(strrchr(path, '/') + 1, model);
+    llm42_model_free(model);
+    for (int j = 0; j < (int)arrlen(kept); j++) free(kept[j]);
+    arrfree(kept);
+}
+
+void part_e4m3(void) {
+    char dir[64];
+    test_folder(dir);
+    check_arithmetic("synthetic:tiny-fp8");
+    if (!options.quick) check_arithmetic("examples/tiny42-fp8");
+    for (int i = 0; i < (options.quick ? 2 : (int)(sizeof eights / sizeof *eights)); i++) check_eight(dir, i);
+    test_remove(dir);
+}
 
 void part_arithmetic(void) {
     char path[900], dir[64];

@@ -87,7 +87,8 @@ void rig_shuffle(rig *g) {
 
 static int most_parts(const llm42_model *model, int n) {
     const llm42_config *c = &model->config;
-    while (n > 1 && (c->heads % n || c->ffn % n || c->heads * c->head_dim / n % 16)) n /= 2;
+    const int unit = c->scaling ? 128 : 16, width = c->heads * c->head_dim;
+    while (n > 1 && (c->heads % n || c->ffn % n || width / n % unit || (c->scaling && c->ffn / n % unit))) n /= 2;
     return n;
 }
 int leaves_for(const llm42_model *model) { return most_parts(model, (int)options.leaves); }

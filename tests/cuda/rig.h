@@ -17,6 +17,7 @@
 void part_models(void);
 void part_layers(void);
 void part_arithmetic(void);
+void part_e4m3(void);
 void part_passes(void);
 void part_errors(void);
 void part_small(void);

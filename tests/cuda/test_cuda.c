@@ -6,6 +6,7 @@
 //   models       logits against goldens
 //   layers       operator by operator against the CPU backend
 //   arithmetic   the same to the bit: the CPU backend in the arithmetic sm90
+//   e4m3         the same for FP8 models
 //   passes       the bits of rows under each schedule
 //   errors       one clear line for each error
 //   small        models of every kind, for compute-sanitizer
@@ -24,7 +25,7 @@ static const args_option table[] = {
     ARGS_TEXT(
         "part NAME", &part,
         "models, layers, arithmetic, passes, determinism, sglang, errors, small, ranks,\n                         "
-        "exchange or all"),
+        "exchange, e4m3 or all"),
     ARGS_TEXT("backend NAME", &backend, "cuda, or cpu to test the tests"),
     ARGS_TEXT("shared DIR", &options.shared, "folder of models/ and traces/; without it their tests are skipped"),
     ARGS_TEXT("model,m SPEC", &options.model, "model of passes, determinism, sglang (default: base42) or arithmetic"),
@@ -62,11 +63,17 @@ static const struct {
     const char *name;
     void (*test)(void);
 } parts[] = {
-    {"models", part_models},         {"layers", part_layers},
-    {"passes", part_passes},         {"errors", part_errors},
-    {"small", part_small},           {"ranks", part_ranks},
-    {"sglang", part_sglang},         {"determinism", part_determinism},
-    {"arithmetic", part_arithmetic}, {"exchange", part_exchange},
+    {"models", part_models},
+    {"layers", part_layers},
+    {"passes", part_passes},
+    {"errors", part_errors},
+    {"small", part_small},
+    {"ranks", part_ranks},
+    {"sglang", part_sglang},
+    {"determinism", part_determinism},
+    {"arithmetic", part_arithmetic},
+    {"exchange", part_exchange},
+    {"e4m3", part_e4m3},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -85,8 +92,8 @@ static bool device_present(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[] = {"models", "layers", "passes", "determinism", "sglang",   "errors",
-                                        "small",  "ranks",  "all",    "arithmetic",  "exchange", NULL};
+    static const char *const names[] = {"models", "layers", "passes",     "determinism", "sglang", "errors", "small",
+                                        "ranks",  "all",    "arithmetic", "exchange",    "e4m3",   NULL};
     FILE *tsv = NULL;
     args_status_1 = "a test fails, or something went wrong";
     args_parse(argc, argv, "Tests the CUDA backend on a device.", table);
