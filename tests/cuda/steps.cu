@@ -26,7 +26,8 @@
 // - Run build/tests/test_cuda --part arithmetic, which compares whole passes of the GPU and the CPU.
 //
 // Warpgroups have products of their own (llm42__wgmma, sm_90a). In each form that kernels use, a step has to be
-// llm42__sm90_step too, and four products that run at once have to be four steps with k ascending.
+// llm42__sm90_step too, and four products that run at once have to be four steps with k ascending. The same holds for
+// products of e4m3, whose step is llm42__hopper_e4m3.
 //
 //   build/tests/cuda_steps [--steps N] [--brief]       --brief leaves the table out
 //
@@ -48,6 +49,7 @@
 #include <vector>
 
 extern "C" float steps_sm90(float sum, const float *a, const float *b);  // steps/library.c: llm42__sm90_step
+extern "C" float steps_e4m3(float sum, const float *a, const float *b);  // llm42__core_step, of llm42__hopper_e4m3
 
 enum { ROWS = 16, COLUMNS = 8, TERMS = 16, STEPS_OF_TILE = ROWS * COLUMNS };  // of one llm42__mma
 enum { GROUP_ROWS = 64, GROUP_TERMS = 64, GROUP_STEPS = GROUP_TERMS / TERMS, GROUP_THREADS = 128 };  // of a warpgroup
@@ -750,6 +752,107 @@ static void check_groups(int steps) {
         check_group(form, steps);
 }
 
+// >>e4m3 ---------------------------------------------------------------------------------------------------------
+enum { EIGHT_TERMS = 32, EIGHT_CHAIN = 128 };
+
+// Takes one step: sum [tiles][64][8 EIGHTS] = c + a b^T, or a chain of four, from zero on. a [tiles][64][128], b
+// [tiles][8 EIGHTS][128], in e4m3. Work: see k_group. Order: that of llm42__wgmma_e4m3, with k ascending.
+template <int EIGHTS, int STEPS>
+__global__ void __launch_bounds__(GROUP_THREADS)
+    k_eight(const uint8_t *a, const uint8_t *b, const float *c, float *sum) {
+#if LLM42__WARPGROUPS
+    enum { N = EIGHTS * 8, B_AT = GROUP_ROWS * 128 };
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const int pair = threadIdx.x % 4 * 2, row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    const uint32_t a_at = llm42__shared_address(shared);
+    llm42__wait_for_previous();
+    a += blockIdx.x * (GROUP_ROWS * EIGHT_CHAIN), b += blockIdx.x * (N * EIGHT_CHAIN);
+    c += blockIdx.x * (GROUP_ROWS * N), sum += blockIdx.x * (GROUP_ROWS * N);
+    for (int i = threadIdx.x; i < (GROUP_ROWS + N) * EIGHT_CHAIN; i += GROUP_THREADS) {  // b's rows are behind a's
+        const int r = i / EIGHT_CHAIN, k = i % EIGHT_CHAIN;
+        shared[llm42__swizzle(r, k / 16) + k % 16] = r < GROUP_ROWS ? a[i] : b[i - GROUP_ROWS * EIGHT_CHAIN];
+    }
+    float value[EIGHTS][4];
+#pragma unroll
+    for (int i = 0; i < EIGHTS * 4; i++) value[i / 4][i % 4] = c[(row + i % 4 / 2 * 8) * N + i / 4 * 8 + pair + i % 2];
+    llm42__fence_async();
+    __syncthreads();
+    llm42__wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < STEPS; s++)
+        llm42__wgmma_e4m3(value, llm42__smem_descriptor(a_at + (uint32_t)(s * EIGHT_TERMS), 16),
+                          llm42__smem_descriptor(a_at + B_AT + (uint32_t)(s * EIGHT_TERMS), 16), STEPS == 1 || s > 0);
+    llm42__wgmma_commit();
+    llm42__wgmma_wait<0>();
+    llm42__settle(value);
+#pragma unroll
+    for (int i = 0; i < EIGHTS * 4; i++)
+        sum[(row + i % 4 / 2 * 8) * N + i / 4 * 8 + pair + i % 2] = value[i / 4][i % 4];
+#endif
+}
+
+// Bytes of a kind: any, of normal size, zeros and subnormal numbers, a few NaN; in every second tile they cancel in
+// pairs. Accumulators: of the products' size, of any, subnormal, huge, and nearly minus the sum of the first products.
+static uint8_t eight_of(source *s, int kind) {
+    const uint8_t any = (uint8_t)((s->next() % 127) | s->sign() >> 24);
+    if (kind == 1) return llm42__to_e4m3(fp32(s->number(-3, 5)));
+    if (kind == 2) return s->one_in(2) ? any & 0x87 : s->one_in(2) ? any & 0x80 : any;
+    return kind == 3 && s->one_in(200) ? 0x7f | any : any;
+}
+static uint32_t eight_accumulator(source *s, const uint8_t *a, const uint8_t *b) {
+    float sum = 0;
+    for (int k = 0; k < EIGHT_TERMS; k++) sum -= llm42__from_e4m3(a[k]) * llm42__from_e4m3(b[k]);
+    switch (s->between(0, 5)) {
+    case 0: return s->number(-6, 10);
+    case 1: return s->number(-40, 40);
+    case 2: return s->number(-149, -110);
+    case 3: return s->number(90, 127);
+    case 4: return s->sign();
+    default: return bits_of(sum) ^ (uint32_t)(s->next() & 0xfff);
+    }
+}
+
+template <int N> static void check_eight(int steps) {
+    const size_t tiles = (size_t)LLM42__MAX(4, steps / (GROUP_ROWS * N)) / 4 * 4, sums = tiles * GROUP_ROWS * N;
+    std::vector<uint8_t> a(tiles * GROUP_ROWS * EIGHT_CHAIN), b(tiles * N * EIGHT_CHAIN);
+    std::vector<uint32_t> c(sums), by_one(sums), by_chain(sums), want(sums), chain(sums), other(sums);
+    source s = {llm42__hash(N)};
+    for (std::vector<uint8_t> *of : {&a, &b})
+        for (size_t i = 0; i < of->size(); i++) {
+            const size_t tile = i / (of->size() / tiles);
+            (*of)[i] = tile % 8 < 4 && i % 2 && !s.one_in(5) ? (*of)[i - 1] ^ (of == &a ? 0x80 : 0)
+                                                             : eight_of(&s, (int)tile % 4);
+        }
+    auto a_of = [&](size_t i) { return &a[i / N * EIGHT_CHAIN]; };
+    auto b_of = [&](size_t i) { return &b[(i / N / GROUP_ROWS * N + i % N) * EIGHT_CHAIN]; };
+    for (size_t i = 0; i < sums; i++) c[i] = eight_accumulator(&s, a_of(i), b_of(i));
+#pragma omp parallel for
+    for (size_t i = 0; i < sums; i++) {
+        float x[EIGHT_CHAIN], y[EIGHT_CHAIN], up = 0, down = 0;
+        for (int k = 0; k < EIGHT_CHAIN; k++) x[k] = llm42__from_e4m3(a_of(i)[k]), y[k] = llm42__from_e4m3(b_of(i)[k]);
+        for (int k = 0; k < EIGHT_CHAIN; k += EIGHT_TERMS) {
+            up = steps_e4m3(up, x + k, y + k);
+            down = steps_e4m3(down, x + EIGHT_CHAIN - EIGHT_TERMS - k, y + EIGHT_CHAIN - EIGHT_TERMS - k);
+        }
+        want[i] = bits_of(steps_e4m3(fp32(c[i]), x, y)), chain[i] = bits_of(up), other[i] = bits_of(down);
+    }
+    uint8_t *device_a = on_device(a), *device_b = on_device(b);
+    for (std::vector<uint32_t> *to : {&by_one, &by_chain}) {
+        uint32_t *device_c = on_device(c);
+        works(llm42__launch(to == &by_one ? k_eight<N / 8, 1> : k_eight<N / 8, 4>, dim3((unsigned)tiles),
+                            dim3(GROUP_THREADS), (GROUP_ROWS + N) * 128, 0, device_a, device_b, (const float *)device_c,
+                            (float *)device_c),
+              "a launch");
+        fetch(to, device_c);
+        cudaFree(device_c);
+    }
+    cudaFree(device_a), cudaFree(device_b);
+    printf("wgmma m64n%dk32, e4m3: %zu single steps and %zu chains of 4, of %zu, have the bits of llm42__hopper_e4m3\n",
+           N, equal(by_one, want), equal(by_chain, chain), sums);
+    check(by_one == want && by_chain == chain, "products of e4m3 are chains of llm42__hopper_e4m3");
+    check(equal(chain, other) < sums - sums / 8, "control: k descending gives other bits");
+}
+
 static int usage(const char *what) {
     fprintf(stderr, "cuda_steps: %s: there are --steps N (from 128 to 16777216) and --brief\n", what);
     return 2;
@@ -793,6 +896,8 @@ int main(int argc, char **argv) {
         check_small("a warp", few, run_steps(few));
         check_small("a warpgroup", many, run_group(k_group<8, BOTH, 1>, many));
         check_groups(steps);
+        check_eight<16>(4 * steps), check_eight<32>(4 * steps);
+        check_eight<64>(4 * steps), check_eight<128>(4 * steps);
     }
     return end();
 }
