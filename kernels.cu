@@ -1476,8 +1476,9 @@ typedef struct llm42__e4m3_args {
     void *y;
     bool channel, fp32;
     int rows, n, stride;
-    int leaves, blocks;  // blocks of 128 terms in a leaf
-    size_t part_stride;  // from the y of a leaf to that of the next one
+    int leaves, blocks;         // blocks of 128 terms in a leaf
+    size_t part_stride;         // from the y of a leaf to that of the next one
+    llm42__groups groups = {};  // of a mixture w is [E n, k], and rows are sorted by expert
 } llm42__e4m3_args;
 
 // With few rows wgmma has 64 rows for weights and would use few of its columns. Here its rows are four blocks of k of
@@ -1501,44 +1502,63 @@ template <int OUTPUTS_, int ROWS_, int GROUPS_, int RESIDENT_, bool CHANNEL_> st
     };
 };
 
-// A tile is a block of outputs of one leaf. Blocks stride over tiles; blockIdx.y says which rows.
-template <typename TILE> struct llm42__e4m3_few_work {
-    int steps, tiles, row0;
-    LLM42__DEVICE llm42__e4m3_few_work(const llm42__e4m3_args &a)
-        : steps((a.blocks + TILE::STACK - 1) / TILE::STACK), tiles(a.n / TILE::OUTPUTS * a.leaves),
-          row0((int)blockIdx.y * TILE::ROWS) {}
-    LLM42__DEVICE int output(const llm42__e4m3_args &a, int tile) const { return tile / a.leaves * TILE::OUTPUTS; }
-    LLM42__DEVICE int block(const llm42__e4m3_args &a, int tile) const { return tile % a.leaves * a.blocks; }
-    LLM42__DEVICE void next(int &tile, int &step) const {
-        if (++step == steps) step = 0, tile += (int)gridDim.x;
+// A tile: a block of outputs and rows of one leaf and, in a mixture, of one expert. Blocks stride over tiles. Rows
+// change first, then leaves, then outputs, so that blocks that run at the same time have few tiles of w between them;
+// in a mixture outputs change first.
+template <typename TILE> struct llm42__e4m3_work {
+    int expert = 0, row0 = 0, row_end = 0, output = 0, leaf = 0;
+    // Finds a tile, by all lanes of a warp. False: there is none.
+    LLM42__DEVICE bool seek(const llm42__e4m3_args &a, int tile) {
+        const int blocks = a.n / TILE::OUTPUTS;
+        if (a.groups.offset) {
+            output = tile % blocks * TILE::OUTPUTS, leaf = tile / blocks % a.leaves;
+            return llm42__find_group(a.groups, tile / blocks / a.leaves, TILE::ROWS, &expert, &row0, &row_end);
+        }
+        const int row_tiles = (a.rows + TILE::ROWS - 1) / TILE::ROWS, rest = tile / row_tiles;
+        row0 = tile % row_tiles * TILE::ROWS, row_end = a.rows;
+        leaf = rest % a.leaves, output = rest / a.leaves * TILE::OUTPUTS;
+        return output < a.n;
     }
+    LLM42__DEVICE int block(const llm42__e4m3_args &a) const { return leaf * a.blocks; }
+    LLM42__DEVICE int w_row(const llm42__e4m3_args &a) const { return expert * a.n + output; }
 };
 
-// Fills the stages, by one thread.
+// Fills the stages, by one warp: a stage holds STACK blocks of k. Copies of w start before the kernel that writes x has
+// ended.
 template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_fill_few(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
-                                        const llm42__e4m3_few_work<TILE> &work, const llm42__e4m3_args &a) {
-    auto load_w = [&](int stage, int tile, int step) {
+LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
+                                    const llm42__e4m3_args &a) {
+    const int steps = (a.blocks + TILE::STACK - 1) / TILE::STACK;
+    const bool first_lane = threadIdx.x % 32 == 0;
+    llm42__e4m3_work<TILE> work;
+    auto load_w = [&](int stage, int step) {
         const uint32_t full = base + TILE::FULL_AT + 8 * stage;
         llm42__mbarrier_expect(full, TILE::STAGE);
-        llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, work.block(a, tile) + step * TILE::STACK,
-                         work.output(a, tile), full);
+        llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, work.block(a) + step * TILE::STACK, work.w_row(a), full);
     };
-    auto load_x = [&](int stage, int tile, int step) {
+    auto load_x = [&](int stage, int step) {
         llm42__copy_box3(base + stage * TILE::STAGE + TILE::W_BYTES, x_map, 0, work.row0,
-                         work.block(a, tile) + step * TILE::STACK, base + TILE::FULL_AT + 8 * stage);
+                         work.block(a) + step * TILE::STACK, base + TILE::FULL_AT + 8 * stage);
     };
-    int tile = blockIdx.x, step = 0, ahead = 0;
-    for (; ahead < TILE::STAGES && tile < work.tiles; ahead++) load_w(ahead, tile, step), work.next(tile, step);
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    if (a.groups.offset) llm42__wait_for_previous();
+    bool there = work.seek(a, blockIdx.x);
+    const int ahead = there ? LLM42__MIN(steps, (int)TILE::STAGES) : 0;
+    for (int i = 0; i < ahead && first_lane; i++) load_w(i, i);
+    if (TILE::STACK > 1) llm42__launch_next();
+    if (!a.groups.offset) llm42__wait_for_previous();
     llm42__ring_place<TILE::STAGES> place;
-    for (int i = 0, t = blockIdx.x, s = 0; i < ahead; i++) load_x(i, t, s), work.next(t, s), place.advance();
-    for (; tile < work.tiles; work.next(tile, step), place.advance()) {
-        llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
-        load_w(place.stage, tile, step);
-        load_x(place.stage, tile, step);
+    for (int i = 0; i < ahead; i++, place.advance())
+        if (first_lane) load_x(i, i);
+    for (int tile = blockIdx.x, step = ahead; there; step = 0) {
+        for (; step < steps; step++, place.advance()) {
+            if (!first_lane) continue;
+            llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+            load_w(place.stage, step);
+            load_x(place.stage, step);
+        }
+        there = work.seek(a, tile += gridDim.x);
     }
+    if (TILE::STACK == 1) llm42__launch_next();
 }
 
 // Of a lane's products (chains of blocks 0 to 3 of x, in eights of rows) takes those of its own block, which is q, and
@@ -1565,42 +1585,55 @@ LLM42__DEVICE void llm42__e4m3_take_chains(const float (&products)[4 * EIGHTS][4
 // The scales of four blocks: of a lane's rows and of a warpgroup's units of outputs.
 template <typename TILE> struct llm42__e4m3_few_scales {
     float x[TILE::EIGHTS][4], w[TILE::UNITS][4];
-    LLM42__DEVICE void load(const llm42__e4m3_args &a, int block, int last, int row, int output) {
+    LLM42__DEVICE void load(const llm42__e4m3_args &a, const llm42__e4m3_work<TILE> &work, int step, int row,
+                            int first) {
         LLM42__UNROLLED(int b = 0; b < 4 && !TILE::CHANNEL; b++) {
-            const int at = min(block + b, last);
+            const int at = work.block(a) + min(step * 4 + b, a.blocks - 1);
             LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++)
-                x[e][b] = a.x_scale[(size_t)at * a.rows + min(row + 8 * e, a.rows - 1)];
+                x[e][b] = a.x_scale[(size_t)at * a.rows + min(work.row0 + row + 8 * e, a.rows - 1)];
             LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++)
-                w[u][b] = a.w_scale[(size_t)((output + 16 * u) / 128) * a.stride + at];
+                w[u][b] = a.w_scale[(size_t)((work.w_row(a) + first + 16 * u) / 128) * a.stride + at];
         }
     }
 };
 
-// Multiplies the stages, by one warpgroup, and writes sums.
+// Writes a lane's sums: of rows `row`, row + 8, ... of a tile and of outputs `first`, first + 16, ...
 template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_multiply_few(uint32_t base, const llm42__e4m3_few_work<TILE> &work,
-                                            const llm42__e4m3_args &a) {
+LLM42__DEVICE void llm42__e4m3_write_few(const float (&sum)[TILE::UNITS][TILE::EIGHTS], const llm42__e4m3_args &a,
+                                         const llm42__e4m3_work<TILE> &work, int row, int first) {
+    LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++)
+        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
+            const int output = first + u * 16, at = work.row0 + row + 8 * e;
+            const size_t to = work.leaf * a.part_stride + (size_t)at * a.n + work.output + output;
+            if (at >= work.row_end) continue;
+            float y = sum[u][e];
+            if constexpr (TILE::CHANNEL) y = y * a.w_scale[work.w_row(a) + output] * a.x_scale[at];
+            if (a.fp32) ((float *)a.y)[to] = y;
+            else ((llm42__bf16 *)a.y)[to] = __float2bfloat16_rn(y);
+        }
+}
+
+// Multiplies the stages, by one warpgroup.
+template <typename TILE> LLM42__DEVICE void llm42__e4m3_multiply_few(uint32_t base, const llm42__e4m3_args &a) {
     const int group = llm42__warp() / 4, w = llm42__warp() % 4, lane = threadIdx.x % 32, g = lane / 4, q = g % 4,
-              first = group * TILE::UNITS * 16, row = work.row0 + lane % 4 * 2 + q % 2,
-              in_unit = 4 * w + g / 4 + 2 * (q / 2);  // the output of the lane's sum
+              first = group * TILE::UNITS * 16, row = lane % 4 * 2 + q % 2,
+              output = first + 4 * w + g / 4 + 2 * (q / 2), steps = (a.blocks + 3) / 4;
     const uint64_t w_at = llm42__smem_descriptor(base + first * 512, 16),
                    x_at = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
     llm42__ring_place<TILE::STAGES> place;
-    llm42__e4m3_few_scales<TILE> ahead, scales;  // of the next step
+    llm42__e4m3_few_scales<TILE> scales, ahead;  // ahead: of the next step
+    llm42__e4m3_work<TILE> work, next;
     float products[TILE::SETS][4 * TILE::EIGHTS][4] = {};
-    auto prefetch = [&](int tile, int step) {
-        const int block = work.block(a, tile);
-        if (tile < work.tiles) ahead.load(a, block + step * 4, block + a.blocks - 1, row, work.output(a, tile) + first);
-    };
     llm42__wait_for_previous();
-    prefetch(blockIdx.x, 0);
-    for (int tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
+    bool there = next.seek(a, blockIdx.x);
+    if (there) ahead.load(a, next, 0, row, first);
+    for (int tile = blockIdx.x; there;) {
         float sum[TILE::UNITS][TILE::EIGHTS] = {};
-        for (int step = 0; step < work.steps; step++, place.advance()) {
-            int next_tile = tile, next_step = step;
+        work = next;
+        for (int step = 0; step < steps; step++, place.advance()) {
             scales = ahead;
-            work.next(next_tile, next_step);
-            prefetch(next_tile, next_step);
+            if (step + 1 < steps) ahead.load(a, work, step + 1, row, first);
+            else if ((there = next.seek(a, tile += gridDim.x))) ahead.load(a, next, 0, row, first);
             llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * place.stage, place.turn);
             auto start = [&](int u) {
                 llm42__wgmma_fence();
@@ -1627,16 +1660,7 @@ LLM42__DEVICE void llm42__e4m3_multiply_few(uint32_t base, const llm42__e4m3_few
                 }
             }
         }
-        const size_t part = work.block(a, tile) / a.blocks * a.part_stride;
-        LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++)
-            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
-                const int output = work.output(a, tile) + first + u * 16 + in_unit, at = row + 8 * e;
-                if (at >= a.rows) continue;
-                float y = sum[u][e];
-                if constexpr (TILE::CHANNEL) y = y * a.w_scale[output] * a.x_scale[at];
-                if (a.fp32) ((float *)a.y)[part + (size_t)at * a.n + output] = y;
-                else ((llm42__bf16 *)a.y)[part + (size_t)at * a.n + output] = __float2bfloat16_rn(y);
-            }
+        llm42__e4m3_write_few<TILE>(sum, a, work, row, output);
     }
 }
 
@@ -1648,7 +1672,6 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::
 #if LLM42__WARPGROUPS
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t base = llm42__shared_address(shared);
-    const llm42__e4m3_few_work<TILE> work(a);
     if (threadIdx.x == 0) {
         for (int s = 0; s < TILE::STAGES; s++) {
             llm42__mbarrier_open(base + TILE::FULL_AT + 8 * s, 1);
@@ -1657,15 +1680,15 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::
         llm42__mbarriers_opened();
     }
     __syncthreads();
-    if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(base, work, a);
-    else if (threadIdx.x % 32 == 0) llm42__e4m3_fill_few<TILE>(&w_map, &x_map, base, work, a);
+    if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(base, a);
+    else llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
 #endif
 }
 
-// Many rows: a tile has 64 outputs for each of GROUPS warpgroups, and ROWS rows. One warpgroup copies (a thread) and
+// Many rows: a tile has 64 outputs for each of GROUPS warpgroups, and ROWS rows. One warpgroup copies (a warp) and
 // multiplies the scales of x and w (three warps); the others multiply, and add a chain while the next one runs.
 template <int ROWS_, int GROUPS_, bool CHANNEL_> struct llm42__e4m3_tile {
-    enum { ROWS = ROWS_, GROUPS = GROUPS_, CHANNEL = CHANNEL_ };
+    enum { ROWS = ROWS_, GROUPS = GROUPS_, CHANNEL = CHANNEL_, STACK = 1, RESIDENT = 1 };
     enum {
         OUTPUTS = 64 * GROUPS,
         EIGHTS = ROWS / 8,
@@ -1687,60 +1710,19 @@ template <int ROWS_, int GROUPS_, bool CHANNEL_> struct llm42__e4m3_tile {
     };
 };
 
-// Blocks stride over tiles: rows change first, then leaves, then outputs, so that blocks that run at the same time have
-// few tiles of w between them.
-template <typename TILE> struct llm42__e4m3_work {
-    int row_tiles, tiles;
-    LLM42__DEVICE llm42__e4m3_work(const llm42__e4m3_args &a)
-        : row_tiles((a.rows + TILE::ROWS - 1) / TILE::ROWS), tiles(row_tiles * a.leaves * (a.n / TILE::OUTPUTS)) {}
-    LLM42__DEVICE int row0(int tile) const { return tile % row_tiles * TILE::ROWS; }
-    LLM42__DEVICE int leaf(const llm42__e4m3_args &a, int tile) const { return tile / row_tiles % a.leaves; }
-    LLM42__DEVICE int output(const llm42__e4m3_args &a, int tile) const {
-        return tile / row_tiles / a.leaves * TILE::OUTPUTS;
-    }
-};
-
-// Fills the stages, by one thread.
-template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
-                                    const llm42__e4m3_work<TILE> &work, const llm42__e4m3_args &a) {
-    auto load_w = [&](int stage, int tile, int b) {
-        const uint32_t full = base + TILE::FULL_AT + 8 * stage;
-        llm42__mbarrier_expect(full, TILE::STAGE);
-        llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, work.leaf(a, tile) * a.blocks + b, work.output(a, tile),
-                         full);
-    };
-    auto load_x = [&](int stage, int tile, int b) {
-        llm42__copy_box3(base + stage * TILE::STAGE + TILE::W_BYTES, x_map, 0, work.row0(tile),
-                         work.leaf(a, tile) * a.blocks + b, base + TILE::FULL_AT + 8 * stage);
-    };
-    const int first = blockIdx.x, ahead = LLM42__MIN(a.blocks, (int)TILE::STAGES);
-    llm42__ring_place<TILE::STAGES> place;
-    for (int b = 0; b < ahead; b++) load_w(b, first, b);
-    llm42__wait_for_previous();
-    for (int b = 0; b < ahead; b++) load_x(b, first, b), place.advance();
-    for (int tile = first, b = ahead; tile < work.tiles; tile += gridDim.x, b = 0)
-        for (; b < a.blocks; b++, place.advance()) {
-            llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
-            load_w(place.stage, tile, b);
-            load_x(place.stage, tile, b);
-        }
-    llm42__launch_next();
-}
-
 // Puts scale of x * scale of w into the stages, by three warps. A lane that adds chains loads those of rows 2t and 2t +
 // 1 of two eights at once.
 template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_work<TILE> &work,
-                                               const llm42__e4m3_args &a) {
+LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a) {
     const int lane = threadIdx.x % 32, first = (llm42__warp() - 1) * 32 + lane;  // its rows are first and first + 96
     const int place_of = first / 16 * 16 + first % 8 / 2 * 4 + first / 8 % 2 * 2 + first % 2;
     llm42__ring_place<TILE::STAGES> place;
+    llm42__e4m3_work<TILE> work;
     llm42__wait_for_previous();
-    for (int tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
-        const int row0 = work.row0(tile) + first, begin = work.leaf(a, tile) * a.blocks;
-        const float *of_w = a.w_scale + (size_t)(work.output(a, tile) / 128) * a.stride + begin;
-        const float *of_x = a.x_scale + (size_t)begin * a.rows;
+    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
+        const int row0 = work.row0 + first;
+        const float *of_w = a.w_scale + (size_t)(work.w_row(a) / 128) * a.stride + work.block(a);
+        const float *of_x = a.x_scale + (size_t)work.block(a) * a.rows;
 #pragma unroll 1
         for (int b0 = 0; b0 < a.blocks; b0 += 4) {
             float scale[4][TILE::HELPED];  // of four blocks, so that loads run side by side
@@ -1822,20 +1804,20 @@ template <typename TILE> struct llm42__e4m3_chains {
 };
 
 template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, const llm42__e4m3_work<TILE> &work,
-                                        const llm42__e4m3_args &a) {
+LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a) {
     const int warp = llm42__warp() - 4, lane = threadIdx.x % 32;
     llm42__e4m3_chains<TILE> chains(shared, base, warp / 4);
     float p[TILE::EIGHTS][4] = {}, q[TILE::EIGHTS][4] = {};
     float4 *scratch = (float4 *)(shared + TILE::SCRATCH_AT + warp * TILE::SCRATCH);
-    if (TILE::CHANNEL) llm42__wait_for_previous();  // for its scales
-    for (int tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
+    llm42__e4m3_work<TILE> work;
+    if (TILE::CHANNEL || a.groups.offset) llm42__wait_for_previous();  // for scales and tiles
+    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
         float sum[TILE::EIGHTS][4] = {};
         chains.add_all(sum, p, q, a.blocks);
-        const int n0 = work.output(a, tile) + warp * 16, row0 = work.row0(tile);
-        const size_t part_at = work.leaf(a, tile) * a.part_stride;
+        const int n0 = work.output + warp * 16, row0 = work.row0;
+        const size_t part_at = work.leaf * a.part_stride;
         if constexpr (TILE::CHANNEL) {
-            const float of_w[2] = {a.w_scale[n0 + lane / 4], a.w_scale[n0 + lane / 4 + 8]};
+            const float *scales = a.w_scale + work.w_row(a) + warp * 16 + lane / 4, of_w[2] = {scales[0], scales[8]};
             LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++)
                 LLM42__UNROLLED(int i = 0; i < 4; i++)
                     sum[e][i] = sum[e][i] * of_w[i / 2] *
@@ -1845,7 +1827,7 @@ LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, co
             float part[TILE::PART][4];
             LLM42__UNROLLED(int i = 0; i < TILE::PART * 4; i++) part[i / 4][i % 4] = sum[e + i / 4][i % 4];
             auto write = [&](auto *y) {
-                llm42__write_rows(part, y + part_at, llm42__owners{}, a.n, n0, row0 + e * 8, a.rows, scratch);
+                llm42__write_rows(part, y + part_at, llm42__owners{}, a.n, n0, row0 + e * 8, work.row_end, scratch);
             };
             if (a.fp32) write((float *)a.y);
             else write((llm42__bf16 *)a.y);
@@ -1861,7 +1843,6 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
 #if LLM42__WARPGROUPS
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t base = llm42__shared_address(shared);
-    const llm42__e4m3_work<TILE> work(a);
     if (threadIdx.x == 0) {
         for (int s = 0; s < TILE::STAGES; s++) {
             llm42__mbarrier_open(base + TILE::FULL_AT + 8 * s, 1 + TILE::HELPERS);
@@ -1872,11 +1853,11 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
     __syncthreads();
     if (threadIdx.x < 128) {
         if constexpr (TILE::GROUPS == 2) llm42__fewer_registers<40>();
-        if (threadIdx.x == 0) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, work, a);
-        else if (!TILE::CHANNEL && threadIdx.x >= 32) llm42__e4m3_multiply_scales<TILE>(shared, base, work, a);
+        if (threadIdx.x < 32) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
+        else if (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a);
     } else {
         if constexpr (TILE::GROUPS == 2) llm42__more_registers<232>();
-        llm42__e4m3_multiply<TILE>(shared, base, work, a);
+        llm42__e4m3_multiply<TILE>(shared, base, a);
     }
 #endif
 }
@@ -1893,47 +1874,44 @@ static cudaError_t llm42__map_e4m3(CUtensorMap *map, const void *from, int rows,
     return llm42__encode_map(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, from, size[is_x], stride[is_x], box[is_x]);
 }
 
-// Launches a build on x [R, k] and w [n, k]. cudaErrorNotSupported: it is not for this device.
-template <typename TILE, int STACK, typename KERNEL>
+// Launches a build on x [R, k] and w [n, k] (of a mixture [E n, k]). cudaErrorNotSupported: it is not for this device.
+template <typename TILE, typename KERNEL>
 static cudaError_t llm42__launch_e4m3(KERNEL kernel, const void *x, const void *w, int k, const llm42__e4m3_args &a,
-                                      dim3 grid, cudaStream_t stream) {
+                                      int processors, cudaStream_t stream) {
     CUtensorMap w_map, x_map;
     cudaFuncAttributes built;  // without warpgroups, for sm_90 and not for sm_90a, it has fewer threads
+    const int experts = a.groups.offset ? a.groups.experts : 1, row_tiles = (a.rows + TILE::ROWS - 1) / TILE::ROWS,
+              most_tiles = experts == 1 ? row_tiles : LLM42__MIN(a.rows, row_tiles + experts),
+              tiles = most_tiles * a.leaves * (a.n / TILE::OUTPUTS), most = processors * TILE::RESIDENT,
+              rounds = experts == 1 ? (tiles + most - 1) / most : 1,
+              blocks = LLM42__MIN((tiles + rounds - 1) / rounds, most);
     cudaError_t error = cudaFuncGetAttributes(&built, kernel);
     if (error == cudaSuccess && built.maxThreadsPerBlock < TILE::THREADS) return cudaErrorNotSupported;
-    if (error == cudaSuccess) error = llm42__map_e4m3(&w_map, w, a.n, k, TILE::OUTPUTS, STACK, false);
-    if (error == cudaSuccess) error = llm42__map_e4m3(&x_map, x, a.rows, k, TILE::ROWS, STACK, true);
+    if (error == cudaSuccess) error = llm42__map_e4m3(&w_map, w, experts * a.n, k, TILE::OUTPUTS, TILE::STACK, false);
+    if (error == cudaSuccess) error = llm42__map_e4m3(&x_map, x, a.rows, k, TILE::ROWS, TILE::STACK, true);
     if (error == cudaSuccess)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, TILE::BYTES);
-    return error != cudaSuccess
-               ? error
-               : llm42__launch(kernel, grid, dim3(TILE::THREADS), TILE::BYTES, stream, w_map, x_map, a);
+    return error != cudaSuccess ? error
+                                : llm42__launch(kernel, dim3((unsigned)blocks), dim3(TILE::THREADS), TILE::BYTES,
+                                                stream, w_map, x_map, a);
 }
 typedef cudaError_t llm42__e4m3_fn(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                    cudaStream_t stream);
 template <int OUTPUTS, int ROWS, int GROUPS, int RESIDENT>
 static cudaError_t llm42__cu_e4m3_few(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                       cudaStream_t stream) {
-    const int rows = (a.rows + ROWS - 1) / ROWS, tiles = a.n / OUTPUTS * a.leaves,
-              most = LLM42__MAX(1, processors * RESIDENT / rows), rounds = (tiles + most - 1) / most;
-    const dim3 grid((unsigned)((tiles + rounds - 1) / rounds), (unsigned)rows);
-    auto launch = [&](auto channel) {
-        using tile = llm42__e4m3_few<OUTPUTS, ROWS, GROUPS, RESIDENT, decltype(channel)::value>;
-        return llm42__launch_e4m3<tile, 4>(llm42__k_e4m3_few<tile>, x, w, k, a, grid, stream);
-    };
-    return a.channel ? launch(std::true_type()) : launch(std::false_type());
+    using block = llm42__e4m3_few<OUTPUTS, ROWS, GROUPS, RESIDENT, false>;
+    using channel = llm42__e4m3_few<OUTPUTS, ROWS, GROUPS, RESIDENT, true>;
+    return a.channel ? llm42__launch_e4m3<channel>(llm42__k_e4m3_few<channel>, x, w, k, a, processors, stream)
+                     : llm42__launch_e4m3<block>(llm42__k_e4m3_few<block>, x, w, k, a, processors, stream);
 }
 template <int ROWS, int GROUPS>
 static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                   cudaStream_t stream) {
-    const int tiles = (a.rows + ROWS - 1) / ROWS * (a.n / (64 * GROUPS)) * a.leaves,
-              rounds = (tiles + processors - 1) / processors;
-    const dim3 grid((unsigned)((tiles + rounds - 1) / rounds));
-    auto launch = [&](auto channel) {
-        using tile = llm42__e4m3_tile<ROWS, GROUPS, decltype(channel)::value>;
-        return llm42__launch_e4m3<tile, 1>(llm42__k_e4m3<tile>, x, w, k, a, grid, stream);
-    };
-    return a.channel ? launch(std::true_type()) : launch(std::false_type());
+    using block = llm42__e4m3_tile<ROWS, GROUPS, false>;
+    using channel = llm42__e4m3_tile<ROWS, GROUPS, true>;
+    return a.channel ? llm42__launch_e4m3<channel>(llm42__k_e4m3<channel>, x, w, k, a, processors, stream)
+                     : llm42__launch_e4m3<block>(llm42__k_e4m3<block>, x, w, k, a, processors, stream);
 }
 
 // The builds that algorithms are chosen from, and for how many rows each may be. All give the same bits. The last one
@@ -1956,6 +1934,17 @@ static const llm42__e4m3_kind llm42__e4m3_kinds[] = {{"e4m3_16x8x1", 1, 8, llm42
                                                      {"e4m3_128x128", 65, 1 << 30, llm42__cu_e4m3<128, 2>},
                                                      {"e4m3_64x128", 65, 512, llm42__cu_e4m3<128, 1>}};
 enum { LLM42__E4M3_KINDS = sizeof llm42__e4m3_kinds / sizeof *llm42__e4m3_kinds };
+
+// The builds for experts, and up to how many rows of an average expert each is for, as in llm42__expert_kinds.
+typedef struct llm42__expert_e4m3 {
+    int most;
+    llm42__e4m3_fn *fn;
+} llm42__expert_e4m3;
+static const llm42__expert_e4m3 llm42__experts_e4m3[] = {{4, llm42__cu_e4m3_few<32, 8, 1, 2>},
+                                                         {9, llm42__cu_e4m3<16, 1>},
+                                                         {22, llm42__cu_e4m3<32, 2>},
+                                                         {48, llm42__cu_e4m3<64, 2>},
+                                                         {1 << 30, llm42__cu_e4m3<128, 2>}};
 
 // The magnitude of eight bf16 values that is the largest. NaN counts as none.
 LLM42__DEVICE float llm42__largest(uint4 piece) {
@@ -2005,22 +1994,26 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_blocks(const llm42__bf1
     llm42__quantise(to, i / pieces, i % pieces, pieces, there ? ((const uint4 *)x)[i] : uint4{}, there);
 }
 
-// The same with one scale for each row, scales [R]: that of the row's values or, unless that is 0, *given. Work: a
-// block for each row.
-__global__ void __launch_bounds__(256)
-    llm42__k_quantise_rows(const llm42__bf16 *x, uint8_t *out, float *scales, int k, const float *given) {
+// The same with one scale for each row, scales [R]: that of the row's values or, unless that is 0, given[expert]. Work:
+// a block for each row.
+__global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 *x, uint8_t *out, float *scales, int k,
+                                                              const float *given, llm42__groups groups) {
     __shared__ float shared[8];
+    __shared__ int expert;
     const size_t row = blockIdx.x;
     const uint4 *from = (const uint4 *)(x + row * k);
     float largest = 0;
     llm42__launch_next();
     llm42__wait_for_previous();
+    if (threadIdx.x == 0 && !groups.offset) expert = 0;
+    for (int e = threadIdx.x; groups.offset && e < groups.experts; e += blockDim.x)
+        if (groups.offset[e] <= (int)row && (int)row < groups.offset[e + 1]) expert = e;
     for (int i = threadIdx.x; i < k / 8; i += blockDim.x) largest = fmaxf(largest, llm42__largest(from[i]));
     largest = llm42__largest_of_lanes<32>(largest);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = largest;
     __syncthreads();
     LLM42__UNROLLED(int w = 0; w < 8; w++) largest = fmaxf(largest, shared[w]);
-    const float scale = *given > 0 ? *given : llm42__e4m3_scale(largest);
+    const float scale = given[expert] > 0 ? given[expert] : llm42__e4m3_scale(largest);
     for (int i = threadIdx.x; i < k / 8; i += blockDim.x)
         ((uint2 *)(out + row * k))[i] = llm42__in_e4m3(from[i], scale);
     if (threadIdx.x == 0) scales[row] = scale;

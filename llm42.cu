@@ -281,16 +281,22 @@ static int llm42__product_in(const llm42__cuda *cu, int of, int l) {
     return of < 4 && cu->config.scaling && matrices[of]->type == LLM42_DTYPE_E4M3 ? LLM42__E4M3 + of : of;
 }
 
+// Outputs of a product, of a mixture those of all experts.
+static size_t llm42__all_outputs(const llm42__cuda *cu, int product) {
+    const int of = llm42__operator_of(product),
+              experts = of == LLM42__GATE_UP || of == LLM42__DOWN ? cu->config.experts : 0;
+    return (size_t)std::max(1, experts) * (size_t)llm42__product_shape(cu, product).n;
+}
+
 // Scales of weights in e4m3: how far rows are apart, in floats (BLOCK), and where they lie.
 static int llm42__scale_stride(int k) { return (k / LLM42__BLOCK + 3) / 4 * 4; }
 static size_t llm42__scale_count(const llm42__cuda *cu, int product) {
-    const auto [n, k] = llm42__product_shape(cu, product);
-    return cu->config.scaling == LLM42_SCALING_CHANNEL ? (size_t)n
-                                                       : (size_t)(n / LLM42__BLOCK) * (size_t)llm42__scale_stride(k);
+    const size_t n = llm42__all_outputs(cu, product),
+                 stride = (size_t)llm42__scale_stride(llm42__product_shape(cu, product).k);
+    return cu->config.scaling == LLM42_SCALING_CHANNEL ? n : n / LLM42__BLOCK * stride;
 }
 static float *llm42__scales_of(const llm42__cuda *cu, int product, const void *w) {
-    const auto [n, k] = llm42__product_shape(cu, product);
-    return (float *)((uintptr_t)w + (size_t)n * (size_t)k);
+    return (float *)((uintptr_t)w + llm42__all_outputs(cu, product) * (size_t)llm42__product_shape(cu, product).k);
 }
 
 // A leaf of the feed-forward width. Where there are several, each is padded to whole steps of 16 terms.
@@ -494,10 +500,10 @@ static cudaError_t llm42__run_gate(const llm42__cuda *cu, const llm42__execution
 
 // The input x [rows, k] of a product, in e4m3. input_scale: of the weights, on the device.
 static cudaError_t llm42__quantise(const llm42__cuda *cu, llm42__execution *ex, const llm42__bf16 *x, int rows, int k,
-                                   const float *input_scale) {
+                                   const float *input_scale, const llm42__groups &groups = {}) {
     if (cu->config.scaling == LLM42_SCALING_CHANNEL)
         return llm42__launch(llm42__k_quantise_rows, dim3((unsigned)rows), dim3(256), 0, ex->stream, x, ex->eight,
-                             ex->eight_scale, k, input_scale);
+                             ex->eight_scale, k, input_scale, groups);
     const size_t pieces = (size_t)rows * (size_t)k / 8;
     return llm42__launch(llm42__k_quantise_blocks, dim3((unsigned)((pieces + 255) / 256)), dim3(256), 0, ex->stream, x,
                          llm42__blocks_for(cu, ex, rows, true), k);
@@ -1061,12 +1067,51 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
                                        dim3(LLM42__ROUTE_THREADS), 0, ex->stream, to, most));
 }
 
+// True if the input of an operator is quantised where it is made: that of qkv and gate_up by a norm, unless each rank
+// norms some rows, and that of down by the gate.
+static bool llm42__comes_quantised(const llm42__cuda *cu, const llm42__shape_key *key, int of, int l) {
+    auto eight = [&](int product) { return llm42__in_e4m3(llm42__product_in(cu, product, l)); };
+    if (cu->config.scaling != LLM42_SCALING_BLOCK || !eight(of) || of == LLM42__O) return false;
+    if (of == LLM42__GATE_UP && cu->config.experts) return false;
+    return of == LLM42__DOWN ? eight(LLM42__GATE_UP) : !llm42__own_rows(cu, key->schedule, key->rows);
+}
+
+// What llm42__run_experts does, for weights in e4m3. x is sorted by expert, or NULL if it is quantised already.
+static llm42_result llm42__run_e4m3_experts(llm42__cuda *cu, int product, const void *w, const llm42__bf16 *x, void *y,
+                                            int entries, bool cut, const llm42__leaves &leaves, llm42_error *error) {
+    llm42__execution *ex = &cu->execution;
+    const auto [n, k] = llm42__product_shape(cu, product);
+    const int experts = cu->config.experts;
+    const bool gated = llm42__operator_of(product) == LLM42__GATE_UP;
+    const llm42__groups groups = {ex->route_offset, nullptr, experts};
+    const float *scales = llm42__scales_of(cu, product, w);
+    if (x) LLM42__CU(llm42__quantise(cu, ex, x, entries, k, scales + llm42__scale_count(cu, product), groups));
+    const llm42__e4m3_args a = {ex->eight_scale,
+                                scales,
+                                gated ? ex->gate_up : y,
+                                cu->config.scaling == LLM42_SCALING_CHANNEL,
+                                cut,
+                                entries,
+                                n,
+                                llm42__scale_stride(k),
+                                leaves.count,
+                                (leaves.count > 1 ? leaves.terms : k) / LLM42__BLOCK,
+                                leaves.part_stride,
+                                groups};
+    const llm42__expert_e4m3 *kind = llm42__experts_e4m3;
+    while ((long)kind->most * experts < entries) kind++;
+    LLM42__CU(kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream));
+    if (gated) LLM42__CU(llm42__run_gate(cu, ex, ex->gate_up, true, (llm42__bf16 *)y, nullptr, entries));
+    return LLM42_OK;
+}
+
 // gate_up or down of all experts: x [entries, k] -> y [entries, n], in fp32 and by leaves if `cut`. source: the row of
 // x of an entry, or NULL if x is sorted by expert. All kinds give the same bits. The fewer rows an expert has, the
 // fewer rows a tile gets. The last tile kind fits every device.
 static llm42_result llm42__run_experts(llm42__cuda *cu, int product, const llm42__bf16 *w, const llm42__bf16 *x,
                                        const int32_t *source, void *y, int entries, bool cut,
                                        const llm42__leaves &leaves, llm42_error *error) {
+    if (llm42__in_e4m3(product)) return llm42__run_e4m3_experts(cu, product, w, x, y, entries, cut, leaves, error);
     llm42__execution *ex = &cu->execution;
     const int experts = cu->config.experts, processors = cu->device.multiProcessorCount;
     const bool gated = product == LLM42__GATE_UP;
@@ -1105,11 +1150,13 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
     void *sum = llm42__sum_at(cu, 1);
     llm42__leaves leaves = cut ? llm42__leaves_of(cu, LLM42__DOWN) : llm42__leaves{1, 0, 0};
     leaves.part_stride = (size_t)entries * (size_t)cu->Dp;
-    LLM42__STAGE("gate_up", LLM42__TRY(llm42__run_experts(cu, LLM42__GATE_UP, layer->w[LLM42__GATE_UP],
-                                                          sorted ? sorted : ex->h, sorted ? nullptr : ex->route_source,
-                                                          ex->gated, entries, false, llm42__leaves{1, 0, 0}, error)));
+    const int gate_up = llm42__product_in(cu, LLM42__GATE_UP, l), down = llm42__product_in(cu, LLM42__DOWN, l);
+    LLM42__STAGE("gate_up", LLM42__TRY(llm42__run_experts(cu, gate_up, layer->w[gate_up], sorted ? sorted : ex->h,
+                                                          sorted ? nullptr : ex->route_source, ex->gated, entries,
+                                                          false, llm42__leaves{1, 0, 0}, error)));
+    const llm42__bf16 *gated = llm42__comes_quantised(cu, key, LLM42__DOWN, l) ? nullptr : ex->gated;
     LLM42__STAGE("down",
-                 LLM42__TRY(llm42__run_experts(cu, LLM42__DOWN, layer->w[LLM42__DOWN], ex->gated, nullptr,
+                 LLM42__TRY(llm42__run_experts(cu, down, layer->w[down], gated, nullptr,
                                                cut ? (void *)ex->parts : ex->expert_out, entries, cut, leaves, error)));
     if (cut) {
         const llm42__owners owners = llm42__owners_of(cu, key->schedule, rows, 1);
@@ -1126,15 +1173,6 @@ static llm42_result llm42__enqueue_experts(llm42__cuda *cu, const llm42__shape_k
                                                       ex->stream, llm42__expert_parts(cu),
                                                       (size_t)rows * (size_t)cu->Dp, (llm42__bf16 *)sum)));
     return LLM42_OK;
-}
-
-// True if the input of an operator is quantised where it is made: that of qkv and gate_up by a norm, unless each rank
-// norms some rows, and that of down by the gate.
-static bool llm42__comes_quantised(const llm42__cuda *cu, const llm42__shape_key *key, int of, int l) {
-    auto eight = [&](int product) { return llm42__in_e4m3(llm42__product_in(cu, product, l)); };
-    if (cu->config.scaling != LLM42_SCALING_BLOCK || !eight(of) || of == LLM42__O) return false;
-    if (of != LLM42__QKV && cu->config.experts) return false;
-    return of == LLM42__DOWN ? eight(LLM42__GATE_UP) : !llm42__own_rows(cu, key->schedule, key->rows);
 }
 
 // The norm before a layer's attention (stage 0) or before its feed-forward part (1), on one rank.
@@ -1860,16 +1898,16 @@ static llm42__bf16 **llm42__weights_at(llm42__cuda *cu, int of, int l) {
     return &cu->layer[(size_t)l].w[llm42__product_in(cu, of, l)];
 }
 static size_t llm42__weights_bytes(const llm42__cuda *cu, int of, int l) {
-    const int product = llm42__product_in(cu, of, l);
-    const auto [n, k] = llm42__product_shape(cu, product);
-    const size_t weights = (size_t)n * (size_t)k;
-    return llm42__in_e4m3(product) ? weights + 4 * (llm42__scale_count(cu, product) + 1) : 2 * weights;
+    const int product = llm42__product_in(cu, of, l), input_scales = std::max(1, cu->config.experts);
+    const size_t weights = llm42__all_outputs(cu, product) * (size_t)llm42__product_shape(cu, product).k;
+    return llm42__in_e4m3(product) ? weights + 4 * (llm42__scale_count(cu, product) + (size_t)input_scales)
+                                   : 2 * weights;
 }
 static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
     llm42__cuda_layer *to = &cu->layer[(size_t)l];
-    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp, experts = (size_t)std::max(1, c->experts);
+    const size_t Dp = (size_t)cu->Dp, Fp = (size_t)cu->Fp;
     auto want = [&](float **vector, const float *is_there, size_t count) {
         if (is_there) llm42__want(list, LLM42__WEIGHTS, vector, count);
     };
@@ -1879,8 +1917,7 @@ static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     want(&to->bias, from->q_bias, (size_t)((c->heads + 2 * c->kv_heads) * c->head_dim));
     want(&to->gate_bias, from->gate_bias, 2 * Fp);
     for (int of : {LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN})
-        llm42__want(list, LLM42__WEIGHTS, (char **)llm42__weights_at(cu, of, l),
-                    (of < LLM42__GATE_UP ? 1 : experts) * llm42__weights_bytes(cu, of, l));
+        llm42__want(list, LLM42__WEIGHTS, (char **)llm42__weights_at(cu, of, l), llm42__weights_bytes(cu, of, l));
     if (c->experts) llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp);
 }
 
@@ -1896,7 +1933,7 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
     want(&ex->qkv, R * (size_t)cu->qkv);
     want(&ex->q, R * (size_t)(c->heads * cu->dp));
     want(&ex->attended, R * (size_t)cu->attended);
-    want(&ex->gate_up, R * 2 * (size_t)cu->Fp);
+    want(&ex->gate_up, (c->scaling ? entries : R) * 2 * (size_t)cu->Fp);  // of experts in e4m3, too
     want(&ex->gated, entries * (size_t)cu->Fp);
     if (!cu->rank)
         want((char **)&ex->logits, (size_t)cu->max_draws * (size_t)cu->Vp * llm42__out_bytes(cu, LLM42__HEAD));
@@ -1920,8 +1957,8 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
     }
     if (c->scaling) {
         const size_t widest = (size_t)std::max(std::max(cu->Dp, cu->Fp), cu->attended);
-        want(&ex->eight, R * widest);
-        want(&ex->eight_scale, R * (widest / LLM42__BLOCK));
+        want(&ex->eight, entries * widest);
+        want(&ex->eight_scale, entries * (widest / LLM42__BLOCK));
     }
     if (llm42__has_leaves(cu)) want(&ex->parts, (size_t)cu->leaves * (used ? entries : R) * Dp);
     want(&ex->meta, cu->meta_size);
@@ -1961,7 +1998,8 @@ static llm42_result llm42__place_e4m3(const llm42__cuda *cu, int product, const 
               columns = (slice.columns + LLM42__BLOCK - 1) / LLM42__BLOCK;  // blocks
     float *scales = llm42__scales_of(cu, product, w);
     uint8_t *to = (uint8_t *)w + (size_t)row * (size_t)k;
-    LLM42__CU(cudaMemcpy(scales + llm42__scale_count(cu, product), &m->input_scale, 4, cudaMemcpyHostToDevice));
+    LLM42__CU(cudaMemcpy(scales + llm42__scale_count(cu, product) + row / n, &m->input_scale, 4,
+                         cudaMemcpyHostToDevice));  // row / n: which expert
     const bool block = cu->config.scaling == LLM42_SCALING_BLOCK;
     assert(!block || (row % LLM42__BLOCK == slice.row0 % LLM42__BLOCK && slice.column0 % LLM42__BLOCK == 0));
     scales += block ? row / LLM42__BLOCK * stride : row;
@@ -2911,10 +2949,9 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_FP32)
         LLM42__FAIL(UNSUPPORTED,
                     "llm42_engine_desc.numerics.arithmetic: FP32 is the CPU backend's: a GPU sums by its tensor cores");
-    if (c->scaling && c->experts)
-        LLM42__FAIL(UNSUPPORTED, "model %s: a mixture in FP8, which the CUDA backend does not compute", d->model->name);
     for (int l = 0; c->scaling == LLM42_SCALING_CHANNEL && d->tensor_parallel > 1 && l < c->layers; l++)
-        for (const llm42_matrix *m : {&d->model->layer[l].o, &d->model->layer[l].down})
+        for (const llm42_matrix *m :
+             {&d->model->layer[l].o, c->experts ? d->model->layer[l].expert + 2 : &d->model->layer[l].down})
             if (m->type == LLM42_DTYPE_E4M3 && !m->input_scale)
                 LLM42__FAIL(UNSUPPORTED,
                             "model %s: tensor_parallel: %d: its FP8 weights have a scale for each output, so that a "
