@@ -19,8 +19,9 @@
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
-// Sections, in order: kernel-ptx, kernel-product, kernel-leaves, kernel-pass, kernel-exchange, kernel-rows,
-// kernel-attention, kernel-sample, kernel-mixture, kernel-tools. Each uses only those before it, and numbers (llm42.h).
+// Sections, in order: kernel-ptx, kernel-product, kernel-leaves, kernel-e4m3, kernel-pass, kernel-exchange,
+// kernel-rows, kernel-attention, kernel-sample, kernel-mixture, kernel-tools. Each uses only those before it, and
+// numbers (llm42.h).
 //
 // What runs an operator, in order of a layer. Launchers stand in llm42.cu (cuda-products, cuda-launches), because they
 // need an engine; their names begin with llm42__. A test is a part of tests/test_cuda or a file of tests/cuda.
@@ -28,6 +29,8 @@
 //   operator          kernel                          launcher                   test
 //   x += delta, norm  k_norm                          enqueue_norm               arithmetic, layers
 //   product           k_matmul, k_leaves or cuBLASLt  enqueue_product            arithmetic, leaves.cu
+//   product in e4m3   k_e4m3_few, k_e4m3 or cuBLASLt  run_e4m3, _e4m3_experts    e4m3, steps.cu
+//   input in e4m3     k_quantise_, or k_norm, k_gate  quantise                   e4m3
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
 //   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, leaves.cu

@@ -1255,6 +1255,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   exchange   k_meet, where each rank norms some rows            llm42__enqueue
 //   gate_up    a product; its end, or k_gate, is silu(gate) x up  llm42__enqueue_feed_forward
 //   down       a product                                          llm42__enqueue_feed_forward
+// A product with weights in e4m3 begins with k_quantise_blocks or k_quantise_rows, unless norm or gate have done that.
 //   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //
 // Instead of gate_up and down a mixture has, by llm42__enqueue_experts:

@@ -76,7 +76,7 @@ static llm42_result time_fixed_tile(const bench *b, cost_pass *p, double *us, ll
     assert(key.schedule == schedule);
     for (int product = 0; product < LLM42__PRODUCTS; product++) {
         kept[product] = cu->algorithms[product][schedule];
-        for (llm42__algorithm &algorithm : cu->algorithms[product][schedule]) algorithm = fixed_tile();
+        for (llm42__algorithm &algorithm : cu->algorithms[product][schedule]) algorithm = fixed_tile(product);
     }
     LLM42__TRY(llm42__capture(cu, key, error));
     LLM42__TRY(time_cost_passes(b, p, &schedule, 1, us, error));

@@ -87,7 +87,7 @@ static llm42_result measure_parts(bench *b, llm42_error *error) {
     LLM42__TRY(measure_sustained(b, error));
     if (wanted(s, "operators")) LLM42__TRY(measure_operators(b, error));
     if (wanted(s, "products")) LLM42__TRY(measure_products(b, error));
-    if (wanted(s, "leaves") && s->leaves > 1) LLM42__TRY(measure_leaves(b, error));
+    if (wanted(s, "leaves") && s->leaves > 1 && !cu->config.scaling) LLM42__TRY(measure_leaves(b, error));
     if (wanted(s, "rmsnorm")) LLM42__TRY(measure_norms(b, error));
     if (wanted(s, "cost")) LLM42__TRY(measure_cost(b, error));
     LLM42__CU(cudaDeviceSynchronize());

@@ -87,7 +87,7 @@ static llm42_result probe_product(const bench *b, const probe_memory &m, llm42__
     p.published_as = cublas ? "cuBLAS GEMM" : nullptr;
     p.note = note;
     p.most = !cublas && schedule == LLM42_SCHEDULE_FIXED ? M : llm42__most_rows(cu, product);
-    p.width = (size_t)(product == LLM42__GATE_UP ? n / 2 : n);
+    p.width = (size_t)(llm42__operator_of(product) == LLM42__GATE_UP ? n / 2 : n);
     p.out = t->y;
     p.run = [&](int rows, int shift, llm42_error *error) -> llm42_result {
         const int padded = cublas                             ? rows
@@ -111,7 +111,8 @@ static llm42_result probe_products(const bench *b, const probe_memory &m, llm42_
     t.cu = b->cu, t.tests = &llm42__device_tests;
     const llm42__lent memory = {llm42__trial_blocks(&t)};
     LLM42__TRY(llm42__open_trial(&t, memory.list, error));
-    for (int product = LLM42__QKV; product <= LLM42__HEAD; product++) {
+    for (int of = LLM42__QKV; of <= LLM42__HEAD; of++) {
+        const int product = llm42__product_in(b->cu, of, 0);
         LLM42__TRY(llm42__fill_inputs(&t, product, error));
         LLM42__TRY(probe_product(b, m, &t, product, LLM42_SCHEDULE_FAST, true, error));
         for (llm42_schedule schedule : llm42__schedules)

@@ -16,11 +16,14 @@ static way product_way(const bench *b, int product, const llm42__algorithm *algo
             0};
 }
 
+static double weight_bytes(int product) { return llm42__in_e4m3(product) ? 1 : 2; }
+
 // What the product takes at least: its floating-point operations and its weights by the ceilings that last.
 static double product_floor(const bench *b, int product, int rows) {
     const auto [n, k] = llm42__product_shape(b->cu, product);
     const double weights = (double)n * (double)k;
-    return 1e6 * std::max(2 * (double)rows * weights / b->sustained_flop, 2 * weights / b->sustained_bytes);
+    return 1e6 * std::max(2 * (double)rows * weights / b->sustained_flop,
+                          weight_bytes(product) * weights / b->sustained_bytes);
 }
 
 // The fixed tile is timed afterwards: a slow kernel lets the GPU cool, so that what runs behind it has a higher clock
@@ -30,7 +33,7 @@ static llm42_result products_at(const bench *b, int product, int rows, llm42__bf
     static const char *const variants[] = {"cublas", "fast", "invariant", "fixed_tile"};
     llm42__algorithm first;
     LLM42__TRY(first_choice(cu, product, rows, &first, error));
-    const llm42__algorithm tile = fixed_tile(),
+    const llm42__algorithm tile = fixed_tile(product),
                            *algorithms[] = {&first, llm42__algorithm_of(cu, product, LLM42_SCHEDULE_FAST, rows),
                                             llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows), &tile};
     const auto [n, k] = llm42__product_shape(cu, product);
@@ -46,7 +49,7 @@ static llm42_result products_at(const bench *b, int product, int rows, llm42__bf
         kernels_line line = kernels_line_of("products", llm42__product_names[product], variants[i], rows);
         line.us = us;
         line.tflop_per_s = 2e-6 * (double)rows * (double)n * (double)k / us;
-        line.gb_per_s = 2e-3 * (double)n * (double)k / us;  // of weights
+        line.gb_per_s = 1e-3 * weight_bytes(product) * (double)n * (double)k / us;  // of weights
         line.relative_pct = 100 * ways[0].us / us;
         line.ceiling_pct = 100 * product_floor(b, product, rows) / us;
         line.note = name.c_str();
@@ -66,11 +69,12 @@ static llm42_result measure_sustained(bench *b, llm42_error *error) {
     const int rows = cu->max_rows;
     const size_t kv = (size_t)cu->model->config.layers * cu->kv_layer * sizeof *cu->k,
                  bytes = std::min(kv, (size_t)4 << 30) / 16 * 16;
-    const auto [n, k] = llm42__product_shape(cu, LLM42__DOWN);
+    const int down = llm42__product_in(cu, LLM42__DOWN, 0);
+    const auto [n, k] = llm42__product_shape(cu, down);
     LLM42__TRY(memory.take(&y, (size_t)rows * (size_t)n, error));
-    LLM42__TRY(llm42__candidates(cu, LLM42__DOWN, rows, &list, error));
+    LLM42__TRY(llm42__candidates(cu, down, rows, &list, error));
     for (const llm42__candidate &c : list)
-        if (c.rank >= 0 && c.rank < 4) products.push_back(product_way(b, LLM42__DOWN, &c.algorithm, rows, y));
+        if (c.rank >= 0 && c.rank < 4) products.push_back(product_way(b, down, &c.algorithm, rows, y));
     read.push_back({1,
                     [=](int, llm42_error *error) -> llm42_result {
                         llm42__k_read<<<(unsigned)cu->device.multiProcessorCount * 4, 512, 0, b->ex->stream>>>(
@@ -88,7 +92,8 @@ static llm42_result measure_sustained(bench *b, llm42_error *error) {
         b->sustained_flop = std::max(b->sustained_flop, 2e6 * (double)rows * (double)n * (double)k / alone[0].us);
     }
     kernels_line last_read = kernels_line_of("ceilings", "memory_read_sustained", NULL, 0),
-                 last_product = kernels_line_of("ceilings", "matmul_bf16_sustained", NULL, 0);
+                 last_product = kernels_line_of(
+                     "ceilings", llm42__in_e4m3(down) ? "matmul_e4m3_sustained" : "matmul_bf16_sustained", NULL, 0);
     last_read.gb_per_s = 1e-9 * b->sustained_bytes, last_product.tflop_per_s = 1e-12 * b->sustained_flop;
     emit(b, last_read);
     emit(b, last_product);
@@ -108,6 +113,6 @@ static llm42_result measure_products(const bench *b, llm42_error *error) {
     LLM42__TRY(memory.take(&y, most, error));
     for (int product : {LLM42__DOWN, LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__HEAD})
         for (int rows = 1; rows <= llm42__most_rows(cu, product); rows *= 2)
-            LLM42__TRY(products_at(b, product, rows, y, error));
+            LLM42__TRY(products_at(b, llm42__product_in(cu, product, 0), rows, y, error));
     return LLM42_OK;
 }

@@ -145,9 +145,9 @@ static llm42_result first_choice(llm42__cuda *cu, int product, int rows, llm42__
 }
 
 // One tile of 64 rows and 64 outputs for every number of rows: the simplest batch-invariant product.
-static llm42__algorithm fixed_tile() {
+static llm42__algorithm fixed_tile(int product) {
     llm42__algorithm algorithm;
-    algorithm.tile = LLM42__TILE_KINDS - 1;
+    algorithm.tile = (llm42__in_e4m3(product) ? (int)LLM42__ALL_KINDS : (int)LLM42__TILE_KINDS) - 1;
     algorithm.sequential = true;
     return algorithm;
 }

@@ -199,7 +199,8 @@ static bool films_differ(const film *a, const film *b) {
     return false;
 }
 
-static void check_model(const char *path, llm42_model *model) {
+// made: the same model for the tested backend, which may make its weights itself.
+static void check_model(const char *path, llm42_model *model, const llm42_model *made) {
     int32_t *ids = random_ids(LEAD, model->config.vocab, 13);
     const int context = model->config.context < CONTEXT ? model->config.context : CONTEXT;
     if (!model->embed.data) SKIP("the model's weights are on the device alone: nothing to compare with");
@@ -210,7 +211,7 @@ static void check_model(const char *path, llm42_model *model) {
         const variant *v = one ? &asked : &variants[i];
         snprintf(what, sizeof what, "%.400s, %s", path, v->name);
         answer *want = ask(llm42_backend_cpu(), LLM42_ARITHMETIC_SM90, model, v, context, ids),
-               *got = ask(tested, LLM42_ARITHMETIC_SM90, model, v, context, ids);
+               *got = ask(tested, LLM42_ARITHMETIC_SM90, made, v, context, ids);
         if (want && got) compare_answers(what, model, want, got, context, ids);
         if (want && !i) {
             answer *other = ask(llm42_backend_cpu(), LLM42_ARITHMETIC_FP32, model, v, context, ids);
@@ -227,9 +228,10 @@ static void check_model(const char *path, llm42_model *model) {
 
 static void check_arithmetic(const char *path) {
     llm42_model *model = load_model(path, false);
-    if (!model) return;
-    check_model(path, model);
+    llm42_model *made = is_cuda() && !strncmp(path, "synthetic:", 10) ? load_model(path, true) : NULL;
+    if (model) check_model(path, model, made ? made : model);
     llm42_model_free(model);
+    llm42_model_free(made);
 }
 
 // Widths that are no multiples of 64 or 16, every size of head, biases, head norms, windows, mixtures, fp32 weights.
@@ -272,58 +274,49 @@ static void quantise(llm42_matrix *m, llm42_scaling scaling, float input_scale, 
     *m = (llm42_matrix){byte, LLM42_DTYPE_E4M3, m->n, m->k, {0}, scaling, scale, input_scale};
 }
 
-// FP8 models: widths that are and are not multiples of 128, parts of KV heads that begin within a block, biases, and
-// models of which some layers stay in bf16. mixed: o of the first layer, down and qkv of the last one.
+// FP8 models: widths that are and are not multiples of 128, parts of KV heads that begin within a block, biases, models
+// of which some layers stay in bf16, and mixtures. mixed: o of the first layer, down and qkv of the last one.
+enum { BLOCK = LLM42_SCALING_BLOCK, CHANNEL = LLM42_SCALING_CHANNEL };
+#define THETA "\"rope_theta\": 10000.0, "
+#define EXPERTS \
+    "\"moe_intermediate_size\": 256, \"num_experts\": 6, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, "
 static const struct {
-    test_shape shape;
-    llm42_scaling scaling;
+    int scaling;
     float input_scale;
     bool mixed;
-} eights[] = {{{"llama", 256, 200, 2, 8, 4, 32, 256, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
-               LLM42_SCALING_BLOCK,
-               0,
-               false},
-              {{"qwen2", 256, 264, 2, 8, 4, 32, 256, 0, false, "BF16", "\"use_sliding_window\": false, ", 512},
-               LLM42_SCALING_CHANNEL,
-               0.05f,
-               true},
-              {{"llama", 256, 96, 1, 5, 1, 48, 200, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
-               LLM42_SCALING_CHANNEL,
-               0,
-               false},
-              {{"qwen3", 300, 640, 2, 8, 2, 128, 1024, 0, true, "BF16",
-                "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 2048},
-               LLM42_SCALING_BLOCK,
-               0,
-               true},
-              {{"llama", 512, 1100, 1, 16, 8, 64, 1024, 0, false, "BF16", "\"rope_theta\": 10000.0, ", 2048},
-               LLM42_SCALING_BLOCK,
-               0,
-               false}};
+    test_shape shape;
+} eights[] = {{BLOCK, 0, false, {"llama", 256, 200, 2, 8, 4, 32, 256, 0, true, "BF16", THETA, 512}},
+              {CHANNEL, 0.05f, true, {"qwen2", 256, 264, 2, 8, 4, 32, 256, 0, false, "BF16", THETA, 512}},
+              {CHANNEL, 0.05f, false, {"qwen3_moe", 256, 160, 1, 8, 4, 32, 256, 6, false, "BF16", EXPERTS, 512}},
+              {BLOCK, 0, true, {"qwen3_moe", 256, 160, 2, 8, 4, 32, 256, 6, false, "BF16", EXPERTS, 512}},
+              {CHANNEL, 0, false, {"llama", 256, 96, 1, 5, 1, 48, 200, 0, true, "BF16", THETA, 512}},
+              {BLOCK, 0, true, {"qwen3", 300, 640, 2, 8, 2, 128, 1024, 0, true, "BF16", THETA, 2048}},
+              {BLOCK, 0, false, {"llama", 512, 1100, 1, 16, 8, 64, 1024, 0, false, "BF16", THETA, 2048}}};
 
 static void check_eight(const char *dir, int i) {
     char path[900];
     void **kept = NULL;
     snprintf(path, sizeof path, "%s/%s_%s_%d", dir, eights[i].shape.type,
-             eights[i].scaling == LLM42_SCALING_BLOCK ? "blocks" : "channels", i);
+             eights[i].scaling == BLOCK ? "blocks" : "channels", i);
     test_model_folder(path, &eights[i].shape);
     llm42_model *model = load_model(path, false);
     if (!model) return;
-    model->config.scaling = eights[i].scaling;
+    const llm42_scaling scaling = (llm42_scaling)eights[i].scaling;
+    model->config.scaling = scaling;
     const int last = model->config.layers - 1;
+    const float given = eights[i].input_scale;
     for (int l = 0; l <= last; l++) {
         llm42_layer *layer = (llm42_layer *)(uintptr_t)&model->layer[l];
         llm42_matrix *const all[] = {&layer->q,  &layer->k, &layer->v,   &layer->gate,
                                      &layer->up, &layer->o, &layer->down};
         for (int m = 0; m < 7; m++)
-            if (!eights[i].mixed || (m < 3 || m == 6 ? l < last : m == 5 ? l > 0 : true))
-                quantise(all[m], eights[i].scaling,
-                         eights[i].input_scale * (m < 3   ? 1.0f
-                                                  : m < 5 ? 2.0f
-                                                          : (float)m),
-                         &kept);
+            if (all[m]->data && (!eights[i].mixed || (m < 3 || m == 6 ? l < last : m == 5 ? l > 0 : true)))
+                quantise(all[m], scaling, given * (m < 3 ? 1.0f : m < 5 ? 2.0f : (float)m), &kept);
+        for (int m = 0; m < 3 * model->config.experts; m++)
+            quantise((llm42_matrix *)(uintptr_t)&layer->expert[m], scaling,
+                     given * (float)(1 + m / 3 + 7 * (m % 3 == 2)), &kept);
     }
-    check_model(strrchr(path, '/') + 1, model);
+    check_model(strrchr(path, '/') + 1, model, model);
     llm42_model_free(model);
     for (int j = 0; j < (int)arrlen(kept); j++) free(kept[j]);
     arrfree(kept);
@@ -333,8 +326,9 @@ void part_e4m3(void) {
     char dir[64];
     test_folder(dir);
     check_arithmetic("synthetic:tiny-fp8");
-    if (!options.quick) check_arithmetic("examples/tiny42-fp8");
-    for (int i = 0; i < (options.quick ? 2 : (int)(sizeof eights / sizeof *eights)); i++) check_eight(dir, i);
+    for (int i = 0; i < 2 && !options.quick; i++)
+        check_arithmetic(i ? "synthetic:tiny-moe-fp8" : "examples/tiny42-fp8");
+    for (int i = 0; i < (options.quick ? 3 : (int)(sizeof eights / sizeof *eights)); i++) check_eight(dir, i);
     test_remove(dir);
 }
 

@@ -650,11 +650,18 @@ struct thirty_two {
     int exponent[32];
     bool special = false, zero = true;
     void set(int i, unsigned char byte) {
-        const int power = byte >> 3 & 15, size = byte & 7;
-        const float x = (float)std::ldexp(power ? 8 + size : size, (power ? power : 1) - 10);
-        value[i] = byte & 128 ? -x : x;
-        exponent[i] = x ? std::max(power, 1) - 7 : (int)sixteen::OF_ZERO;
-        special |= (byte & 127) == 127, zero &= x == 0;
+        static const std::vector<float> values = [] {
+            std::vector<float> all(256);
+            for (int b = 0; b < 256; b++) {
+                const int power = b >> 3 & 15, size = b & 7;
+                all[(size_t)b] = (float)std::ldexp(power ? 8 + size : size, (power ? power : 1) - 10) *
+                                 (b & 128 ? -1 : 1);
+            }
+            return all;
+        }();
+        value[i] = values[byte];
+        exponent[i] = byte & 127 ? std::max(byte >> 3 & 15, 1) - 7 : (int)sixteen::OF_ZERO;
+        special |= (byte & 127) == 127, zero &= !(byte & 127);
     }
 };
 inline float step(float sum, const thirty_two &a, const thirty_two &b) {
@@ -665,7 +672,9 @@ inline float step(float sum, const thirty_two &a, const thirty_two &b) {
     if (largest < -1000) return 0.0f;
     const double scale = power_of_two(13 - largest);
     int64_t total = (int64_t)((double)sum * scale);
-    for (int i = 0; i < 32; i++) total += (int64_t)((double)(a.value[i] * b.value[i]) * scale);
+    int32_t cut[32];  // addends are below 2^15
+    for (int i = 0; i < 32; i++) cut[i] = (int32_t)((double)(a.value[i] * b.value[i]) * scale);
+    for (int i = 0; i < 32; i++) total += cut[i];
     const int64_t size = std::abs(total);
     const int more = size ? std::max(0, 63 - __builtin_clzll((unsigned long long)size) - 13) : 0;
     const double value = (double)(size >> more << more) * power_of_two(largest - 13);
