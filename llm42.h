@@ -154,8 +154,9 @@
    largest magnitude / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the
    checkpoint's, so that it never depends on other rows. A product's sum is cut into chains of 128 terms, each of which
    begins at zero. With scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL
-   chains are added, and the sum is multiplied by the product of the scales. Terms and chains are in ascending order. In
-   arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
+   chains are added, and the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in
+   ascending order. In arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order
+   (section vectors).
 
    Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
    products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into

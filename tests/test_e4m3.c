@@ -222,7 +222,7 @@ static float described(const llm42_matrix *w, const float *x, int o, bool sm90, 
         const int b = k / LLM42__BLOCK;
         acc = block ? fmaf(chain, scale[b] * w->scale[o / LLM42__BLOCK * 3 + b], acc) : acc + chain;
     }
-    return block ? acc : acc * (scale[0] * w->scale[o]);
+    return block ? acc : acc * w->scale[o] * scale[0];
 }
 
 TEST(products_are_as_described) {
