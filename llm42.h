@@ -2223,7 +2223,7 @@ static llm42_result llm42__load_scales(llm42_model *model, const char *name, con
                                   (m->n + side - 1) / side * across, &m->scale, error));
     m->scaling = model->config.scaling = owner->scaling;
     if (!owner->is_static) return LLM42_OK;
-    const float *input_scale;
+    const float *input_scale = NULL;
     snprintf(of, sizeof of, "%.*s.input_scale", stem, name);
     LLM42__TRY(llm42__read_scales(model, of, 1, 1, 0, 1, &input_scale, error));
     m->input_scale = *input_scale;
