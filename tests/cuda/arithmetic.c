@@ -325,10 +325,10 @@ static void check_eight(const char *dir, int i) {
 void part_e4m3(void) {
     char dir[64];
     test_folder(dir);
-    check_arithmetic("synthetic:tiny-fp8");
-    for (int i = 0; i < 2 && !options.quick; i++)
-        check_arithmetic(i ? "synthetic:tiny-moe-fp8" : "examples/tiny42-fp8");
-    for (int i = 0; i < (options.quick ? 3 : (int)(sizeof eights / sizeof *eights)); i++) check_eight(dir, i);
+    static const char *const models[] = {"synthetic:tiny-fp8", "examples/tiny42-fp8", "synthetic:tiny-moe-fp8"};
+    for (int i = 0; i < 3 && !options.quick; i++) check_arithmetic(models[i]);
+    const int count = options.quick ? 3 : (int)(sizeof eights / sizeof *eights);
+    for (int i = 0; i < count; i += options.quick ? 2 : 1) check_eight(dir, i);
     test_remove(dir);
 }
 
