@@ -76,10 +76,10 @@ typedef struct setting {
     llm42_schedule replay;
 } setting;
 static const setting defaults = {.replay = LLM42_SCHEDULE_INVARIANT};
-static const setting fixed = {.policies = {.policy.verifier = LLM42_VERIFIER_FIXED,
-                                           .policy.verify = LLM42_VERIFY_EAGER,
-                                           .policy.prefill = LLM42_PREFILL_PACKED},
-                              .replay = LLM42_SCHEDULE_FIXED};
+static const setting fixed = TEST_LIST(.policies = {.policy.verifier = LLM42_VERIFIER_FIXED,
+                                                    .policy.verify = LLM42_VERIFY_EAGER,
+                                                    .policy.prefill = LLM42_PREFILL_PACKED},
+                                       .replay = LLM42_SCHEDULE_FIXED);
 static const setting *used = &defaults;
 
 static llm42_engine *open_with(llm42_engine_desc desc) {
@@ -131,13 +131,9 @@ static run oracle_by(llm42_schedule prompts, llm42_schedule replay, const int32_
                      llm42_sampling sampling) {
     enum { M = 32 };
     const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = {.model = model,
-                               .numerics.compute = LLM42_DTYPE_BF16,
-                               .backend_desc = TEST_THREADS(1),
-                               .max_rows = 1,
-                               .max_context = 512,
-                               .pages = 32,
-                               .page_size = 16};
+    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = LLM42_DTYPE_BF16,
+                                        .backend_desc = TEST_THREADS(1), .max_rows = 1, .max_context = 512, .pages = 32,
+                                        .page_size = 16);
     void *state = NULL;
     int32_t pages[32];
     run out = {0};
@@ -149,12 +145,8 @@ static run oracle_by(llm42_schedule prompts, llm42_schedule replay, const int32_
         llm42_row row = {0, t, t < count ? start[t] : out.tokens[t - count], LLM42_ROW_SAMPLE};
         llm42_output got;
         llm42_schedule schedule = t < count ? prompts : replay;
-        llm42_pass pass = {.schedule = schedule,
-                           .rows = 1,
-                           .shape = schedule == LLM42_SCHEDULE_FIXED ? M : 1,
-                           .row = &row,
-                           .seq = &seq,
-                           .out = &got};
+        llm42_pass pass = TEST_LIST(.schedule = schedule, .rows = 1, .shape = schedule == LLM42_SCHEDULE_FIXED ? M : 1,
+                                    .row = &row, .seq = &seq, .out = &got);
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK);
         if (t < count - 1) continue;
         out.tokens[out.count] = got.token;
@@ -261,10 +253,9 @@ TEST(length_reached_at_every_offset_of_a_window) {
 TEST(window_of_one) {
     for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++)
         for (int bonus = LLM42_BONUS_ON; bonus <= LLM42_BONUS_OFF; bonus++) {
-            run got = one((llm42_engine_desc){.policy.window = 1,
-                                              .policy.group = 32,
-                                              .policy.verify = (llm42_verify)verify,
-                                              .experiment.bonus = (llm42_bonus)bonus},
+            run got = one((llm42_engine_desc)TEST_LIST(.policy.window = 1, .policy.group = 32,
+                                                       .policy.verify = (llm42_verify)verify,
+                                                       .experiment.bonus = (llm42_bonus)bonus),
                           MARKED(.max_new_tokens = 40));
             same(&got, &reference, 40, "W = 1");
         }
@@ -706,11 +697,8 @@ TEST(an_engine_has_the_policies_of_its_preset) {
         llm42_engine_close(engine);
     }
     // What the desc says itself wins.
-    llm42_engine_desc own = {.model = model,
-                             .preset = LLM42_PRESET_PAPER,
-                             .max_context = 64,
-                             .experiment.bonus = LLM42_BONUS_ON,
-                             .policy.window = 6};
+    llm42_engine_desc own = TEST_LIST(.model = model, .preset = LLM42_PRESET_PAPER, .max_context = 64,
+                                      .experiment.bonus = LLM42_BONUS_ON, .policy.window = 6);
     CHECK_INT(llm42_engine_open(&engine, &own, &error), LLM42_OK);
     const llm42_engine_desc *config = llm42_engine_config(engine);
     CHECK_INT(config->experiment.bonus, LLM42_BONUS_ON);
@@ -733,11 +721,8 @@ TEST(an_engine_has_no_more_windows_than_requests_run) {
                  {100, 8, LLM42_VERIFIER_FIXED, 100},    {4, 8, LLM42_VERIFIER_DEFAULT, 4}};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         llm42_engine *engine;
-        llm42_engine_desc desc = {.model = model,
-                                  .max_context = 64,
-                                  .max_running = tries[i].max_running,
-                                  .policy.verifier = tries[i].replay,
-                                  .policy.group = tries[i].group};
+        llm42_engine_desc desc = TEST_LIST(.model = model, .max_context = 64, .max_running = tries[i].max_running,
+                                           .policy.verifier = tries[i].replay, .policy.group = tries[i].group);
         if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) continue;
         CHECK_INT(llm42_engine_config(engine)->policy.group, tries[i].want);
         llm42_engine_close(engine);
@@ -774,11 +759,10 @@ TEST(presets_that_are_refused) {
 }
 
 // >>prefill INVARIANT, verifier FIXED -----------------------------------------------------------------------------
-static const llm42_engine_desc invariant_prefill = {.policy.prefill = LLM42_PREFILL_INVARIANT,
-                                                    .policy.verifier = LLM42_VERIFIER_FIXED,
-                                                    .policy.verify = LLM42_VERIFY_EAGER,
-                                                    .kv.page_size = 4,
-                                                    .kv.prefix_cache = true};
+static const llm42_engine_desc invariant_prefill = TEST_LIST(.policy.prefill = LLM42_PREFILL_INVARIANT,
+                                                             .policy.verifier = LLM42_VERIFIER_FIXED,
+                                                             .policy.verify = LLM42_VERIFY_EAGER, .kv.page_size = 4,
+                                                             .kv.prefix_cache = true);
 
 // Together in one pass: a deterministic prompt, others, and rows that decode. Its first token is final, theirs are not.
 TEST(invariant_prompts_ride_beside_decodes) {
@@ -952,12 +936,9 @@ static void hear(void *user, const llm42_event *e) {
 
 TEST(events_carry_the_tokens_once_and_steps_allocate_nothing) {
     heard h = {.ordered = true};
-    llm42_engine *engine = open_with((llm42_engine_desc){.on_event = hear,
-                                                         .event_user = &h,
-                                                         .kv.pages = 14,
-                                                         .kv.prefix_cache = true,
-                                                         .policy.verify = LLM42_VERIFY_WAIT,
-                                                         .experiment.inject_rate = 0.05});
+    llm42_engine *engine = open_with(
+        (llm42_engine_desc)TEST_LIST(.on_event = hear, .event_user = &h, .kv.pages = 14, .kv.prefix_cache = true,
+                                     .policy.verify = LLM42_VERIFY_WAIT, .experiment.inject_rate = 0.05));
     for (int i = 0; i < 4; i++)
         submit(engine, (llm42_request_desc){.max_new_tokens = 90,
                                             .deterministic = i != 2,
@@ -1122,17 +1103,16 @@ TEST(a_request_whose_embedding_holds_nan) {
     for (int m = 0; m < 3; m++) {
         llm42_engine_desc desc = {.policy.mode = modes[m], .max_running = 8};
         for (int i = 0; i < N; i++)
-            want[i] = one(desc, (llm42_request_desc){.prompt = asked[i],
-                                                     .prompt_count = PROMPT,
-                                                     .max_new_tokens = LENGTH,
-                                                     .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC});
+            want[i] = one(desc,
+                          (llm42_request_desc)TEST_LIST(.prompt = asked[i], .prompt_count = PROMPT,
+                                                        .max_new_tokens = LENGTH,
+                                                        .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC));
         model = &broken;
         llm42_engine *engine = open_with(desc);
         for (int i = 0; i < N; i++)
-            submit(engine, (llm42_request_desc){.prompt = asked[i],
-                                                .prompt_count = PROMPT,
-                                                .max_new_tokens = LENGTH,
-                                                .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC});
+            submit(engine,
+                   (llm42_request_desc)TEST_LIST(.prompt = asked[i], .prompt_count = PROMPT, .max_new_tokens = LENGTH,
+                                                 .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC));
         finish(engine);
         for (int i = 0; i < N; i++) {
             run got = take(engine, i + 1);
@@ -1344,11 +1324,11 @@ TEST(the_border_of_top_p) {
     static float logits[V];
     static int order[V];
     for (int k = 0; k < 8; k++) {
-        const llm42_sampling p = {.temperature = k == 7 ? 0.7f : 1,
-                                  .top_k = k % 2    ? V - 1
-                                           : k == 6 ? 5000
-                                                    : 0,
-                                  .top_p = k < 4 ? 0.999f : 0.9f};
+        const llm42_sampling p = TEST_LIST(.temperature = k == 7 ? 0.7f : 1,
+                                           .top_k = k % 2    ? V - 1
+                                                    : k == 6 ? 5000
+                                                             : 0,
+                                           .top_p = k < 4 ? 0.999f : 0.9f);
         const double scale = (double)(1.0f / p.temperature);
         for (int i = 0; i < V; i++) {
             logits[i] = 3 * llm42__synthetic_noise((uint64_t)k, (uint64_t)i);

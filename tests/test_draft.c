@@ -39,13 +39,9 @@ static void make_prompts(void) {
 
 static llm42_request_desc request(int i) {
     static const int32_t stop[] = {5, 17, 40};
-    llm42_request_desc r = {.prompt = prompts[i],
-                            .prompt_count = 1 + i * 7 % LONGEST,
-                            .max_new_tokens = i % 3 ? NEW : 1 + i % NEW,
-                            .deterministic = i % 4 != 3,
-                            .stop = stop,
-                            .stop_count = 3,
-                            .ignore_stop = i % 3 == 1};
+    llm42_request_desc r = TEST_LIST(.prompt = prompts[i], .prompt_count = 1 + i * 7 % LONGEST,
+                                     .max_new_tokens = i % 3 ? NEW : 1 + i % NEW, .deterministic = i % 4 != 3,
+                                     .stop = stop, .stop_count = 3, .ignore_stop = i % 3 == 1);
     if (i % 5 > 2) r.sampling = (llm42_sampling){.temperature = i % 2 ? 0.7f : 1.2f, .top_k = 9, .seed = 1 + i};
     return r;
 }
@@ -181,27 +177,23 @@ typedef struct reference {
 } reference;
 
 static llm42_engine_desc plain(int preset, int leaves, int ranks) {
-    return (llm42_engine_desc){.model = model,
-                               .backend_desc = TEST_THREADS(1),
-                               .preset = (llm42_preset)preset,
-                               .numerics = {.compute = LLM42_DTYPE_FP32, .leaves = leaves},
-                               .tensor_parallel = ranks,
-                               .max_context = CONTEXT};
+    return (llm42_engine_desc)TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .preset = (llm42_preset)preset,
+                                        .numerics = {.compute = LLM42_DTYPE_FP32, .leaves = leaves},
+                                        .tensor_parallel = ranks, .max_context = CONTEXT);
 }
 
 // The log-probabilities are those of one INVARIANT pass over the finished text.
 static void score(const reference *r) {
-    scoring s = {.backend = llm42_backend_cpu(),
-                 .desc = {.model = model,
-                          .numerics = {.compute = LLM42_DTYPE_FP32, .leaves = r->leaves},
-                          .tensor_parallel = r->ranks,
-                          .backend_desc = TEST_THREADS(1),
-                          .max_rows = CONTEXT,
-                          .max_context = CONTEXT,
-                          .pages = CONTEXT / 16,
-                          .page_size = 16},
-                 .schedule = LLM42_SCHEDULE_INVARIANT,
-                 .rows = CONTEXT};
+    scoring s = TEST_LIST(.backend = llm42_backend_cpu(),
+                          .desc = {.model = model,
+                                   .numerics = {.compute = LLM42_DTYPE_FP32, .leaves = r->leaves},
+                                   .tensor_parallel = r->ranks,
+                                   .backend_desc = TEST_THREADS(1),
+                                   .max_rows = CONTEXT,
+                                   .max_context = CONTEXT,
+                                   .pages = CONTEXT / 16,
+                                   .page_size = 16},
+                          .schedule = LLM42_SCHEDULE_INVARIANT, .rows = CONTEXT);
     scored sum = {0};
     scoring_open(&s);
     for (int i = 0; i < REQUESTS; i++) {
@@ -251,13 +243,10 @@ static void open_drafter(llm42_drafter *d, int kind, const answer *truth, random
     *random = (random_drafter){.truth = answer_of, .user = user, .chance = &chance, .right = 1 << any(0, 5)};
     const llm42_oracle_desc oracle = {
         .truth = truth_at, .user = user, .always = always, .rate = 0.8, .spread = once_in(2), .vocab = VOCAB};
-    const llm42_draft_model_desc small = {.model = once_in(2) ? model : other,
-                                          .backend_desc = TEST_THREADS(1),
-                                          .compute = once_in(2) ? LLM42_DTYPE_FP32 : LLM42_DTYPE_BF16,
-                                          .vocab = VOCAB,
-                                          .max_running = any(1, 16),
-                                          .max_context = once_in(2) ? 40 : 0,
-                                          .always = always};
+    const llm42_draft_model_desc small = TEST_LIST(.model = once_in(2) ? model : other, .backend_desc = TEST_THREADS(1),
+                                                   .compute = once_in(2) ? LLM42_DTYPE_FP32 : LLM42_DTYPE_BF16,
+                                                   .vocab = VOCAB, .max_running = any(1, 16),
+                                                   .max_context = once_in(2) ? 40 : 0, .always = always);
     const llm42_lookup_desc lookup = {.min_match = any(0, 3), .always = always};
     llm42_result result = LLM42_OK;
     if (kind == LOOKUP) result = llm42_lookup_open(d, &lookup, &error);
@@ -471,12 +460,8 @@ TEST(a_time_that_is_none_is_a_fault_of_the_drafter) {
     for (int i = 0; i < 6; i++) {
         odd_drafter odd = {.truth = none, .seconds = times[i]};
         const llm42_drafter drafter = {.name = "odd", .user = &odd, .draft = draft_oddly, .seconds = given_seconds};
-        const llm42_engine_desc desc = {.model = shape,
-                                        .backend = llm42_backend_sim(),
-                                        .backend_desc = &sim,
-                                        .drafter = &drafter,
-                                        .log = hear_line,
-                                        .log_user = &odd};
+        const llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &sim,
+                                                 .drafter = &drafter, .log = hear_line, .log_user = &odd);
         llm42_engine *engine;
         if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) break;
         const llm42_request_desc r = {
@@ -545,10 +530,8 @@ TEST(drafts_end_where_a_request_ends) {
     answer a;
     llm42_finish finish;
     for (int preset = LLM42_PRESET_DVR; preset <= LLM42_PRESET_PAPER; preset++) {
-        const llm42_engine_desc desc = {.preset = (llm42_preset)preset,
-                                        .policy = {.window = 16, .group = 1},
-                                        .numerics.leaves = 1,
-                                        .tensor_parallel = 1};
+        const llm42_engine_desc desc = TEST_LIST(.preset = (llm42_preset)preset, .policy = {.window = 16, .group = 1},
+                                                 .numerics.leaves = 1, .tensor_parallel = 1);
         const answer *whole = &reference_for(&desc)->of[1];
         CHECK_INT(whole->count, NEW);
         for (int most = 1; most <= NEW; most++) {
@@ -651,15 +634,9 @@ static double not_known(const llm42_view *view, const llm42_mix *mix) {
 
 static void set_stage(stage *s, int64_t id, const int32_t *text, int prompt, int committed, int candidates) {
     s->desc = (llm42_engine_desc){.model = model, .policy.mode = LLM42_MODE_BATCH_INVARIANT, .max_running = 1};
-    s->request = (llm42_request){.id = id,
-                                 .key = id,
-                                 .state = LLM42_STATE_DECODE,
-                                 .prompt_count = prompt,
-                                 .max_new_tokens = 1 << 20,
-                                 .committed = committed,
-                                 .candidates = candidates,
-                                 .prompt = text,
-                                 .tokens = text + prompt};
+    s->request = (llm42_request)TEST_LIST(.id = id, .key = id, .state = LLM42_STATE_DECODE, .prompt_count = prompt,
+                                          .max_new_tokens = 1 << 20, .committed = committed, .candidates = candidates,
+                                          .prompt = text, .tokens = text + prompt);
     s->running[0] = &s->request;
     s->view = (llm42_view){.desc = &s->desc, .running_count = 1, .running = s->running, .seconds = not_known};
 }
@@ -787,11 +764,9 @@ TEST(model_drafts_as_one_that_gets_the_whole_text) {
     chance = 6;
     for (int i = 0; i < 8; i++) {
         twin t = {0};
-        llm42_draft_model_desc small = {.model = i % 2 ? model : other,
-                                        .backend_desc = TEST_THREADS(1),
-                                        .compute = LLM42_DTYPE_FP32,
-                                        .max_running = 1 + 3 * (i / 2),
-                                        .always = true};
+        llm42_draft_model_desc small = TEST_LIST(.model = i % 2 ? model : other, .backend_desc = TEST_THREADS(1),
+                                                 .compute = LLM42_DTYPE_FP32, .max_running = 1 + 3 * (i / 2),
+                                                 .always = true);
         const llm42_drafter drafter = {.name = "twin", .user = &t, .draft = twin_draft, .forget = twin_forget};
         llm42_engine_desc desc = plain(i % 3 ? LLM42_PRESET_DVR : LLM42_PRESET_BEST, 1, 1);
         desc.policy.window = 16, desc.policy.group = 2, desc.draft_limit = 4, desc.draft_ordinary = true;
@@ -816,11 +791,9 @@ TEST(model_drafts_as_one_that_gets_the_whole_text) {
 // The same model as drafter knows what a request will draw, unless it draws with another seed.
 TEST(model_draws_with_the_noise_of_the_request) {
     for (int noise = 0; noise < 2; noise++) {
-        const llm42_draft_model_desc small = {.model = model,
-                                              .backend_desc = TEST_THREADS(1),
-                                              .compute = LLM42_DTYPE_FP32,
-                                              .always = true,
-                                              .other_noise = noise};
+        const llm42_draft_model_desc small = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1),
+                                                       .compute = LLM42_DTYPE_FP32, .always = true,
+                                                       .other_noise = noise);
         llm42_engine_desc desc = plain(LLM42_PRESET_INVARIANT, 1, 1);
         llm42_drafter drafter;
         llm42_engine *engine;
@@ -971,34 +944,23 @@ static double seconds_of(const llm42_calibration *calibration, pay *p) {
     llm42_backend backend = *llm42_backend_sim();
     if (p->learned) backend.estimate = NULL;
     int vocab = shape->config.vocab;
-    const llm42_oracle_desc oracle = {.truth = simulated,
-                                      .user = &vocab,
-                                      .always = p->always,
-                                      .rate = LLM42__MAX(p->rate, 0),
-                                      .vocab = vocab,
-                                      .token_us = 100};
-    llm42_engine_desc desc = {.model = shape,
-                              .backend = &backend,
-                              .backend_desc = &sim,
-                              .preset = (llm42_preset)p->preset,
-                              .max_context = 1024,
-                              .max_running = p->rounds ? p->batch : 256,
-                              .token_budget = p->rounds ? (p->ordinary ? 1500 : 512) : 0,
-                              .policy.mode = p->ordinary ? LLM42_MODE_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
-                              .draft_ordinary = p->ordinary,
-                              .on_event = watch_limit,
-                              .event_user = p};
+    const llm42_oracle_desc oracle = TEST_LIST(.truth = simulated, .user = &vocab, .always = p->always,
+                                               .rate = LLM42__MAX(p->rate, 0), .vocab = vocab, .token_us = 100);
+    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = &backend, .backend_desc = &sim,
+                                       .preset = (llm42_preset)p->preset, .max_context = 1024,
+                                       .max_running = p->rounds ? p->batch : 256,
+                                       .token_budget = p->rounds ? (p->ordinary ? 1500 : 512) : 0,
+                                       .policy.mode = p->ordinary ? LLM42_MODE_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
+                                       .draft_ordinary = p->ordinary, .on_event = watch_limit, .event_user = p);
     llm42_drafter drafter;
     llm42_engine *engine;
     if (!CHECK_INT(llm42_oracle_open(&drafter, &oracle, &error), LLM42_OK)) return 0;
     if (p->rate >= 0) desc.drafter = &drafter;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
     for (int i = 0; i < p->batch * LLM42__MAX(p->rounds, 1); i++) {
-        const llm42_request_desc r = {.prompt = prompts[i % REQUESTS],
-                                      .prompt_count = LONGEST,
-                                      .max_new_tokens = p->rounds ? 128 : PAID,
-                                      .deterministic = !p->ordinary,
-                                      .ignore_stop = true};
+        const llm42_request_desc r = TEST_LIST(.prompt = prompts[i % REQUESTS], .prompt_count = LONGEST,
+                                               .max_new_tokens = p->rounds ? 128 : PAID, .deterministic = !p->ordinary,
+                                               .ignore_stop = true);
         CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
     }
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);

@@ -236,26 +236,14 @@ TEST(products_are_as_described) {
     memset(x, 0, K * sizeof *x);  // a row of zeros
     for (int kind = 0; kind < 12; kind++) {
         const bool sm90 = kind & 1, block = kind & 2, parted = kind >= 8;
-        const llm42_matrix w = {.data = data,
-                                .type = LLM42_DTYPE_E4M3,
-                                .n = N,
-                                .k = K,
-                                .scaling = block ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL,
-                                .scale = scales,
-                                .input_scale = kind >= 4 && !block ? 0.02f : 0};
-        llm42__cpu cpu = {.arithmetic = sm90 ? &llm42__sm90 : &llm42__fp32,
-                          .eight = eight,
-                          .eight_scale = eight_scale,
-                          .eight_exponent = exponent,
-                          .wide = 384};
+        const llm42_matrix w = TEST_LIST(.data = data, .type = LLM42_DTYPE_E4M3, .n = N, .k = K,
+                                         .scaling = block ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL,
+                                         .scale = scales, .input_scale = kind >= 4 && !block ? 0.02f : 0);
+        llm42__cpu cpu = TEST_LIST(.arithmetic = sm90 ? &llm42__sm90 : &llm42__fp32, .eight = eight,
+                                   .eight_scale = eight_scale, .eight_exponent = exponent, .wide = 384);
         cpu.desc.numerics.compute = LLM42_DTYPE_BF16;
-        const llm42__product p = {.w = &w,
-                                  .bias = bias,
-                                  .y = y,
-                                  .ranks = 1,
-                                  .k0 = parted ? 128 : 0,
-                                  .k = parted ? K - 128 : K,
-                                  .fp32 = parted};
+        const llm42__product p = TEST_LIST(.w = &w, .bias = bias, .y = y, .ranks = 1, .k0 = parted ? 128 : 0,
+                                           .k = parted ? K - 128 : K, .fp32 = parted);
         const llm42__job job = {.cpu = &cpu, .in = x, .product = &p};
         for (int r = 0; r < R; r++) llm42__quantise_task(&job, r, 0);
         for (int n0 = 0; n0 < N; n0 += 16) llm42__cpu_block_e4m3(&cpu, R, &p, n0, 1);
@@ -470,13 +458,9 @@ static uint64_t run_text(const llm42_model *model, llm42_numerics numerics, llm4
                          int threads, int page) {
     const llm42_backend *cpu = llm42_backend_cpu();
     void *backend;
-    llm42_backend_desc desc = {.model = model,
-                               .numerics = numerics,
-                               .backend_desc = TEST_THREADS(threads),
-                               .max_rows = TEXT,
-                               .max_context = TEXT,
-                               .pages = TEXT / page + 1,
-                               .page_size = page};
+    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics = numerics, .backend_desc = TEST_THREADS(threads),
+                                        .max_rows = TEXT, .max_context = TEXT, .pages = TEXT / page + 1,
+                                        .page_size = page);
     if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return 0;
     int32_t pages[TEXT + 1];
     llm42_row row[TEXT];

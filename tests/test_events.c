@@ -51,12 +51,9 @@ typedef struct run {
 
 // Lengths follow from the id, and so do the simulator's tokens.
 static llm42_request_desc request_of(int64_t id) {
-    return (llm42_request_desc){.prompt = prompt,
-                                .prompt_count = 1 + (int)(id * 37 % PROMPT),
-                                .max_new_tokens = 1 + (int)(id * 53 % (LONGEST - 1)),
-                                .ignore_stop = true,
-                                .deterministic = id % 3 != 0,
-                                .arrival = 1e-9 + 0.02 * (double)(id % 40)};
+    return (llm42_request_desc)TEST_LIST(.prompt = prompt, .prompt_count = 1 + (int)(id * 37 % PROMPT),
+                                         .max_new_tokens = 1 + (int)(id * 53 % (LONGEST - 1)), .ignore_stop = true,
+                                         .deterministic = id % 3 != 0, .arrival = 1e-9 + 0.02 * (double)(id % 40));
 }
 
 static void submit(run *r) {
@@ -213,10 +210,9 @@ TEST(actions_while_windows_wait) {
 
 TEST(actions_with_auto_release) {
     actions_in_events((llm42_engine_desc){.auto_release = true}, "requests released at once");
-    actions_in_events((llm42_engine_desc){.auto_release = true,
-                                          .policy.verifier = LLM42_VERIFIER_FIXED,
-                                          .policy.verify = LLM42_VERIFY_EAGER,
-                                          .policy.prefill = LLM42_PREFILL_PACKED},
+    actions_in_events((llm42_engine_desc)TEST_LIST(.auto_release = true, .policy.verifier = LLM42_VERIFIER_FIXED,
+                                                   .policy.verify = LLM42_VERIFY_EAGER,
+                                                   .policy.prefill = LLM42_PREFILL_PACKED),
                       "the same, FIXED");
 }
 

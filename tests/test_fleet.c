@@ -27,22 +27,16 @@ static bool once_in(int n) { return any(1, n) == 1; }
 // An engine with policies taken by chance, small enough that requests wait and are preempted.
 static llm42_engine_desc any_desc(const llm42_sim_desc *sim) {
     static const char *const planners[] = {"default", "default", "every", "deadline"};
-    llm42_engine_desc d = {.model = model,
-                           .backend = llm42_backend_sim(),
-                           .backend_desc = sim,
-                           .planner = planner_find(planners[any(0, 3)]),
-                           .policy.mode = once_in(6) ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_DVR,
-                           .max_context = 400,
-                           .max_running = once_in(2) ? 4 : 16,
-                           .token_budget = 512,
-                           .policy.window = 1 << any(0, 5),
-                           .policy.group = any(1, 6),
-                           .policy.verifier = (llm42_verifier)any(1, 2),
-                           .policy.verify = (llm42_verify)any(1, 2),
-                           .policy.prefill = (llm42_prefill)any(1, 3),
-                           .experiment.bonus = (llm42_bonus)any(1, 2),
-                           .policy.chunked_prefill = (llm42_chunked)any(1, 2),
-                           .kv.prefix_cache = once_in(3)};
+    llm42_engine_desc d = TEST_LIST(.model = model, .backend = llm42_backend_sim(), .backend_desc = sim,
+                                    .planner = planner_find(planners[any(0, 3)]),
+                                    .policy.mode = once_in(6) ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_DVR,
+                                    .max_context = 400, .max_running = once_in(2) ? 4 : 16, .token_budget = 512,
+                                    .policy.window = 1 << any(0, 5), .policy.group = any(1, 6),
+                                    .policy.verifier = (llm42_verifier)any(1, 2),
+                                    .policy.verify = (llm42_verify)any(1, 2),
+                                    .policy.prefill = (llm42_prefill)any(1, 3),
+                                    .experiment.bonus = (llm42_bonus)any(1, 2),
+                                    .policy.chunked_prefill = (llm42_chunked)any(1, 2), .kv.prefix_cache = once_in(3));
     if (d.policy.mode == LLM42_MODE_DVR && d.policy.verifier == LLM42_VERIFIER_INVARIANT && once_in(2))
         d.policy.mode = LLM42_MODE_HYBRID;
     d.kv.pages = once_in(2) ? 60 : 600;
@@ -82,12 +76,12 @@ static void any_requests(timed *requests, int count) {
     for (int i = 0; i < 400; i++) prompt[i] = i / 32;
     for (int i = 0; i < count; i++) {
         at += once_in(5) ? 0 : gap * any(0, 100) / 50;
-        requests[i] = (timed){.desc = {.prompt = prompt + 32 * any(0, 2),
-                                       .prompt_count = any(1, 300),
-                                       .max_new_tokens = any(1, LONGEST_OUT),
-                                       .ignore_stop = true,
-                                       .deterministic = once_in(2)},
-                              .arrival = fmax(at, DBL_MIN)};
+        requests[i] = (timed)TEST_LIST(.desc = {.prompt = prompt + 32 * any(0, 2),
+                                                .prompt_count = any(1, 300),
+                                                .max_new_tokens = any(1, LONGEST_OUT),
+                                                .ignore_stop = true,
+                                                .deterministic = once_in(2)},
+                                       .arrival = fmax(at, DBL_MIN));
         requests[i].desc.arrival = requests[i].arrival;
     }
 }
@@ -269,12 +263,10 @@ static void any_trial(trial *t, uint64_t seed) {
         t->desc.engine.policy.mode = LLM42_MODE_NONDETERMINISTIC;
     t->desc.apart = fleet_apart(t->desc.router, t->desc.replicas,
                                 t->desc.replicas > 1 ? any(0, t->desc.replicas - 1) : 0, t->desc.ratio);
-    t->plan = (serve_plan){.model = model,
-                           .workload = "uniform:300x60",
-                           .requests = REQUESTS,
-                           .max_context = t->desc.engine.max_context,
-                           .max_running = t->desc.engine.max_running,
-                           .random_prompts = t->desc.engine.kv.prefix_cache};
+    t->plan = (serve_plan)TEST_LIST(.model = model, .workload = "uniform:300x60", .requests = REQUESTS,
+                                    .max_context = t->desc.engine.max_context,
+                                    .max_running = t->desc.engine.max_running,
+                                    .random_prompts = t->desc.engine.kv.prefix_cache);
     if (once_in(5)) snprintf(t->qps, sizeof t->qps, "offline");
     else snprintf(t->qps, sizeof t->qps, "%d", any(1, 60) * t->desc.replicas);
 }
@@ -338,14 +330,11 @@ static void check_replica(const trial *t, const fleet *f, const returned *r, int
         workload_next(&load, &w);
         if (f->v.collected.served[i].replica != replica) continue;
         if (t->plan.random_prompts) workload_prompt(&load, &w, model->config.vocab, prompt);
-        llm42_request_desc request = {.prompt = prompt,
-                                      .prompt_count = w.input_tokens,
-                                      .max_new_tokens = w.output_tokens,
-                                      .ignore_stop = true,
-                                      .deterministic = f->v.collected.served[i].deterministic,
-                                      .arrival = fmax(w.arrival_s, DBL_MIN),
-                                      .key = i + 1,
-                                      .user = (void *)(intptr_t)i};
+        llm42_request_desc request = TEST_LIST(.prompt = prompt, .prompt_count = w.input_tokens,
+                                               .max_new_tokens = w.output_tokens, .ignore_stop = true,
+                                               .deterministic = f->v.collected.served[i].deterministic,
+                                               .arrival = fmax(w.arrival_s, DBL_MIN), .key = i + 1,
+                                               .user = (void *)(intptr_t)i);
         CHECK_MSG(llm42_engine_submit(engine, &request, &ids[i], &error) == LLM42_OK, "%s", error.text);
     }
     if (engine) CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);

@@ -43,14 +43,9 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
                      llm42_arithmetic arithmetic) {
     enum { ROWS = 40 };
     const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = {.model = model,
-                               .numerics.compute = compute,
-                               .numerics.arithmetic = arithmetic,
-                               .backend_desc = TEST_THREADS(2),
-                               .max_rows = ROWS,
-                               .max_context = 64,
-                               .pages = 4,
-                               .page_size = 16};
+    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute, .numerics.arithmetic = arithmetic,
+                                        .backend_desc = TEST_THREADS(2), .max_rows = ROWS, .max_context = 64,
+                                        .pages = 4, .page_size = 16);
     llm42_error error;
     void *state;
     if (!CHECK_INT(cpu->open(&state, &desc, &error), LLM42_OK)) return;
@@ -73,24 +68,20 @@ static void add_pass(const llm42_model *model, llm42_schedule schedule, int shap
 static void add_requests(const llm42_model *model, llm42_verifier verifier) {
     llm42_error error;
     llm42_engine *engine;
-    if (!CHECK_INT(llm42_engine_open(&engine,
-                                     &(llm42_engine_desc){.model = model,
-                                                          .policy.verifier = verifier,
-                                                          .policy.window = 8,
-                                                          .policy.group = 4,
-                                                          .max_context = 128},
-                                     &error),
-                   LLM42_OK))
+    if (!CHECK_INT(
+            llm42_engine_open(&engine,
+                              &(llm42_engine_desc)TEST_LIST(.model = model, .policy.verifier = verifier,
+                                                            .policy.window = 8, .policy.group = 4, .max_context = 128),
+                              &error),
+            LLM42_OK))
         return;
     const int32_t prompt[] = {905, 312, 264, 1108, 283, 1767, 13};
     for (int i = 0; i < 4; i++)
         llm42_engine_submit(engine,
-                            &(llm42_request_desc){.prompt = prompt,
-                                                  .prompt_count = 4 + i,
-                                                  .max_new_tokens = 24,
-                                                  .deterministic = true,
-                                                  .sampling = {.temperature = i % 2 ? 0.8f : 0},
-                                                  .ignore_stop = true},
+                            &(llm42_request_desc)TEST_LIST(.prompt = prompt, .prompt_count = 4 + i,
+                                                           .max_new_tokens = 24, .deterministic = true,
+                                                           .sampling = {.temperature = i % 2 ? 0.8f : 0},
+                                                           .ignore_stop = true),
                             NULL, &error);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     for (int i = 1; i <= 4; i++) {

@@ -27,14 +27,10 @@ static llm42_model *load(const char *path) {
 static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule schedule, const int32_t *ids,
                   int count) {
     const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = {.model = model,
-                               .numerics.compute = compute,
-                               .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
-                               .backend_desc = TEST_THREADS(1),
-                               .max_rows = SHAPE,
-                               .max_context = count,
-                               .pages = count / PAGE + 1,
-                               .page_size = PAGE};
+    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute,
+                                        .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
+                                        .backend_desc = TEST_THREADS(1), .max_rows = SHAPE, .max_context = count,
+                                        .pages = count / PAGE + 1, .page_size = PAGE);
     int32_t pages[SHAPE];
     llm42_row row[SHAPE];
     llm42_output out[SHAPE];
@@ -53,13 +49,9 @@ static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule 
     llm42_seq seq = {.request = 1, .pages = pages};
     int rows = schedule == LLM42_SCHEDULE_INVARIANT ? 1 : count;
     for (int i = 0; i < count; i += rows) {
-        llm42_pass pass = {.schedule = schedule,
-                           .rows = rows,
-                           .shape = schedule == LLM42_SCHEDULE_FIXED ? SHAPE : rows,
-                           .row = row + i,
-                           .seq = &seq,
-                           .out = out,
-                           .logits = logits + (size_t)i * vocab};
+        llm42_pass pass = TEST_LIST(.schedule = schedule, .rows = rows,
+                                    .shape = schedule == LLM42_SCHEDULE_FIXED ? SHAPE : rows, .row = row + i,
+                                    .seq = &seq, .out = out, .logits = logits + (size_t)i * vocab);
         CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
     }
     cpu->close(state);
@@ -89,24 +81,15 @@ static double difference(const tok_json *j, int list, const float *row, int voca
 static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_verifier verifier, const tok_json *j,
                          int prompts) {
     llm42_engine *engine = NULL;
-    llm42_engine_desc desc = {.model = model,
-                              .policy.mode = mode,
-                              .policy.verifier = verifier,
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .backend_desc = TEST_THREADS(1),
-                              .max_running = 4,
-                              .max_context = 256,
-                              .policy.window = 8,
-                              .policy.group = 2};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .policy.mode = mode, .policy.verifier = verifier,
+                                       .numerics.compute = LLM42_DTYPE_FP32, .backend_desc = TEST_THREADS(1),
+                                       .max_running = 4, .max_context = 256, .policy.window = 8, .policy.group = 2);
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
     int i = prompts + 1, count;
     for (int n = 0; n < j->token[prompts].size; n++, i = tok_json_next(j, i)) {  // all together in one batch
         int32_t *ids = ids_at(j, tok_json_get(j, i, "ids"), &count);
-        llm42_request_desc ask = {.prompt = ids,
-                                  .prompt_count = count,
-                                  .max_new_tokens = GREEDY,
-                                  .ignore_stop = true,
-                                  .deterministic = mode == LLM42_MODE_DVR};
+        llm42_request_desc ask = TEST_LIST(.prompt = ids, .prompt_count = count, .max_new_tokens = GREEDY,
+                                           .ignore_stop = true, .deterministic = mode == LLM42_MODE_DVR);
         int64_t id;
         CHECK_MSG(!llm42_engine_submit(engine, &ask, &id, &error), "%s", error.text);
         CHECK_INT(id, n + 1);
@@ -529,23 +512,17 @@ enum { TIED_REQUESTS = 6, TIED_NEW = 24 };
 // Outputs of deterministic requests, one by one or all together, in an engine.
 static void tied_serve(bool router_fp32, bool together, llm42_output *outs) {
     llm42_engine *engine = NULL;
-    llm42_engine_desc desc = {.model = &tied.model[0],
-                              .numerics.router_fp32 = router_fp32,
-                              .backend_desc = TEST_THREADS(together ? 2 : 1),
-                              .max_running = 4,
-                              .max_context = 128,
-                              .policy.window = together ? 4 : 16,
-                              .policy.group = together ? 8 : 2};
+    llm42_engine_desc desc = TEST_LIST(.model = &tied.model[0], .numerics.router_fp32 = router_fp32,
+                                       .backend_desc = TEST_THREADS(together ? 2 : 1), .max_running = 4,
+                                       .max_context = 128, .policy.window = together ? 4 : 16,
+                                       .policy.group = together ? 8 : 2);
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
     CHECK(llm42_engine_config(engine)->numerics.router_fp32 == router_fp32);
     for (int n = 0; n < TIED_REQUESTS; n++) {
         int32_t prompt[12];
         for (int i = 0; i < 12; i++) prompt[i] = (17 * n + 5 * i) % TIED_V;
-        const llm42_request_desc ask = {.prompt = prompt,
-                                        .prompt_count = 4 + n,
-                                        .max_new_tokens = TIED_NEW,
-                                        .ignore_stop = true,
-                                        .deterministic = true};
+        const llm42_request_desc ask = TEST_LIST(.prompt = prompt, .prompt_count = 4 + n, .max_new_tokens = TIED_NEW,
+                                                 .ignore_stop = true, .deterministic = true);
         CHECK_MSG(!llm42_engine_submit(engine, &ask, NULL, &error), "%s", error.text);
         if (!together) CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
     }

@@ -43,12 +43,8 @@ static llm42_request_desc request(int i) {
     static const llm42_sampling sampling[] = {
         {0}, {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}, {.temperature = 1.2f, .top_k = 9}};
     static const int length[REQUESTS] = {1, 5, 17, LONGEST, 8, 16}, tokens[REQUESTS] = {NEW, 1, 9, NEW, 3, 12};
-    return (llm42_request_desc){.prompt = prompts[i],
-                                .prompt_count = length[i],
-                                .max_new_tokens = tokens[i],
-                                .deterministic = true,
-                                .ignore_stop = true,
-                                .sampling = sampling[i % 3]};
+    return (llm42_request_desc)TEST_LIST(.prompt = prompts[i], .prompt_count = length[i], .max_new_tokens = tokens[i],
+                                         .deterministic = true, .ignore_stop = true, .sampling = sampling[i % 3]);
 }
 
 static void make_prompts(void) {
@@ -206,19 +202,12 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     assert(count < 64);
     *r = (reference){.sim = sim, .mode = mode, .prefill = prefill, .budget = budget};
     const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
-    llm42_engine_desc desc = {.model = d->model,
-                              .backend = d->backend,
-                              .policy.mode = mode,
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .max_context = 64,
-                              .max_running = 1,
-                              .policy.window = M,
-                              .policy.group = 1,
-                              .policy.prefill = prefill,
-                              .policy.verifier = one ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
-                              .kv.pages = 8,
-                              .token_budget = d->token_budget,
-                              .backend_desc = sim ? (const void *)&truth : TEST_THREADS(1)};
+    llm42_engine_desc desc = TEST_LIST(.model = d->model, .backend = d->backend, .policy.mode = mode,
+                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .max_running = 1,
+                                       .policy.window = M, .policy.group = 1, .policy.prefill = prefill,
+                                       .policy.verifier = one ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
+                                       .kv.pages = 8, .token_budget = d->token_budget,
+                                       .backend_desc = sim ? (const void *)&truth : TEST_THREADS(1));
     serve(&desc, marked, r->alone);
     return r;
 }
@@ -240,31 +229,22 @@ static void random_engine(bool sim) {
     static const llm42_prefill prefills[] = {LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT, LLM42_PREFILL_ISOLATED};
     const llm42_sim_desc simulated = {.calibration = &calibration};
     random_planner state = {.skip = any(1, 6)};
-    const llm42_planner planner = {.name = "random",
-                                   .user = &state,
-                                   .plan = plan_any,
-                                   .preempt = preempt_any,
-                                   .admit = once_in(2) ? admit_any : NULL};
+    const llm42_planner planner = TEST_LIST(.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any,
+                                            .admit = once_in(2) ? admit_any : NULL);
     const int *w = windows[any(0, 4)];
     int page = 1 << any(0, 4);
-    llm42_engine_desc desc = {.model = sim ? shape : model,
-                              .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .policy.mode = once_in(8) ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_DVR,
-                              .draft_ordinary = once_in(2),
-                              .max_context = 64,
-                              .max_running = any(1, REQUESTS),
-                              .kv.page_size = page,
-                              .policy.window = w[0],
-                              .policy.group = w[1],
-                              .policy.prefill = prefills[any(0, 2)],
-                              .policy.verifier = once_in(2) ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
-                              .experiment.bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
-                              .token_budget = 6 + 8 * any(0, 3),
-                              .kv.prefix_cache = once_in(2),
-                              .experiment.inject_rate = once_in(2) ? 0.1 : 0,
-                              .planner = &planner,
-                              .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1)};
+    llm42_engine_desc desc = TEST_LIST(.model = sim ? shape : model,
+                                       .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
+                                       .numerics.compute = LLM42_DTYPE_FP32,
+                                       .policy.mode = once_in(8) ? LLM42_MODE_BATCH_INVARIANT : LLM42_MODE_DVR,
+                                       .draft_ordinary = once_in(2), .max_context = 64, .max_running = any(1, REQUESTS),
+                                       .kv.page_size = page, .policy.window = w[0], .policy.group = w[1],
+                                       .policy.prefill = prefills[any(0, 2)],
+                                       .policy.verifier = once_in(2) ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
+                                       .experiment.bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                                       .token_budget = 6 + 8 * any(0, 3), .kv.prefix_cache = once_in(2),
+                                       .experiment.inject_rate = once_in(2) ? 0.1 : 0, .planner = &planner,
+                                       .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1));
     desc.kv.pages = (48 + page - 1) / page * any(1, 4);
     bool marked[REQUESTS];
     answer got[REQUESTS];
@@ -320,15 +300,10 @@ TEST(control_drafts_are_believed) {
     const llm42_backend backend = believing_backend();
     chance = 4;
     for (int wrong = 0; wrong < 2; wrong++) {
-        llm42_engine_desc desc = {.model = model,
-                                  .backend = llm42_backend_cpu(),
-                                  .policy.mode = LLM42_MODE_BATCH_INVARIANT,
-                                  .backend_desc = TEST_THREADS(1),
-                                  .numerics.compute = LLM42_DTYPE_FP32,
-                                  .max_context = 64,
-                                  .max_running = REQUESTS,
-                                  .draft_limit = 4,
-                                  .kv.pages = 32};
+        llm42_engine_desc desc = TEST_LIST(.model = model, .backend = llm42_backend_cpu(),
+                                           .policy.mode = LLM42_MODE_BATCH_INVARIANT, .backend_desc = TEST_THREADS(1),
+                                           .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64,
+                                           .max_running = REQUESTS, .draft_limit = 4, .kv.pages = 32);
         const reference *want = reference_for(&desc, false);
         random_drafter guesses = guess(want, wrong ? 1 : INT32_MAX, 0);
         const llm42_drafter drafter = random_drafter_of(&guesses);
@@ -357,15 +332,9 @@ static void most_candidates(void *user, const llm42_event *e) {
 TEST(wait_does_not_wait_for_windows_that_cannot_come) {
     int most = 0;
     const llm42_sim_desc simulated = {.calibration = &calibration};
-    llm42_engine_desc desc = {.model = shape,
-                              .backend = llm42_backend_sim(),
-                              .backend_desc = &simulated,
-                              .policy.verify = LLM42_VERIFY_WAIT,
-                              .max_context = 64,
-                              .policy.window = 8,
-                              .policy.group = 4,
-                              .on_event = most_candidates,
-                              .event_user = &most};
+    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &simulated,
+                                       .policy.verify = LLM42_VERIFY_WAIT, .max_context = 64, .policy.window = 8,
+                                       .policy.group = 4, .on_event = most_candidates, .event_user = &most);
     llm42_engine *engine;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
     llm42_request_desc r = {
@@ -387,18 +356,11 @@ static double hybrid_share(bool estimates, double slowdown, const bool *marked) 
     llm42_backend backend = *llm42_backend_sim();
     int compared = 0;
     if (!estimates) backend.estimate = NULL;
-    llm42_engine_desc desc = {.model = shape,
-                              .backend = &backend,
-                              .backend_desc = &simulated,
-                              .policy.mode = LLM42_MODE_HYBRID,
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .max_context = 64,
-                              .max_running = REQUESTS,
-                              .policy.window = 8,
-                              .policy.group = 2,
-                              .kv.pages = 64,
-                              .on_event = count_compared,
-                              .event_user = &compared};
+    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = &backend, .backend_desc = &simulated,
+                                       .policy.mode = LLM42_MODE_HYBRID, .numerics.compute = LLM42_DTYPE_FP32,
+                                       .max_context = 64, .max_running = REQUESTS, .policy.window = 8,
+                                       .policy.group = 2, .kv.pages = 64, .on_event = count_compared,
+                                       .event_user = &compared);
     llm42_engine *engine;
     const reference *want = reference_for(
         &(llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT, .model = shape, .backend = llm42_backend_sim()},
@@ -432,13 +394,9 @@ TEST(hybrid_learns_from_passes_of_the_same_kind) {
     const llm42_sim_desc simulated = {.calibration = &calibration};
     llm42_backend backend = *llm42_backend_sim();
     backend.estimate = NULL;
-    llm42_engine_desc desc = {.model = shape,
-                              .backend = &backend,
-                              .backend_desc = &simulated,
-                              .preset = LLM42_PRESET_BEST,
-                              .max_context = 512,
-                              .max_running = MANY,
-                              .token_budget = 1024};
+    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = &backend, .backend_desc = &simulated,
+                                       .preset = LLM42_PRESET_BEST, .max_context = 512, .max_running = MANY,
+                                       .token_budget = 1024);
     static int32_t prompt[PROMPT];
     llm42_engine *engine;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
@@ -646,13 +604,11 @@ static void refuse(const char *rule, llm42_engine_desc desc) {
     }
     CHECK_MSG(refused == 1 && c.broke == 2, "%s: refused %d times, broken %d times", rule, refused, c.broke);
     CHECK_INT(result, LLM42_IDLE);  // and the engine goes on to its end
-    const reference *want = reference_for(&(llm42_engine_desc){.model = desc.model,
-                                                               .backend = desc.backend,
-                                                               .policy.mode = LLM42_MODE_DVR,
-                                                               .policy.verifier = desc.policy.verifier,
-                                                               .token_budget = 20,
-                                                               .policy.prefill = desc.policy.prefill},
-                                          false);
+    const reference *want = reference_for(
+        &(llm42_engine_desc)TEST_LIST(.model = desc.model, .backend = desc.backend, .policy.mode = LLM42_MODE_DVR,
+                                      .policy.verifier = desc.policy.verifier, .token_budget = 20,
+                                      .policy.prefill = desc.policy.prefill),
+        false);
     for (int i = 1; i < REQUESTS; i++) {
         answer got = take(engine, i + 1);
         CHECK_MSG(same(&want->alone[i], &got), "%s: request %d differs", rule, i + 1);
@@ -734,11 +690,8 @@ TEST(what_a_planner_returns_is_checked) {
     };
     odd chosen;
     llm42_planner planner = {.name = "odd", .user = &chosen};
-    llm42_engine_desc desc = {.model = model,
-                              .backend_desc = TEST_THREADS(1),
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .max_context = 64,
-                              .planner = &planner};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1),
+                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .planner = &planner);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_engine *engine;
         chosen = cases[i].planner;
@@ -779,15 +732,10 @@ static void a_window_fails(llm42_verifier verifier) {
     bool part = true;
     llm42_backend backend = *llm42_backend_cpu();
     const llm42_planner planner = {.name = "part", .user = &part, .plan = plan_a_part};
-    llm42_engine_desc desc = {.model = model,
-                              .backend = &backend,
-                              .planner = &planner,
-                              .backend_desc = TEST_THREADS(1),
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .max_context = 64,
-                              .policy.verifier = verifier,
-                              .policy.window = 4,
-                              .policy.group = 1};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend = &backend, .planner = &planner,
+                                       .backend_desc = TEST_THREADS(1), .numerics.compute = LLM42_DTYPE_FP32,
+                                       .max_context = 64, .policy.verifier = verifier, .policy.window = 4,
+                                       .policy.group = 1);
     llm42_engine *engine;
     backend.run = fail_once, failures = 0;
     if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return;
@@ -819,13 +767,9 @@ static llm42_result odd_open(void **state, const llm42_backend_desc *desc, llm42
 TEST(what_a_backend_returns_is_checked) {
     llm42_backend backend = *llm42_backend_cpu();
     backend.name = "odd", backend.run = odd_run, backend.open = odd_open;
-    llm42_engine_desc desc = {.model = model,
-                              .backend = &backend,
-                              .backend_desc = TEST_THREADS(1),
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .max_context = 64,
-                              .policy.window = 4,
-                              .policy.group = 1};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend = &backend, .backend_desc = TEST_THREADS(1),
+                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .policy.window = 4,
+                                       .policy.group = 1);
     llm42_engine *engine;
     answer_of_open = LLM42_IDLE;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_BACKEND);
@@ -848,17 +792,10 @@ TEST(what_a_backend_returns_is_checked) {
 
 static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) {
     llm42_planner planner = {.name = "large", .plan = plan_too_many};
-    llm42_engine_desc desc = {.model = model,
-                              .backend_desc = TEST_THREADS(1),
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .max_context = 64,
-                              .max_running = 4,
-                              .token_budget = 20,
-                              .policy.verifier = verifier,
-                              .policy.prefill = prefill,
-                              .policy.window = 8,
-                              .policy.group = 2,
-                              .planner = &planner};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1),
+                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .max_running = 4,
+                                       .token_budget = 20, .policy.verifier = verifier, .policy.prefill = prefill,
+                                       .policy.window = 8, .policy.group = 2, .planner = &planner);
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
     for (int i = 2; i < 4; i++)
@@ -920,14 +857,9 @@ static void told_of(void *user, const llm42_view *v, const llm42_plan *plan, dou
 TEST(planners_see_the_engine_as_it_is) {
     told t = {.agrees = true};
     const llm42_planner planner = {.name = "looks", .user = &t, .plan = plan_and_look, .postprocess = told_of};
-    llm42_engine_desc desc = {.model = model,
-                              .backend_desc = TEST_THREADS(1),
-                              .numerics.compute = LLM42_DTYPE_FP32,
-                              .max_context = 64,
-                              .max_running = 3,
-                              .policy.window = 8,
-                              .policy.group = 2,
-                              .planner = &planner};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1),
+                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .max_running = 3,
+                                       .policy.window = 8, .policy.group = 2, .planner = &planner);
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
     for (int i = 0; i < REQUESTS; i++) {
@@ -979,17 +911,15 @@ TEST(a_wrapped_planner_changes_no_result) {
                 answer want[REQUESTS], got[REQUESTS];
                 wrapper w = {.group = replay == LLM42_VERIFIER_FIXED ? 1 : 1 + mode % 2};
                 const llm42_planner planner = {.name = "wrapped", .user = &w, .plan = plan_wrapped};
-                llm42_engine_desc desc = {.model = sim ? shape : model,
-                                          .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
-                                          .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
-                                          .policy = {.mode = (llm42_mode)mode,
-                                                     .verifier = (llm42_verifier)replay,
-                                                     .prefill = LLM42_PREFILL_PACKED,
-                                                     .window = 4,
-                                                     .group = 4},
-                                          .kv = {.pages = 16},
-                                          .max_context = 64,
-                                          .max_running = REQUESTS / 2};
+                llm42_engine_desc desc = TEST_LIST(.model = sim ? shape : model,
+                                                   .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
+                                                   .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
+                                                   .policy = {.mode = (llm42_mode)mode,
+                                                              .verifier = (llm42_verifier)replay,
+                                                              .prefill = LLM42_PREFILL_PACKED,
+                                                              .window = 4,
+                                                              .group = 4},
+                                                   .kv = {.pages = 16}, .max_context = 64, .max_running = REQUESTS / 2);
                 const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
                 serve(&desc, which, want);
                 desc.planner = &planner;
@@ -1032,14 +962,10 @@ TEST(a_made_up_view_ends_in_a_rule_or_in_the_same_result) {
         for (int preset = LLM42_PRESET_DVR; preset <= LLM42_PRESET_PAPER; preset++) {
             answer want[REQUESTS];
             const llm42_planner planner = {.name = "made_up", .user = &how, .plan = plan_made_up};
-            llm42_engine_desc desc = {.model = shape,
-                                      .backend = llm42_backend_sim(),
-                                      .backend_desc = &simulated,
-                                      .preset = (llm42_preset)preset,
-                                      .policy = {.window = 4, .group = 4, .deadline = INT32_MAX},
-                                      .kv = {.pages = 32},
-                                      .max_context = 64,
-                                      .max_running = REQUESTS};
+            llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(),
+                                               .backend_desc = &simulated, .preset = (llm42_preset)preset,
+                                               .policy = {.window = 4, .group = 4, .deadline = INT32_MAX},
+                                               .kv = {.pages = 32}, .max_context = 64, .max_running = REQUESTS);
             static const bool marked[REQUESTS] = {true, true, true, true, true, true};
             serve(&desc, marked, want);
             desc.planner = &planner;
@@ -1194,23 +1120,19 @@ TEST(parts_of_a_plan_compose) {
     static reference want;
     mixer m = {0};
     int64_t refused = 0;
-    llm42_engine_desc desc = {.model = shape,
-                              .backend = llm42_backend_sim(),
-                              .backend_desc = &truth,
-                              .kv = {.pages = 16},
-                              .max_context = 64,
-                              .max_running = REQUESTS};
+    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &truth,
+                                       .kv = {.pages = 16}, .max_context = 64, .max_running = REQUESTS);
     serve(&desc, marked, want.alone);
     desc.backend_desc = &simulated;
     chance = 6;
     for (int n = 0; n < (TEST_SLOW ? 2000 : 20000); n++) {
-        desc.policy = (llm42_policy){.mode = (llm42_mode)any(LLM42_MODE_DVR, LLM42_MODE_HYBRID),
-                                     .verifier = (llm42_verifier)any(LLM42_VERIFIER_FIXED, LLM42_VERIFIER_INVARIANT),
-                                     .verify = (llm42_verify)any(LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT),
-                                     .prefill = (llm42_prefill)any(LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT),
-                                     .chunked_prefill = (llm42_chunked)any(LLM42_CHUNKED_ON, LLM42_CHUNKED_OFF),
-                                     .window = any(1, 8),
-                                     .group = any(1, 4)};
+        desc.policy = (llm42_policy)
+            TEST_LIST(.mode = (llm42_mode)any(LLM42_MODE_DVR, LLM42_MODE_HYBRID),
+                      .verifier = (llm42_verifier)any(LLM42_VERIFIER_FIXED, LLM42_VERIFIER_INVARIANT),
+                      .verify = (llm42_verify)any(LLM42_VERIFY_EAGER, LLM42_VERIFY_WAIT),
+                      .prefill = (llm42_prefill)any(LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT),
+                      .chunked_prefill = (llm42_chunked)any(LLM42_CHUNKED_ON, LLM42_CHUNKED_OFF), .window = any(1, 8),
+                      .group = any(1, 4));
         if (desc.policy.mode == LLM42_MODE_HYBRID) desc.policy.verifier = LLM42_VERIFIER_INVARIANT;
         desc.token_budget = desc.policy.chunked_prefill == LLM42_CHUNKED_OFF ? 64 : any(REQUESTS, 40);
         desc.experiment.bonus = once_in(2) ? LLM42_BONUS_OFF : LLM42_BONUS_ON;
@@ -1240,12 +1162,8 @@ TEST(nothing_waits_behind_a_request_that_runs) {
     int found = 0;
     const llm42_planner planner = {.name = "asks", .user = &found, .plan = plan_and_ask};
     llm42_engine *engine;
-    const llm42_engine_desc desc = {.model = shape,
-                                    .backend = llm42_backend_sim(),
-                                    .backend_desc = &simulated,
-                                    .planner = &planner,
-                                    .max_context = 64,
-                                    .max_running = 1};
+    const llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &simulated,
+                                             .planner = &planner, .max_context = 64, .max_running = 1);
     if (!CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK)) return;
     for (int i = 0; i < 3; i++) {
         llm42_request_desc r = request(0);
@@ -1268,17 +1186,14 @@ TEST(planners_of_the_examples_in_every_mode) {
                 for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
                     if (mode == LLM42_MODE_HYBRID && replay == LLM42_VERIFIER_FIXED) continue;
                     answer want[REQUESTS], got[REQUESTS];
-                    llm42_engine_desc desc = {.model = shape,
-                                              .backend = llm42_backend_sim(),
-                                              .backend_desc = &simulated,
-                                              .policy = {.mode = (llm42_mode)mode,
-                                                         .verifier = (llm42_verifier)replay,
-                                                         .prefill = (llm42_prefill)prefill,
-                                                         .window = 4,
-                                                         .group = 4},
-                                              .kv = {.pages = 16},
-                                              .max_context = 64,
-                                              .max_running = REQUESTS};
+                    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(),
+                                                       .backend_desc = &simulated,
+                                                       .policy = {.mode = (llm42_mode)mode,
+                                                                  .verifier = (llm42_verifier)replay,
+                                                                  .prefill = (llm42_prefill)prefill,
+                                                                  .window = 4,
+                                                                  .group = 4},
+                                                       .kv = {.pages = 16}, .max_context = 64, .max_running = REQUESTS);
                     const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
                     serve(&desc, which, want);
                     desc.planner = planner_find(planner_names[n]);

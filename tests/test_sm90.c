@@ -402,17 +402,11 @@ static bool run_text(const text_run *t, llm42_output *out) {
     llm42_error error;
     void *backend;
     const int page = t->page_size ? t->page_size : 16;
-    llm42_backend_desc desc = {.model = tiny42,
-                               .numerics.compute = LLM42_DTYPE_BF16,
-                               .numerics.arithmetic = t->arithmetic,
-                               .numerics.logits_fp32 = t->fp32,
-                               .numerics.leaves = t->leaves,
-                               .tensor_parallel = t->ranks,
-                               .backend_desc = TEST_THREADS(t->threads ? t->threads : 1),
-                               .max_rows = TEXT,
-                               .max_context = TEXT,
-                               .pages = TEXT / page + 1,
-                               .page_size = page};
+    llm42_backend_desc desc = TEST_LIST(.model = tiny42, .numerics.compute = LLM42_DTYPE_BF16,
+                                        .numerics.arithmetic = t->arithmetic, .numerics.logits_fp32 = t->fp32,
+                                        .numerics.leaves = t->leaves, .tensor_parallel = t->ranks,
+                                        .backend_desc = TEST_THREADS(t->threads ? t->threads : 1), .max_rows = TEXT,
+                                        .max_context = TEXT, .pages = TEXT / page + 1, .page_size = page);
     if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return false;
     int32_t pages[TEXT + 1];
     for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;

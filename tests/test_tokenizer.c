@@ -240,10 +240,9 @@ TEST(a_stream_holds_back_incomplete_characters) {
 }
 
 TEST(added_tokens_match_the_longest) {
-    parts p = {.vocab = ",\"<s>\":256",
-               .added = "[{\"id\":256,\"content\":\"<s>\",\"special\":true},"
-                        "{\"id\":257,\"content\":\"<s><s>\",\"special\":false},"
-                        "{\"id\":258,\"content\":\"\\u00e9\\ud83d\\ude00\"}]"};
+    parts p = TEST_LIST(.vocab = ",\"<s>\":256", .added = "[{\"id\":256,\"content\":\"<s>\",\"special\":true},"
+                                                          "{\"id\":257,\"content\":\"<s><s>\",\"special\":false},"
+                                                          "{\"id\":258,\"content\":\"\\u00e9\\ud83d\\ude00\"}]");
     tok *t = load(write_parts(&p), 259);
     if (!t) return;
     CHECK_STR(ids_of(t, "a<s>b<s><s><s><x>\xC3\xA9\xF0\x9F\x98\x80"), "97,256,98,257,256,60,120,62,258");
@@ -668,10 +667,9 @@ TEST(an_answer_follows_its_prompt) {
 }
 
 TEST(add_prefix_space_and_missing_bytes) {
-    parts p = {.pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}",
-               .vocab = ",\"<unk>\":256,\"\\u0120a\":257",
-               .merges = "[\"\\u0120 a\"]",
-               .added = "[{\"id\":256,\"content\":\"<unk>\"}]"};
+    parts p = TEST_LIST(.pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}",
+                        .vocab = ",\"<unk>\":256,\"\\u0120a\":257", .merges = "[\"\\u0120 a\"]",
+                        .added = "[{\"id\":256,\"content\":\"<unk>\"}]");
     tok *t = load(write_parts(&p), 0);
     if (t) CHECK_STR(ids_of(t, "a<unk>a a"), "257,256,257,257");
     tok_free(t);

@@ -130,17 +130,12 @@ static answer *ask(const llm42_backend *backend, llm42_arithmetic arithmetic, co
     answer *a = calloc(1, sizeof *a);
     assert(a);
     options.leaves = v->leaves, options.ranks = v->ranks;
-    llm42_backend_desc desc = {.model = model,
-                               .numerics.arithmetic = arithmetic,
-                               .numerics.logits_fp32 = v->fp32,
-                               .numerics.router_fp32 = v->fp32,
-                               .numerics.leaves = leaves_for(model),
-                               .tensor_parallel = ranks_for(model),
-                               .schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT,
-                               .max_rows = MOST_ROWS,
-                               .page_size = v->fp32 ? 4 : 16,
-                               .max_context = context,
-                               .max_running = SEQUENCES};
+    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.arithmetic = arithmetic,
+                                        .numerics.logits_fp32 = v->fp32, .numerics.router_fp32 = v->fp32,
+                                        .numerics.leaves = leaves_for(model), .tensor_parallel = ranks_for(model),
+                                        .schedules = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT,
+                                        .max_rows = MOST_ROWS, .page_size = v->fp32 ? 4 : 16, .max_context = context,
+                                        .max_running = SEQUENCES);
     // Ranks share a device, unless --devices says otherwise.
     cuda_desc.devices = desc.tensor_parallel > 1 ? asked.devices ? (int)asked.devices : 1 : 0;
     const llm42_result result = rig_try(&g, backend, desc);

@@ -124,11 +124,9 @@ static void workload_make(workload *w, llm42_model *model, int n) {
         a->marked = test_random_int(&random, 0, 1);
         a->stops = i % 8 == 7;
         if (i % 3)
-            a->sampling = (llm42_sampling){.temperature = 0.9f,
-                                           .top_p = i % 3 == 1 ? 0.95f : 0,
-                                           .top_k = i % 6 == 1 ? 50 : 0,
-                                           .min_p = i % 9 == 1 ? 0.02f : 0,
-                                           .seed = 1 + (uint64_t)i};
+            a->sampling = (llm42_sampling)TEST_LIST(.temperature = 0.9f, .top_p = i % 3 == 1 ? 0.95f : 0,
+                                                    .top_k = i % 6 == 1 ? 50 : 0, .min_p = i % 9 == 1 ? 0.02f : 0,
+                                                    .seed = 1 + (uint64_t)i);
         a->at = w->room;
         w->room += (size_t)a->outputs;
         w->mean_tokens += (double)(a->count + a->outputs) / n;
@@ -315,13 +313,11 @@ static bool submit_all(const workload *w, llm42_engine *engine, const load *l, i
     double now = llm42_engine_now(engine);
     for (int i = 0; ok && i < count; i++) {
         const ask *a = &w->asks[first + i];
-        llm42_request_desc desc = {.prompt = a->prompt,
-                                   .prompt_count = a->count,
-                                   .max_new_tokens = a->outputs,
-                                   .sampling = a->sampling,
-                                   .ignore_stop = !a->stops,
-                                   .deterministic = a->marked && l->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC,
-                                   .arrival = l->spread ? now + w->seconds / 2 * i : 0};
+        llm42_request_desc desc = TEST_LIST(.prompt = a->prompt, .prompt_count = a->count, .max_new_tokens = a->outputs,
+                                            .sampling = a->sampling, .ignore_stop = !a->stops,
+                                            .deterministic = a->marked &&
+                                                             l->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC,
+                                            .arrival = l->spread ? now + w->seconds / 2 * i : 0);
         ok = CHECK_MSG(llm42_engine_submit(engine, &desc, &ids[i], &rig_error) == LLM42_OK, "%s: %s", l->name,
                        rig_error.text);
     }
@@ -442,10 +438,8 @@ static void check_scoring(const workload *w) {
     int32_t *text = calloc((size_t)w->max_context, sizeof *text);
     assert(out && text);
     if (rig_open(&g, tested,
-                 (llm42_backend_desc){.model = w->model,
-                                      .max_rows = 256,
-                                      .max_context = w->max_context,
-                                      .schedules = 1u << LLM42_SCHEDULE_INVARIANT}))
+                 (llm42_backend_desc)TEST_LIST(.model = w->model, .max_rows = 256, .max_context = w->max_context,
+                                               .schedules = 1u << LLM42_SCHEDULE_INVARIANT)))
         for (int i = 0; i < w->n; i += EVERY) score(w, &g, i, out, text, &t);
     rig_close(&g);
     free(out);

@@ -28,13 +28,8 @@ static void must_refuse(const llm42_model *model, llm42_backend_desc desc, llm42
 static void engine_works(const llm42_model *model) {
     llm42_engine *engine = NULL;
     const int32_t prompt[] = {3, 1, 4, 1, 5};
-    llm42_engine_desc desc = {.model = model,
-                              .backend = tested,
-                              .backend_desc = &cuda_desc,
-                              .max_context = 64,
-                              .max_running = 2,
-                              .policy.window = 8,
-                              .policy.group = 2};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend = tested, .backend_desc = &cuda_desc, .max_context = 64,
+                                       .max_running = 2, .policy.window = 8, .policy.group = 2);
     llm42_request_desc ask = {
         .prompt = prompt, .prompt_count = 5, .max_new_tokens = 20, .ignore_stop = true, .deterministic = true};
     CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error) && !llm42_engine_submit(engine, &ask, NULL, &rig_error) &&

@@ -45,14 +45,9 @@ static bool answer(const llm42_model *model, int devices, int leaves, int fixed_
     rig g = {0};
     llm42_cuda_desc own = cuda_desc;
     own.devices = devices;
-    const llm42_backend_desc desc = {.model = model,
-                                     .backend_desc = &own,
-                                     .max_rows = MOST,
-                                     .fixed_rows = fixed_rows,
-                                     .max_context = MOST,
-                                     .max_running = 2,
-                                     .tensor_parallel = 2,
-                                     .numerics.leaves = leaves};
+    const llm42_backend_desc desc = TEST_LIST(.model = model, .backend_desc = &own, .max_rows = MOST,
+                                              .fixed_rows = fixed_rows, .max_context = MOST, .max_running = 2,
+                                              .tensor_parallel = 2, .numerics.leaves = leaves);
     const llm42_result result = rig_try(&g, tested, desc);
     const char *why = absent(result);
     const bool good = !why && CHECK_MSG(result == LLM42_OK, "%d devices: %s", devices, rig_error.text) &&

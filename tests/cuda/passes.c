@@ -76,13 +76,9 @@ static bool subject_open(rig *g, subject *s, const llm42_model *model, int M, in
     int left = model->config.context - SUBJECT;
     s->prompt = left < prompt ? left : prompt;
     int longest = s->prompt + SUBJECT > OTHER_CONTEXT ? s->prompt + SUBJECT : OTHER_CONTEXT;
-    llm42_backend_desc desc = {.model = model,
-                               .max_rows = M,
-                               .max_context = longest,
-                               .page_size = page_size,
-                               .max_running = 1 + OTHERS,
-                               .schedules = schedules,
-                               .numerics.logits_fp32 = fp32};
+    llm42_backend_desc desc = TEST_LIST(.model = model, .max_rows = M, .max_context = longest, .page_size = page_size,
+                                        .max_running = 1 + OTHERS, .schedules = schedules,
+                                        .numerics.logits_fp32 = fp32);
     if (!rig_open(g, tested, desc)) return false;
     s->ids = random_ids(s->prompt + SUBJECT, g->vocab, 5);
     s->other = random_ids(OTHER_CONTEXT, g->vocab, 6);

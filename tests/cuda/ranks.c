@@ -63,16 +63,13 @@ static bool run_text(const llm42_model *model, setting s, bits *b) {
     own.devices = is_cuda() ? s.devices : 0;
     film_free(&b->operators);
     *b = (bits){0};
-    const llm42_backend_desc desc = {.model = model,
-                                     .backend_desc = &own,
-                                     .max_rows = TEXT,
-                                     .max_context = TEXT,
-                                     .tensor_parallel = s.ranks,
-                                     .numerics.leaves = s.leaves,
-                                     .schedules = s.schedule == LLM42_SCHEDULE_FAST
-                                                      ? 1u << LLM42_SCHEDULE_FAST
-                                                      : 1u << LLM42_SCHEDULE_FAST | 1u << s.schedule,
-                                     .numerics.logits_fp32 = true};
+    const llm42_backend_desc desc = TEST_LIST(.model = model, .backend_desc = &own, .max_rows = TEXT,
+                                              .max_context = TEXT, .tensor_parallel = s.ranks,
+                                              .numerics.leaves = s.leaves,
+                                              .schedules = s.schedule == LLM42_SCHEDULE_FAST
+                                                               ? 1u << LLM42_SCHEDULE_FAST
+                                                               : 1u << LLM42_SCHEDULE_FAST | 1u << s.schedule,
+                                              .numerics.logits_fp32 = true);
     const bool good = rig_open(&g, tested, desc) && feed(&g, s.schedule, TEXT, true, b, &b->tokens) &&
                       feed(&g, s.schedule, s.each, false, b, &b->again);
     rig_close(&g);
@@ -166,11 +163,8 @@ static bool serve(const llm42_model *model, llm42_engine_desc desc, int devices,
     memset(to, 0, REQUESTS * sizeof *to);
     bool good = CHECK_MSG(!llm42_engine_open(&engine, &desc, &rig_error), "%s", rig_error.text);
     for (int i = 0; good && i < REQUESTS; i++) {
-        llm42_request_desc r = {.prompt = prompt[i],
-                                .prompt_count = 1 + 13 * i % 80,
-                                .max_new_tokens = NEW,
-                                .ignore_stop = true,
-                                .deterministic = true};
+        llm42_request_desc r = TEST_LIST(.prompt = prompt[i], .prompt_count = 1 + 13 * i % 80, .max_new_tokens = NEW,
+                                         .ignore_stop = true, .deterministic = true);
         if (i % 2) r.sampling = (llm42_sampling){.temperature = 1, .top_p = 0.9f, .seed = 5 + (uint64_t)i};
         for (int t = 0; t < r.prompt_count; t++) prompt[i][t] = token_at(model, t + 3 * i);
         good = CHECK_MSG(!llm42_engine_submit(engine, &r, NULL, &rig_error), "%s", rig_error.text);
@@ -198,11 +192,9 @@ static void check_requests(const llm42_model *model, int devices) {
     if (!serve(model, alone, 1, true, want)) return;
     for (int p = 0; p < 3; p++)
         for (int ranks = 2; ranks <= 8; ranks *= 2) {
-            const llm42_engine_desc desc = {.preset = presets[p],
-                                            .numerics.leaves = 8,
-                                            .tensor_parallel = ranks,
-                                            .max_running = 3 + 2 * p + ranks,
-                                            .kv.page_size = 4 << p};
+            const llm42_engine_desc desc = TEST_LIST(.preset = presets[p], .numerics.leaves = 8,
+                                                     .tensor_parallel = ranks, .max_running = 3 + 2 * p + ranks,
+                                                     .kv.page_size = 4 << p);
             const int on = ranks > 2 && (p + ranks / 4) % 2 ? 1 : devices;
             if (!serve(model, desc, on, false, got)) return;
             CHECK_MSG(!differing(want, got), "%s, preset %d, %d ranks on %d devices: %d of %d requests differ",

@@ -3,16 +3,8 @@
 #include "../test.h"
 #include "rig.h"
 
-rig_options options = {.shared = "../shared",
-                       .loads = 8,
-                       .from_load = 1,
-                       .seed = 42,
-                       .window = 32,
-                       .group = 8,
-                       .record_every = 1,
-                       .ranks = 1,
-                       .reference_ranks = 1,
-                       .leaves = 1};
+rig_options options = TEST_LIST(.shared = "../shared", .loads = 8, .from_load = 1, .seed = 42, .window = 32, .group = 8,
+                                .record_every = 1, .ranks = 1, .reference_ranks = 1, .leaves = 1);
 const llm42_backend *tested;
 llm42_cuda_desc cuda_desc;
 llm42_error rig_error;

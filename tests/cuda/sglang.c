@@ -26,11 +26,8 @@ static void run_batches(llm42_engine *engine, bool marked, int32_t *const *promp
         int which[64];
         for (int i = 0; i < n; i++) {
             int p = which[i] = prompts == 1 ? PROMPTS - 1 : test_random_int(&random, 0, prompts - 1);
-            llm42_request_desc desc = {.prompt = prompt[p],
-                                       .prompt_count = count[p],
-                                       .max_new_tokens = tokens,
-                                       .ignore_stop = true,
-                                       .deterministic = marked};
+            llm42_request_desc desc = TEST_LIST(.prompt = prompt[p], .prompt_count = count[p], .max_new_tokens = tokens,
+                                                .ignore_stop = true, .deterministic = marked);
             if (!CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i], &rig_error), "%s", rig_error.text)) return;
         }
         if (!CHECK_MSG(llm42_engine_run(engine, &rig_error) == LLM42_OK, "%s", rig_error.text)) return;
@@ -52,20 +49,13 @@ static void run_subtest(const llm42_model *model, const char *subtest, llm42_pre
     tally t[PROMPTS] = {{0}};
     int32_t *prompt[PROMPTS], *text = random_ids(512, model->config.vocab, 21);
     llm42_engine *engine = NULL;
-    llm42_engine_desc desc = {.model = model,
-                              .numerics.leaves = leaves_for(model),
-                              .tensor_parallel = ranks_for(model),
-                              .backend = tested,
-                              .backend_desc = &cuda_desc,
-                              .preset = preset,
-                              .policy.mode = control ? LLM42_MODE_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
-                              .max_running = 64,
-                              .max_context = 512,
-                              .kv.pages = 64 * 32,
-                              .policy.window = (int)options.window,
-                              .policy.group = (int)options.group,
-                              .kv.prefix_cache = common[1] > 0,
-                              .log = note_line};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .numerics.leaves = leaves_for(model),
+                                       .tensor_parallel = ranks_for(model), .backend = tested,
+                                       .backend_desc = &cuda_desc, .preset = preset,
+                                       .policy.mode = control ? LLM42_MODE_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
+                                       .max_running = 64, .max_context = 512, .kv.pages = 64 * 32,
+                                       .policy.window = (int)options.window, .policy.group = (int)options.group,
+                                       .kv.prefix_cache = common[1] > 0, .log = note_line);
     for (int p = 0; p < PROMPTS; p++) {
         prompt[p] = random_ids(count[p], model->config.vocab, 30 + (uint64_t)p);
         memcpy(prompt[p], text, sizeof *text * (size_t)common[p]);

@@ -50,11 +50,8 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
     for (int i = first; i < first + count; i++) {
         const int length = s->requests > 4 ? 590 - i : lengths[i] * s->longer;
         int32_t *prompt = random_ids(length, s->shape.vocab, 50 + (uint64_t)i);
-        llm42_request_desc desc = {.prompt = prompt,
-                                   .prompt_count = length,
-                                   .max_new_tokens = SMALL_NEW,
-                                   .ignore_stop = true,
-                                   .deterministic = i % 2 == 0};
+        llm42_request_desc desc = TEST_LIST(.prompt = prompt, .prompt_count = length, .max_new_tokens = SMALL_NEW,
+                                            .ignore_stop = true, .deterministic = i % 2 == 0);
         if (i % 4 == 2) desc.sampling = (llm42_sampling){.temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .seed = 5};
         if (i % 4 == 3) desc.sampling = (llm42_sampling){.temperature = 1.1f, .min_p = 0.05f, .seed = 6};
         CHECK_MSG(!llm42_engine_submit(engine, &desc, &ids[i - first], &rig_error), "%s", rig_error.text);
@@ -78,22 +75,13 @@ static void small_run(llm42_engine *engine, const small_case *s, int first, int 
 }
 
 static llm42_engine_desc small_desc(const small_case *s, const llm42_model *model) {
-    return (llm42_engine_desc){.model = model,
-                               .backend = tested,
-                               .backend_desc = &cuda_desc,
-                               .numerics.leaves = leaves_for(model),
-                               .tensor_parallel = ranks_for(model),
-                               .policy.mode = s->mode,
-                               .policy.prefill = s->prefill,
-                               .max_running = s->requests,
-                               .max_context = 640 * s->longer,
-                               .token_budget = 128,
-                               .policy.window = 8,
-                               .policy.group = s->group,
-                               .numerics.logits_fp32 = s->fp32,
-                               .numerics.router_fp32 = s->fp32,
-                               .kv.page_size = s->page_size,
-                               .log = note_line};
+    return (llm42_engine_desc)TEST_LIST(.model = model, .backend = tested, .backend_desc = &cuda_desc,
+                                        .numerics.leaves = leaves_for(model), .tensor_parallel = ranks_for(model),
+                                        .policy.mode = s->mode, .policy.prefill = s->prefill,
+                                        .max_running = s->requests, .max_context = 640 * s->longer, .token_budget = 128,
+                                        .policy.window = 8, .policy.group = s->group, .numerics.logits_fp32 = s->fp32,
+                                        .numerics.router_fp32 = s->fp32, .kv.page_size = s->page_size,
+                                        .log = note_line);
 }
 
 // Every way to the canonical result; the first is the reference.
