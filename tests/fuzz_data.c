@@ -77,16 +77,13 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
     llm42_sim_desc sim = {.calibration = c};
-    llm42_engine_desc desc = {.model = model,
-                              .backend = llm42_backend_sim(),
-                              .backend_desc = &sim,
-                              .max_context = 64,
-                              .max_running = 4,
-                              .policy.window = 4,
-                              .policy.group = 2,
-                              .policy.mode = (conditions & 6) == 2 ? LLM42_MODE_HYBRID : LLM42_MODE_DVR,
-                              .policy.verifier = conditions & 4 ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
-                              .policy.prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT : LLM42_PREFILL_PACKED};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim,
+                                       .max_context = 64, .max_running = 4, .policy.window = 4, .policy.group = 2,
+                                       .policy.mode = (conditions & 6) == 2 ? LLM42_MODE_HYBRID : LLM42_MODE_DVR,
+                                       .policy.verifier = conditions & 4 ? LLM42_VERIFIER_FIXED
+                                                                         : LLM42_VERIFIER_INVARIANT,
+                                       .policy.prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT
+                                                                        : LLM42_PREFILL_PACKED);
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
     if (result != LLM42_OK) {
         fuzz_one_line(result, &error);
@@ -94,13 +91,11 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
     }
     for (int i = 0; i < 6; i++) {
         const int32_t prompt[] = {1, 2, 3, 4, 5};
-        FUZZ_CHECK(!llm42_engine_submit(engine,
-                                        &(llm42_request_desc){.prompt = prompt,
-                                                              .prompt_count = 5,
-                                                              .max_new_tokens = 20,
-                                                              .deterministic = i % 2 == 0,
-                                                              .ignore_stop = true},
-                                        NULL, &error),
+        FUZZ_CHECK(!llm42_engine_submit(
+                       engine,
+                       &(llm42_request_desc)TEST_LIST(.prompt = prompt, .prompt_count = 5, .max_new_tokens = 20,
+                                                      .deterministic = i % 2 == 0, .ignore_stop = true),
+                       NULL, &error),
                    "%s", error.text);
     }
     FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);

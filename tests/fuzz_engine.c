@@ -81,22 +81,14 @@ static const reference *alone(const llm42_engine_desc *d, int prompt, int sampli
     llm42_engine *engine = NULL;
     llm42_error error = {0};
     int64_t id = 0;
-    llm42_engine_desc desc = {.model = model,
-                              .backend_desc = TEST_THREADS(1),
-                              .max_context = CONTEXT,
-                              .max_running = 1,
-                              .policy.window = m ? m : 1,
-                              .policy.group = 1,
-                              .policy.mode = m ? LLM42_MODE_DVR : LLM42_MODE_BATCH_INVARIANT,
-                              .policy.verifier = m ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
-                              .policy.prefill = prefill,
-                              .kv.pages = 8};
-    llm42_request_desc request = {.prompt = tokens_of,
-                                  .prompt_count = prompt_count[prompt],
-                                  .max_new_tokens = NEW,
-                                  .deterministic = true,
-                                  .ignore_stop = true,
-                                  .sampling = samplings[sampling]};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .max_context = CONTEXT,
+                                       .max_running = 1, .policy.window = m ? m : 1, .policy.group = 1,
+                                       .policy.mode = m ? LLM42_MODE_DVR : LLM42_MODE_BATCH_INVARIANT,
+                                       .policy.verifier = m ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
+                                       .policy.prefill = prefill, .kv.pages = 8);
+    llm42_request_desc request = TEST_LIST(.prompt = tokens_of, .prompt_count = prompt_count[prompt],
+                                           .max_new_tokens = NEW, .deterministic = true, .ignore_stop = true,
+                                           .sampling = samplings[sampling]);
     FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
     FUZZ_CHECK(llm42_engine_submit(engine, &request, &id, &error) == LLM42_OK, "%s", error.text);
     FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
@@ -335,17 +327,11 @@ static void check_event(const llm42_event *e) {
 static void check_promise(shadow *s);
 
 static llm42_request_desc describe(shadow *s, uint8_t which, uint8_t how, bool deterministic) {
-    *s = (shadow){.prompt = which % PROMPTS,
-                  .sampling = (how >> 4) % SAMPLINGS,
-                  .max_new = 1 + how % NEW,
-                  .replayed.logprob = 1,
-                  .deterministic = deterministic,
-                  .live = true};
-    return (llm42_request_desc){.prompt = tokens_of,
-                                .prompt_count = prompt_count[s->prompt],
-                                .max_new_tokens = s->max_new,
-                                .deterministic = deterministic,
-                                .sampling = samplings[s->sampling]};
+    *s = (shadow)TEST_LIST(.prompt = which % PROMPTS, .sampling = (how >> 4) % SAMPLINGS, .max_new = 1 + how % NEW,
+                           .replayed.logprob = 1, .deterministic = deterministic, .live = true);
+    return (llm42_request_desc)TEST_LIST(.prompt = tokens_of, .prompt_count = prompt_count[s->prompt],
+                                         .max_new_tokens = s->max_new, .deterministic = deterministic,
+                                         .sampling = samplings[s->sampling]);
 }
 
 // Calls the engine from inside an event. What may not be called there is refused and changes nothing.
@@ -583,37 +569,30 @@ static bool open_engine(void) {
     run.simulated = e & 1;
     run.random = 1u + d;
     model = models[run.simulated ? 2 : (d & 0x60) == 0];
-    llm42_engine_desc desc = {.model = model,
-                              .backend = &spy,
-                              .backend_desc = run.simulated ? (const void *)&sim_desc : TEST_THREADS(1),
-                              .policy.chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-                              .kv.admission_reserve = (e >> 4 & 3) * 0.3,
-                              .max_context = CONTEXT,
-                              .policy.window = windows[a & 7][0],
-                              .policy.group = windows[a & 7][1],
-                              .policy.verifier = f & 1 ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
-                              .policy.verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
-                              .experiment.bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
-                              .policy.prefill = (a & 0x60) == 0x60   ? LLM42_PREFILL_ISOLATED
-                                                : (a & 0x60) == 0x40 ? LLM42_PREFILL_INVARIANT
-                                                                     : LLM42_PREFILL_PACKED,
-                              .kv.prefix_cache = (a & 0x80) != 0 && (a & 0x60) != 0x60,
-                              .kv.page_size = sizes[b & 3],
-                              .kv.pages = tokens[b >> 2 & 7] / sizes[b & 3],
-                              .max_running = 1 + (b >> 5),
-                              .token_budget = (e & 4 ? CONTEXT : 1 + (b >> 5)) + (c & 15) * 2,
-                              .policy.deadline = c >> 4 & 3,
-                              .experiment.inject_rate = (d & 3) == 3 ? 1.0 : (d & 3) * 0.15,
-                              .policy.mode = (d & 0x1c) == 4                 ? LLM42_MODE_NONDETERMINISTIC
-                                             : (d & 0x1c) == 8               ? LLM42_MODE_BATCH_INVARIANT
-                                             : run.simulated && (f & 3) == 3 ? LLM42_MODE_HYBRID
-                                                                             : LLM42_MODE_DVR,
-                              .experiment.keep_fast_kv = (d & 0xe0) == 0xe0,
-                              .drafter = f >> 2 & 3 ? &drafters[f >> 2 & 1] : NULL,
-                              .draft_limit = f >> 4 & 7,
-                              .draft_ordinary = f >> 7 & 1,
-
-                              .on_event = on_event};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend = &spy,
+                                       .backend_desc = run.simulated ? (const void *)&sim_desc : TEST_THREADS(1),
+                                       .policy.chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+                                       .kv.admission_reserve = (e >> 4 & 3) * 0.3, .max_context = CONTEXT,
+                                       .policy.window = windows[a & 7][0], .policy.group = windows[a & 7][1],
+                                       .policy.verifier = f & 1 ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
+                                       .policy.verify = a & 8 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+                                       .experiment.bonus = a & 16 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                                       .policy.prefill = (a & 0x60) == 0x60   ? LLM42_PREFILL_ISOLATED
+                                                         : (a & 0x60) == 0x40 ? LLM42_PREFILL_INVARIANT
+                                                                              : LLM42_PREFILL_PACKED,
+                                       .kv.prefix_cache = (a & 0x80) != 0 && (a & 0x60) != 0x60,
+                                       .kv.page_size = sizes[b & 3], .kv.pages = tokens[b >> 2 & 7] / sizes[b & 3],
+                                       .max_running = 1 + (b >> 5),
+                                       .token_budget = (e & 4 ? CONTEXT : 1 + (b >> 5)) + (c & 15) * 2,
+                                       .policy.deadline = c >> 4 & 3,
+                                       .experiment.inject_rate = (d & 3) == 3 ? 1.0 : (d & 3) * 0.15,
+                                       .policy.mode = (d & 0x1c) == 4                 ? LLM42_MODE_NONDETERMINISTIC
+                                                      : (d & 0x1c) == 8               ? LLM42_MODE_BATCH_INVARIANT
+                                                      : run.simulated && (f & 3) == 3 ? LLM42_MODE_HYBRID
+                                                                                      : LLM42_MODE_DVR,
+                                       .experiment.keep_fast_kv = (d & 0xe0) == 0xe0,
+                                       .drafter = f >> 2 & 3 ? &drafters[f >> 2 & 1] : NULL, .draft_limit = f >> 4 & 7,
+                                       .draft_ordinary = f >> 7 & 1, .on_event = on_event);
     llm42_error error = {0};
     run.starving = e >> 6 == 2;
     starve();
@@ -635,11 +614,8 @@ static bool open_engine(void) {
 static void set_up_truth(int prompt) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = models[2],
-                              .backend = llm42_backend_sim(),
-                              .backend_desc = &sim_desc,
-                              .max_context = CONTEXT,
-                              .policy.mode = LLM42_MODE_BATCH_INVARIANT};
+    llm42_engine_desc desc = TEST_LIST(.model = models[2], .backend = llm42_backend_sim(), .backend_desc = &sim_desc,
+                                       .max_context = CONTEXT, .policy.mode = LLM42_MODE_BATCH_INVARIANT);
     llm42_request_desc request = {
         .prompt = tokens_of, .prompt_count = prompt_count[prompt], .max_new_tokens = NEW, .ignore_stop = true};
     FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);

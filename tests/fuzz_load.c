@@ -58,15 +58,9 @@ static void run_model(const llm42_model *model, bool deterministic) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
     int32_t prompt[3] = {0, model->config.vocab - 1, model->config.vocab / 2};
-    llm42_engine_desc desc = {.model = model,
-                              .backend_desc = TEST_THREADS(1),
-                              .max_context = 8,
-                              .max_running = 2,
-                              .token_budget = 4,
-                              .kv.page_size = 4,
-                              .kv.pages = 4,
-                              .policy.window = 2,
-                              .policy.group = 2};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .max_context = 8,
+                                       .max_running = 2, .token_budget = 4, .kv.page_size = 4, .kv.pages = 4,
+                                       .policy.window = 2, .policy.group = 2);
     llm42_request_desc request = {
         .prompt = prompt, .prompt_count = 3, .max_new_tokens = 3, .deterministic = deterministic};
     int64_t id = 0;

@@ -29,15 +29,9 @@ static const int32_t prompt[PROMPT] = {5, 17, 3, 99, 4, 250, 8};
 static llm42_engine *open_engine(void) {
     llm42_engine *e = NULL;
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = model,
-                              .backend_desc = TEST_THREADS(1),
-                              .max_context = 512,
-                              .max_running = 4,
-                              .kv.page_size = 16,
-                              .kv.pages = 40,
-                              .policy.window = 4,
-                              .policy.group = 2,
-                              .experiment.inject_rate = 0.2};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .max_context = 512,
+                                       .max_running = 4, .kv.page_size = 16, .kv.pages = 40, .policy.window = 4,
+                                       .policy.group = 2, .experiment.inject_rate = 0.2);
     CHECK_MSG(llm42_engine_open(&e, &desc, &error) == LLM42_OK, "%s", error.text);
     return e;
 }
@@ -795,14 +789,9 @@ TEST(prompt_beyond_the_context) {
 TEST(request_that_can_never_fit) {
     llm42_engine *small = NULL;
     llm42_error error = {0};
-    llm42_engine_desc desc = {.model = model,
-                              .backend_desc = TEST_THREADS(1),
-                              .max_context = 512,
-                              .max_running = 2,
-                              .kv.page_size = 16,
-                              .kv.pages = 8,
-                              .policy.window = 4,
-                              .policy.group = 1};
+    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .max_context = 512,
+                                       .max_running = 2, .kv.page_size = 16, .kv.pages = 8, .policy.window = 4,
+                                       .policy.group = 1);
     llm42_request_desc large = good, fits = good;
     int64_t id = 0;
     large.max_new_tokens = 200;

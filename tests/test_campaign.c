@@ -46,16 +46,14 @@ static int drawn(uint64_t *random, const int *values, int count) { return values
 
 static void draw_engine(shape *s, uint64_t random) {
     llm42_engine_desc *d = &s->desc;
-    *d = (llm42_engine_desc){.policy.window = DRAW(1, 2, 4, 7, 8, 16, 32, 64),
-                             .policy.group = DRAW(1, 1, 2, 3, 4, 8),
-                             .kv.page_size = DRAW(1, 2, 4, 8, 16, 32),
-                             .max_running = s->simulated ? DRAW(1, 2, 8, 32, 64, 200) : DRAW(1, 2, 4, 8, 16, 32),
-                             .policy.deadline = DRAW(0, 0, 1, 3, 10),
-                             .kv.admission_reserve = 0.1 * DRAW(0, 0, 1, 5, 10),
-                             .kv.prefix_cache = DRAW(0, 1),
-                             .numerics.logits_fp32 = DRAW(0, 0, 1),
-                             .experiment.inject_rate = 0.01 * DRAW(0, 0, 0, 3, 20),
-                             .auto_release = true};
+    *d = (llm42_engine_desc)TEST_LIST(.policy.window = DRAW(1, 2, 4, 7, 8, 16, 32, 64),
+                                      .policy.group = DRAW(1, 1, 2, 3, 4, 8), .kv.page_size = DRAW(1, 2, 4, 8, 16, 32),
+                                      .max_running = s->simulated ? DRAW(1, 2, 8, 32, 64, 200)
+                                                                  : DRAW(1, 2, 4, 8, 16, 32),
+                                      .policy.deadline = DRAW(0, 0, 1, 3, 10),
+                                      .kv.admission_reserve = 0.1 * DRAW(0, 0, 1, 5, 10), .kv.prefix_cache = DRAW(0, 1),
+                                      .numerics.logits_fp32 = DRAW(0, 0, 1),
+                                      .experiment.inject_rate = 0.01 * DRAW(0, 0, 0, 3, 20), .auto_release = true);
     s->threads = s->simulated ? 1 : DRAW(1, 1, 1, 2);
     for (const llm42_policy_words *p = llm42_policies(); p->name; p++) {
         int words = 0;
@@ -79,21 +77,14 @@ static void draw_engine(shape *s, uint64_t random) {
 
 static void draw_shape(shape *s, int number, bool simulated, uint64_t seed) {
     uint64_t random = seed;
-    *s = (shape){.number = number,
-                 .simulated = simulated,
-                 .seed = test_random(&random),
-                 .calibration = DRAW(0, 1, 2, 3),
-                 .longest_prompt = simulated ? DRAW(4, 32, 128, LONGEST_PROMPT) : DRAW(4, 24, 60, 120),
-                 .longest_output = simulated ? DRAW(8, 24, 48, 100) : DRAW(8, 24, 48, 64),
-                 .deterministic_pct = DRAW(30, 60, 90, 100),
-                 .families = DRAW(0, 0, 1, 3, FAMILIES),
-                 .prefix = DRAW(16, 33, 100),
-                 .arrivals = DRAW(OFFLINE, BURSTS, simulated ? POISSON : BURSTS),
-                 .burst = DRAW(1, 3, 10),
-                 .burst_every = DRAW(1, 2, 9),
-                 .rate = DRAW(3, 30, 300, 3000),
-                 .cancel_every = DRAW(0, 0, 10, 100),
-                 .stop_pct = simulated ? 0 : DRAW(0, 0, 30)};
+    *s = (shape)TEST_LIST(.number = number, .simulated = simulated, .seed = test_random(&random),
+                          .calibration = DRAW(0, 1, 2, 3),
+                          .longest_prompt = simulated ? DRAW(4, 32, 128, LONGEST_PROMPT) : DRAW(4, 24, 60, 120),
+                          .longest_output = simulated ? DRAW(8, 24, 48, 100) : DRAW(8, 24, 48, 64),
+                          .deterministic_pct = DRAW(30, 60, 90, 100), .families = DRAW(0, 0, 1, 3, FAMILIES),
+                          .prefix = DRAW(16, 33, 100), .arrivals = DRAW(OFFLINE, BURSTS, simulated ? POISSON : BURSTS),
+                          .burst = DRAW(1, 3, 10), .burst_every = DRAW(1, 2, 9), .rate = DRAW(3, 30, 300, 3000),
+                          .cancel_every = DRAW(0, 0, 10, 100), .stop_pct = simulated ? 0 : DRAW(0, 0, 30));
     s->sim = (llm42_sim_desc){
         .calibration = calibrations[s->calibration], .seed = test_random(&random), .flip_scale = DRAW(1, 1, 5, 30)};
     draw_engine(s, test_random(&random));
@@ -121,17 +112,14 @@ static void make_request(const shape *s, int64_t id, request *r) {
         shared = LLM42__MIN(s->prefix, count);
     }
     for (int i = 0; i < count; i++) r->prompt[i] = test_random_int(i < shared ? &family : &random, 0, vocab - 1);
-    r->desc = (llm42_request_desc){.prompt = r->prompt,
-                                   .prompt_count = count,
-                                   .max_new_tokens = length(&random, s->longest_output),
-                                   .deterministic = (int)(test_random(&random) % 100) < s->deterministic_pct,
-                                   .ignore_stop = true};
+    r->desc = (llm42_request_desc)TEST_LIST(.prompt = r->prompt, .prompt_count = count,
+                                            .max_new_tokens = length(&random, s->longest_output),
+                                            .deterministic = (int)(test_random(&random) % 100) < s->deterministic_pct,
+                                            .ignore_stop = true);
     if (DRAW(0, 1))
-        r->desc.sampling = (llm42_sampling){.temperature = 0.1f * (float)DRAW(3, 7, 10, 15),
-                                            .top_k = DRAW(0, 0, 5, 40),
-                                            .top_p = DRAW(0, 1) ? 0.9f : 0,
-                                            .min_p = DRAW(0, 0, 1) ? 0.02f : 0,
-                                            .seed = test_random(&random)};
+        r->desc.sampling = (llm42_sampling)TEST_LIST(.temperature = 0.1f * (float)DRAW(3, 7, 10, 15),
+                                                     .top_k = DRAW(0, 0, 5, 40), .top_p = DRAW(0, 1) ? 0.9f : 0,
+                                                     .min_p = DRAW(0, 0, 1) ? 0.02f : 0, .seed = test_random(&random));
     r->stop = test_random_int(&random, 0, 99);  // among the most frequent tokens
     if ((int)(test_random(&random) % 100) >= s->stop_pct) return;
     r->desc.ignore_stop = false;
@@ -248,19 +236,15 @@ static llm42_engine *open_alone(const shape *s, served *to) {
     bool one = verified && d->policy.verifier == LLM42_VERIFIER_INVARIANT;
     return open_engine(
         s,
-        (llm42_engine_desc){.policy.mode = one ? LLM42_MODE_BATCH_INVARIANT : d->policy.mode,
-                            .numerics.compute = d->numerics.compute,
-                            .numerics.logits_fp32 = d->numerics.logits_fp32,
-                            .policy.window = d->policy.window * d->policy.group,
-                            .policy.group = 1,
-                            .policy.verifier = d->policy.verifier,
-                            .policy.prefill = d->policy.prefill,
-                            .policy.chunked_prefill = isolated ? d->policy.chunked_prefill : LLM42_CHUNKED_DEFAULT,
-                            .token_budget = isolated ? d->token_budget : 0,
-                            .max_context = d->max_context,
-                            .max_running = 1,
-                            .backend_desc = TEST_THREADS(1),
-                            .auto_release = true},
+        (llm42_engine_desc)TEST_LIST(.policy.mode = one ? LLM42_MODE_BATCH_INVARIANT : d->policy.mode,
+                                     .numerics.compute = d->numerics.compute,
+                                     .numerics.logits_fp32 = d->numerics.logits_fp32,
+                                     .policy.window = d->policy.window * d->policy.group, .policy.group = 1,
+                                     .policy.verifier = d->policy.verifier, .policy.prefill = d->policy.prefill,
+                                     .policy.chunked_prefill = isolated ? d->policy.chunked_prefill
+                                                                        : LLM42_CHUNKED_DEFAULT,
+                                     .token_budget = isolated ? d->token_budget : 0, .max_context = d->max_context,
+                                     .max_running = 1, .backend_desc = TEST_THREADS(1), .auto_release = true),
         to);
 }
 

@@ -52,6 +52,14 @@ static void make_prompts(void) {
         for (int t = 0; t < LONGEST; t++) prompts[i][t] = (t < 8 ? 7 * t + 3 : 11 * t + 5 * i) % model->config.vocab;
 }
 
+static void submit_all(llm42_engine *engine, const bool *marked) {
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_request_desc r = request(i);
+        r.deterministic = marked[i];
+        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    }
+}
+
 static answer take(const llm42_engine *engine, int64_t id) {
     const llm42_request *r = llm42_engine_request(engine, id);
     answer a = {.count = r->committed};
@@ -132,6 +140,23 @@ static double pass_ms[2] = {1, 1.5}, pass_rows[2] = {1, 17}, pass_contexts[1] = 
 static llm42_calibration calibration = {
     .name = "test", .devices = 1, .flips = {1, 1, (double[]){1}, (double[]){1}, (double[]){0.2}}, .flip_shape = 1};
 
+static const llm42_sim_desc simulated = {.calibration = &calibration};
+static const bool all[REQUESTS] = {true, true, true, true, true, true}, none[REQUESTS] = {false};
+
+// What most engines here have in common: a model in fp32 on the CPU, or its shape on the simulator.
+static llm42_engine_desc desc_of(bool sim, const llm42_planner *planner) {
+    return (llm42_engine_desc)TEST_LIST(.model = sim ? shape : model, .planner = planner,
+                                        .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
+                                        .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
+                                        .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64,
+                                        .max_running = REQUESTS);
+}
+
+static llm42_policy modes_of(int mode, int verifier, int prefill) {
+    return (llm42_policy)TEST_LIST(.mode = (llm42_mode)mode, .verifier = (llm42_verifier)verifier,
+                                   .prefill = (llm42_prefill)prefill, .window = 4, .group = 4);
+}
+
 static struct {
     int64_t engines, compared, plans, rollbacks, preemptions, hits, windows;
     int64_t drafters, drafted, accepted, dropped, failures, stopped;
@@ -188,27 +213,26 @@ static answer stopped(const answer *whole) {
 }
 
 static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
-    static reference all[64];
+    static reference found[64];
     static int count;
-    static const bool marked[REQUESTS] = {true, true, true, true, true, true};
     const bool one = d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->policy.verifier != LLM42_VERIFIER_FIXED;
     const llm42_mode mode = one ? LLM42_MODE_BATCH_INVARIANT : d->policy.mode;
     const llm42_prefill prefill = one ? LLM42_PREFILL_PACKED : d->policy.prefill;
     const int budget = prefill == LLM42_PREFILL_ISOLATED ? d->token_budget : 0;
     for (int i = 0; i < count; i++)
-        if (all[i].sim == sim && all[i].mode == mode && all[i].prefill == prefill && all[i].budget == budget)
-            return &all[i];
-    reference *r = &all[count++];
+        if (found[i].sim == sim && found[i].mode == mode && found[i].prefill == prefill && found[i].budget == budget)
+            return &found[i];
+    reference *r = &found[count++];
     assert(count < 64);
     *r = (reference){.sim = sim, .mode = mode, .prefill = prefill, .budget = budget};
     const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
-    llm42_engine_desc desc = TEST_LIST(.model = d->model, .backend = d->backend, .policy.mode = mode,
-                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .max_running = 1,
-                                       .policy.window = M, .policy.group = 1, .policy.prefill = prefill,
-                                       .policy.verifier = one ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED,
-                                       .kv.pages = 8, .token_budget = d->token_budget,
-                                       .backend_desc = sim ? (const void *)&truth : TEST_THREADS(1));
-    serve(&desc, marked, r->alone);
+    llm42_engine_desc desc = desc_of(sim, NULL);
+    desc.model = d->model, desc.backend = d->backend, desc.kv.pages = 8;
+    if (sim) desc.backend_desc = &truth;
+    desc.policy.mode = mode, desc.policy.window = M, desc.policy.group = 1, desc.policy.prefill = prefill;
+    desc.policy.verifier = one ? LLM42_VERIFIER_INVARIANT : LLM42_VERIFIER_FIXED;
+    desc.max_running = 1, desc.token_budget = d->token_budget;
+    serve(&desc, all, r->alone);
     return r;
 }
 
@@ -227,7 +251,6 @@ static random_drafter guess(const reference *want, int right, int fails) {
 static void random_engine(bool sim) {
     static const int windows[][2] = {{16, 1}, {8, 2}, {4, 4}, {2, 8}, {1, 16}};
     static const llm42_prefill prefills[] = {LLM42_PREFILL_PACKED, LLM42_PREFILL_INVARIANT, LLM42_PREFILL_ISOLATED};
-    const llm42_sim_desc simulated = {.calibration = &calibration};
     random_planner state = {.skip = any(1, 6)};
     const llm42_planner planner = TEST_LIST(.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any,
                                             .admit = once_in(2) ? admit_any : NULL);
@@ -296,21 +319,18 @@ TEST(random_planners_on_the_simulator) {
 
 // The control: in mode BATCH_INVARIANT only drafts are compared with rows. All of them are called right here.
 TEST(control_drafts_are_believed) {
-    static const bool marked[REQUESTS] = {true, true, true, true, true, true};
     const llm42_backend backend = believing_backend();
     chance = 4;
     for (int wrong = 0; wrong < 2; wrong++) {
-        llm42_engine_desc desc = TEST_LIST(.model = model, .backend = llm42_backend_cpu(),
-                                           .policy.mode = LLM42_MODE_BATCH_INVARIANT, .backend_desc = TEST_THREADS(1),
-                                           .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64,
-                                           .max_running = REQUESTS, .draft_limit = 4, .kv.pages = 32);
+        llm42_engine_desc desc = desc_of(false, NULL);
+        desc.policy.mode = LLM42_MODE_BATCH_INVARIANT, desc.draft_limit = 4, desc.kv.pages = 32;
         const reference *want = reference_for(&desc, false);
         random_drafter guesses = guess(want, wrong ? 1 : INT32_MAX, 0);
         const llm42_drafter drafter = random_drafter_of(&guesses);
         answer got[REQUESTS];
         int differ = 0;
         desc.backend = &backend, desc.drafter = &drafter;
-        serve(&desc, marked, got);
+        serve(&desc, all, got);
         for (int i = 0; i < REQUESTS; i++) {
             const answer alone = stopped(&want->alone[i]);
             differ += !same(&alone, &got[i]);
@@ -331,10 +351,9 @@ static void most_candidates(void *user, const llm42_event *e) {
 // WAIT waits for G windows, but not for windows that cannot come: one request alone is verified when it is ready.
 TEST(wait_does_not_wait_for_windows_that_cannot_come) {
     int most = 0;
-    const llm42_sim_desc simulated = {.calibration = &calibration};
-    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &simulated,
-                                       .policy.verify = LLM42_VERIFY_WAIT, .max_context = 64, .policy.window = 8,
-                                       .policy.group = 4, .on_event = most_candidates, .event_user = &most);
+    llm42_engine_desc desc = desc_of(true, NULL);
+    desc.policy = (llm42_policy){.verify = LLM42_VERIFY_WAIT, .window = 8, .group = 4};
+    desc.on_event = most_candidates, desc.event_user = &most;
     llm42_engine *engine;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
     llm42_request_desc r = {
@@ -352,15 +371,13 @@ static void count_compared(void *user, const llm42_event *e) { *(int *)user += e
 // Serves all requests in mode HYBRID on the simulator; the backend estimates times, or they are measured. The result is
 // always the true one. Returns the share of INVARIANT passes.
 static double hybrid_share(bool estimates, double slowdown, const bool *marked) {
-    const llm42_sim_desc simulated = {.calibration = &calibration, .invariant_slowdown = slowdown};
+    const llm42_sim_desc slowed = {.calibration = &calibration, .invariant_slowdown = slowdown};
     llm42_backend backend = *llm42_backend_sim();
     int compared = 0;
     if (!estimates) backend.estimate = NULL;
-    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = &backend, .backend_desc = &simulated,
-                                       .policy.mode = LLM42_MODE_HYBRID, .numerics.compute = LLM42_DTYPE_FP32,
-                                       .max_context = 64, .max_running = REQUESTS, .policy.window = 8,
-                                       .policy.group = 2, .kv.pages = 64, .on_event = count_compared,
-                                       .event_user = &compared);
+    llm42_engine_desc desc = desc_of(true, NULL);
+    desc.backend = &backend, desc.backend_desc = &slowed, desc.on_event = count_compared, desc.event_user = &compared;
+    desc.policy = (llm42_policy){.mode = LLM42_MODE_HYBRID, .window = 8, .group = 2}, desc.kv.pages = 64;
     llm42_engine *engine;
     const reference *want = reference_for(
         &(llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT, .model = shape, .backend = llm42_backend_sim()},
@@ -391,12 +408,11 @@ static double hybrid_share(bool estimates, double slowdown, const bool *marked) 
 // The first INVARIANT passes have prompts; they say little about passes that only decode.
 TEST(hybrid_learns_from_passes_of_the_same_kind) {
     enum { MANY = 16, PROMPT = 300 };
-    const llm42_sim_desc simulated = {.calibration = &calibration};
     llm42_backend backend = *llm42_backend_sim();
     backend.estimate = NULL;
-    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = &backend, .backend_desc = &simulated,
-                                       .preset = LLM42_PRESET_BEST, .max_context = 512, .max_running = MANY,
-                                       .token_budget = 1024);
+    llm42_engine_desc desc = desc_of(true, NULL);
+    desc.backend = &backend, desc.preset = LLM42_PRESET_BEST, desc.numerics.compute = LLM42_DTYPE_DEFAULT;
+    desc.max_context = 512, desc.max_running = MANY, desc.token_budget = 1024;
     static int32_t prompt[PROMPT];
     llm42_engine *engine;
     if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return;
@@ -414,7 +430,7 @@ TEST(hybrid_learns_from_passes_of_the_same_kind) {
 }
 
 TEST(hybrid_takes_the_cheaper_way) {
-    static const bool all[REQUESTS] = {true, true, true, true, true, true}, one[REQUESTS] = {true};
+    static const bool one[REQUESTS] = {true};
     for (int estimates = 0; estimates < 2; estimates++) {
         CHECK(hybrid_share(estimates, 1, all) > 0.8);
         CHECK(hybrid_share(estimates, 1, one) > 0.5);
@@ -442,25 +458,14 @@ TEST(control_without_kv_overwrite) {
         for (int k = 0; k < 40; k++) {
             random_planner state = {.skip = 2};
             const llm42_planner planner = {.name = "random", .user = &state, .plan = plan_any, .preempt = preempt_any};
-            llm42_engine_desc desc = {.model = model,
-                                      .backend = llm42_backend_cpu(),
-                                      .policy.mode = LLM42_MODE_DVR,
-                                      .policy.verifier = (llm42_verifier)verifier,
-                                      .policy.prefill = LLM42_PREFILL_PACKED,
-                                      .backend_desc = TEST_THREADS(1),
-                                      .numerics.compute = LLM42_DTYPE_FP32,
-                                      .max_context = 64,
-                                      .max_running = REQUESTS,
-                                      .token_budget = 256,  // FAST passes may be padded to this
-                                      .policy.window = 8,
-                                      .policy.group = 2,
-                                      .kv.pages = 24,
-                                      .planner = &planner,
-                                      .experiment.keep_fast_kv = true};
-            const bool marked[REQUESTS] = {true, true, true, true, true, true};
+            llm42_engine_desc desc = desc_of(false, &planner);
+            desc.policy.mode = LLM42_MODE_DVR, desc.policy.verifier = (llm42_verifier)verifier;
+            desc.policy.prefill = LLM42_PREFILL_PACKED, desc.policy.window = 8, desc.policy.group = 2;
+            desc.token_budget = 256;  // FAST passes may be padded to this
+            desc.kv.pages = 24, desc.experiment.keep_fast_kv = true;
             answer got[REQUESTS];
             const reference *want = reference_for(&desc, false);
-            serve(&desc, marked, got);
+            serve(&desc, all, got);
             for (int i = 0; i < REQUESTS; i++) differ += !same(&want->alone[i], &got[i]);
         }
         CHECK_MSG(differ > 0, "leaving out the KV overwrite changed nothing");
@@ -690,8 +695,7 @@ TEST(what_a_planner_returns_is_checked) {
     };
     odd chosen;
     llm42_planner planner = {.name = "odd", .user = &chosen};
-    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1),
-                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .planner = &planner);
+    const llm42_engine_desc desc = desc_of(false, &planner);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_engine *engine;
         chosen = cases[i].planner;
@@ -732,10 +736,8 @@ static void a_window_fails(llm42_verifier verifier) {
     bool part = true;
     llm42_backend backend = *llm42_backend_cpu();
     const llm42_planner planner = {.name = "part", .user = &part, .plan = plan_a_part};
-    llm42_engine_desc desc = TEST_LIST(.model = model, .backend = &backend, .planner = &planner,
-                                       .backend_desc = TEST_THREADS(1), .numerics.compute = LLM42_DTYPE_FP32,
-                                       .max_context = 64, .policy.verifier = verifier, .policy.window = 4,
-                                       .policy.group = 1);
+    llm42_engine_desc desc = desc_of(false, &planner);
+    desc.backend = &backend, desc.policy = (llm42_policy){.verifier = verifier, .window = 4, .group = 1};
     llm42_engine *engine;
     backend.run = fail_once, failures = 0;
     if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return;
@@ -767,9 +769,8 @@ static llm42_result odd_open(void **state, const llm42_backend_desc *desc, llm42
 TEST(what_a_backend_returns_is_checked) {
     llm42_backend backend = *llm42_backend_cpu();
     backend.name = "odd", backend.run = odd_run, backend.open = odd_open;
-    llm42_engine_desc desc = TEST_LIST(.model = model, .backend = &backend, .backend_desc = TEST_THREADS(1),
-                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .policy.window = 4,
-                                       .policy.group = 1);
+    llm42_engine_desc desc = desc_of(false, NULL);
+    desc.backend = &backend, desc.policy.window = 4, desc.policy.group = 1;
     llm42_engine *engine;
     answer_of_open = LLM42_IDLE;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_BACKEND);
@@ -792,10 +793,9 @@ TEST(what_a_backend_returns_is_checked) {
 
 static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) {
     llm42_planner planner = {.name = "large", .plan = plan_too_many};
-    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1),
-                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .max_running = 4,
-                                       .token_budget = 20, .policy.verifier = verifier, .policy.prefill = prefill,
-                                       .policy.window = 8, .policy.group = 2, .planner = &planner);
+    llm42_engine_desc desc = desc_of(false, &planner);
+    desc.max_running = 4, desc.token_budget = 20;
+    desc.policy = (llm42_policy){.verifier = verifier, .prefill = prefill, .window = 8, .group = 2};
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
     for (int i = 2; i < 4; i++)
@@ -857,15 +857,11 @@ static void told_of(void *user, const llm42_view *v, const llm42_plan *plan, dou
 TEST(planners_see_the_engine_as_it_is) {
     told t = {.agrees = true};
     const llm42_planner planner = {.name = "looks", .user = &t, .plan = plan_and_look, .postprocess = told_of};
-    llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1),
-                                       .numerics.compute = LLM42_DTYPE_FP32, .max_context = 64, .max_running = 3,
-                                       .policy.window = 8, .policy.group = 2, .planner = &planner);
+    llm42_engine_desc desc = desc_of(false, &planner);
+    desc.max_running = 3, desc.policy.window = 8, desc.policy.group = 2;
     llm42_engine *engine;
     CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
-    for (int i = 0; i < REQUESTS; i++) {
-        llm42_request_desc r = request(i);
-        llm42_engine_submit(engine, &r, NULL, &error);
-    }
+    submit_all(engine, all);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     llm42_stats s = llm42_engine_stats(engine);
     CHECK(t.agrees);
@@ -901,8 +897,6 @@ static llm42_result plan_wrapped(void *user, const llm42_view *view, llm42_plan 
 }
 
 TEST(a_wrapped_planner_changes_no_result) {
-    static const bool marked[REQUESTS] = {true, true, true, true, true, true}, none[REQUESTS] = {false};
-    const llm42_sim_desc simulated = {.calibration = &calibration};
     int copied = 0;
     for (int sim = 0; sim < 2; sim++)
         for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
@@ -911,21 +905,15 @@ TEST(a_wrapped_planner_changes_no_result) {
                 answer want[REQUESTS], got[REQUESTS];
                 wrapper w = {.group = replay == LLM42_VERIFIER_FIXED ? 1 : 1 + mode % 2};
                 const llm42_planner planner = {.name = "wrapped", .user = &w, .plan = plan_wrapped};
-                llm42_engine_desc desc = TEST_LIST(.model = sim ? shape : model,
-                                                   .backend = sim ? llm42_backend_sim() : llm42_backend_cpu(),
-                                                   .backend_desc = sim ? (const void *)&simulated : TEST_THREADS(1),
-                                                   .policy = {.mode = (llm42_mode)mode,
-                                                              .verifier = (llm42_verifier)replay,
-                                                              .prefill = LLM42_PREFILL_PACKED,
-                                                              .window = 4,
-                                                              .group = 4},
-                                                   .kv = {.pages = 16}, .max_context = 64, .max_running = REQUESTS / 2);
-                const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
+                llm42_engine_desc desc = desc_of(sim, NULL);
+                desc.policy = modes_of(mode, replay, LLM42_PREFILL_PACKED);
+                desc.numerics.compute = LLM42_DTYPE_DEFAULT, desc.kv.pages = 16, desc.max_running = REQUESTS / 2;
+                const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : all;
                 serve(&desc, which, want);
                 desc.planner = &planner;
                 serve(&desc, which, got);
                 copied += w.copied;
-                for (int i = 0; i < REQUESTS && which == marked; i++)
+                for (int i = 0; i < REQUESTS && which == all; i++)
                     CHECK_MSG(same(&want[i], &got[i]), "sim %d, mode %d, replay %d: request %d differs", sim, mode,
                               replay, i);
             }
@@ -956,25 +944,19 @@ static llm42_result plan_made_up(void *user, const llm42_view *view, llm42_plan 
 }
 
 TEST(a_made_up_view_ends_in_a_rule_or_in_the_same_result) {
-    const llm42_sim_desc simulated = {.calibration = &calibration};
     int refused = 0, served = 0;
     for (int how = 0; how < 10; how++)
         for (int preset = LLM42_PRESET_DVR; preset <= LLM42_PRESET_PAPER; preset++) {
             answer want[REQUESTS];
             const llm42_planner planner = {.name = "made_up", .user = &how, .plan = plan_made_up};
-            llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(),
-                                               .backend_desc = &simulated, .preset = (llm42_preset)preset,
-                                               .policy = {.window = 4, .group = 4, .deadline = INT32_MAX},
-                                               .kv = {.pages = 32}, .max_context = 64, .max_running = REQUESTS);
-            static const bool marked[REQUESTS] = {true, true, true, true, true, true};
-            serve(&desc, marked, want);
+            llm42_engine_desc desc = desc_of(true, NULL);
+            desc.policy = (llm42_policy){.window = 4, .group = 4, .deadline = INT32_MAX};
+            desc.preset = (llm42_preset)preset, desc.kv.pages = 32;
+            serve(&desc, all, want);
             desc.planner = &planner;
             llm42_engine *engine;
             if (!CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK)) continue;
-            for (int i = 0; i < REQUESTS; i++) {
-                llm42_request_desc r = request(i);
-                CHECK(llm42_engine_submit(engine, &r, NULL, &error) == LLM42_OK);
-            }
+            submit_all(engine, all);
             llm42_result result = LLM42_OK;
             for (int steps = 0; result == LLM42_OK && steps < STEPS; steps++)
                 result = llm42_engine_step(engine, &error);
@@ -1114,15 +1096,13 @@ static int64_t serve_with_parts(mixer *m, llm42_engine_desc desc, const answer *
 }
 
 TEST(parts_of_a_plan_compose) {
-    static const bool marked[REQUESTS] = {true, true, true, true, true, true};
-    const llm42_sim_desc simulated = {.calibration = &calibration},
-                         truth = {.calibration = &calibration, .no_flips = true};
+    const llm42_sim_desc truth = {.calibration = &calibration, .no_flips = true};
     static reference want;
     mixer m = {0};
     int64_t refused = 0;
-    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &truth,
-                                       .kv = {.pages = 16}, .max_context = 64, .max_running = REQUESTS);
-    serve(&desc, marked, want.alone);
+    llm42_engine_desc desc = desc_of(true, NULL);
+    desc.backend_desc = &truth, desc.kv.pages = 16;
+    serve(&desc, all, want.alone);
     desc.backend_desc = &simulated;
     chance = 6;
     for (int n = 0; n < (TEST_SLOW ? 2000 : 20000); n++) {
@@ -1158,12 +1138,11 @@ static llm42_result plan_and_ask(void *user, const llm42_view *v, llm42_plan *pl
 }
 
 TEST(nothing_waits_behind_a_request_that_runs) {
-    const llm42_sim_desc simulated = {.calibration = &calibration};
     int found = 0;
     const llm42_planner planner = {.name = "asks", .user = &found, .plan = plan_and_ask};
     llm42_engine *engine;
-    const llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &simulated,
-                                             .planner = &planner, .max_context = 64, .max_running = 1);
+    llm42_engine_desc desc = desc_of(true, &planner);
+    desc.max_running = 1;
     if (!CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK)) return;
     for (int i = 0; i < 3; i++) {
         llm42_request_desc r = request(0);
@@ -1178,23 +1157,16 @@ TEST(nothing_waits_behind_a_request_that_runs) {
 
 // The planners of the examples obey the rules in every mode, replay and prefill, and change no result.
 TEST(planners_of_the_examples_in_every_mode) {
-    static const bool marked[REQUESTS] = {true, false, true, true, false, true}, none[REQUESTS] = {false};
-    const llm42_sim_desc simulated = {.calibration = &calibration};
+    static const bool some[REQUESTS] = {true, false, true, true, false, true};
     for (int n = 1; planner_names[n]; n++)
         for (int mode = LLM42_MODE_DVR; mode <= LLM42_MODE_HYBRID; mode++)
             for (int replay = LLM42_VERIFIER_FIXED; replay <= LLM42_VERIFIER_INVARIANT; replay++)
                 for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++) {
                     if (mode == LLM42_MODE_HYBRID && replay == LLM42_VERIFIER_FIXED) continue;
                     answer want[REQUESTS], got[REQUESTS];
-                    llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(),
-                                                       .backend_desc = &simulated,
-                                                       .policy = {.mode = (llm42_mode)mode,
-                                                                  .verifier = (llm42_verifier)replay,
-                                                                  .prefill = (llm42_prefill)prefill,
-                                                                  .window = 4,
-                                                                  .group = 4},
-                                                       .kv = {.pages = 16}, .max_context = 64, .max_running = REQUESTS);
-                    const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : marked;
+                    llm42_engine_desc desc = desc_of(true, NULL);
+                    desc.policy = modes_of(mode, replay, prefill), desc.kv.pages = 16;
+                    const bool *which = mode == LLM42_MODE_NONDETERMINISTIC ? none : some;
                     serve(&desc, which, want);
                     desc.planner = planner_find(planner_names[n]);
                     serve(&desc, which, got);

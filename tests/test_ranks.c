@@ -33,15 +33,11 @@ static int32_t token_at(const llm42_model *model, int i) { return (i * i * 7 + 3
 
 static bool run(const llm42_model *model, setting s, outputs *to) {
     const llm42_backend *cpu = llm42_backend_cpu();
-    const llm42_backend_desc desc = {.model = model,
-                                     .numerics.compute = s.compute ? s.compute : LLM42_DTYPE_BF16,
-                                     .backend_desc = TEST_THREADS(s.threads ? s.threads : 1),
-                                     .tensor_parallel = s.ranks,
-                                     .numerics.leaves = s.leaves,
-                                     .max_rows = TEXT,
-                                     .max_context = TEXT,
-                                     .pages = PAGES,
-                                     .page_size = PAGE};
+    const llm42_backend_desc desc = TEST_LIST(.model = model,
+                                              .numerics.compute = s.compute ? s.compute : LLM42_DTYPE_BF16,
+                                              .backend_desc = TEST_THREADS(s.threads ? s.threads : 1),
+                                              .tensor_parallel = s.ranks, .numerics.leaves = s.leaves, .max_rows = TEXT,
+                                              .max_context = TEXT, .pages = PAGES, .page_size = PAGE);
     void *state = NULL;
     int32_t pages[PAGES];
     llm42_row row[TEXT];
@@ -53,14 +49,10 @@ static bool run(const llm42_model *model, setting s, outputs *to) {
     bool good = true;
     for (int from = 0; good && from < TEXT; from += s.each) {
         const int rows = TEXT - from < s.each ? TEXT - from : s.each;
-        const llm42_pass pass = {.schedule = s.schedule,
-                                 .rows = rows,
-                                 .shape = s.schedule == LLM42_SCHEDULE_FIXED ? s.shape : rows,
-                                 .row = row + from,
-                                 .seq = &seq,
-                                 .out = to->out + from,
-                                 .probe = s.probe,
-                                 .probe_user = &s};
+        const llm42_pass pass = TEST_LIST(.schedule = s.schedule, .rows = rows,
+                                          .shape = s.schedule == LLM42_SCHEDULE_FIXED ? s.shape : rows,
+                                          .row = row + from, .seq = &seq, .out = to->out + from, .probe = s.probe,
+                                          .probe_user = &s);
         good = CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
     }
     cpu->close(state);
@@ -72,13 +64,8 @@ static bool equal(const outputs *a, const outputs *b) { return !memcmp(a, b, siz
 // >>what a result depends on ---------------------------------------------------------------------------------------
 // In fp32 no rounding of outputs hides another order of sums.
 static setting plain(llm42_schedule schedule, int ranks, int leaves, int each) {
-    return (setting){.schedule = schedule,
-                     .ranks = ranks,
-                     .leaves = leaves,
-                     .each = each,
-                     .shape = each,
-                     .threads = 1,
-                     .compute = LLM42_DTYPE_FP32};
+    return (setting)TEST_LIST(.schedule = schedule, .ranks = ranks, .leaves = leaves, .each = each, .shape = each,
+                              .threads = 1, .compute = LLM42_DTYPE_FP32);
 }
 
 // INVARIANT: on the larger of leaves and ranks.
@@ -263,14 +250,10 @@ static void check_engines(const llm42_model *model, int most) {
         return;
     for (int p = 0; p < 3; p++)
         for (int ranks = 1; ranks <= most; ranks *= 2) {
-            const llm42_engine_desc desc = {.preset = presets[p],
-                                            .numerics.leaves = most,
-                                            .tensor_parallel = ranks,
-                                            .max_running = 3 + 5 * ranks,
-                                            .kv.page_size = 4 << p,
-                                            .backend_desc = TEST_THREADS(1 + p % 2),
-                                            .policy.window = ranks > 2 ? 8 : 0,
-                                            .kv.prefix_cache = ranks == 2};
+            const llm42_engine_desc desc = TEST_LIST(.preset = presets[p], .numerics.leaves = most,
+                                                     .tensor_parallel = ranks, .max_running = 3 + 5 * ranks,
+                                                     .kv.page_size = 4 << p, .backend_desc = TEST_THREADS(1 + p % 2),
+                                                     .policy.window = ranks > 2 ? 8 : 0, .kv.prefix_cache = ranks == 2);
             if (!serve(model, desc, false, true, got)) return;
             CHECK_MSG(!differing(want, got), "%s, preset %s, %d ranks: %d of %d requests differ", model->name,
                       p == 0   ? "dvr"
@@ -307,13 +290,9 @@ TEST(fixed_depends_on_leaves_with_prefill_invariant_only) {
     static answer one[REQUESTS], four[REQUESTS];
     for (int prefill = LLM42_PREFILL_PACKED; prefill <= LLM42_PREFILL_INVARIANT; prefill++)
         for (int ranks = 1; ranks <= 4; ranks *= 4) {
-            llm42_engine_desc desc = {.preset = LLM42_PRESET_PAPER,
-                                      .numerics.compute = LLM42_DTYPE_FP32,
-                                      .policy.prefill = (llm42_prefill)prefill,
-                                      .policy.window = 8,
-                                      .policy.group = 4,
-                                      .token_budget = 256,
-                                      .tensor_parallel = ranks};
+            llm42_engine_desc desc = TEST_LIST(.preset = LLM42_PRESET_PAPER, .numerics.compute = LLM42_DTYPE_FP32,
+                                               .policy.prefill = (llm42_prefill)prefill, .policy.window = 8,
+                                               .policy.group = 4, .token_budget = 256, .tensor_parallel = ranks);
             if (!serve(models[0], desc, true, true, one)) return;
             desc.numerics.leaves = 4, desc.policy.group = 2, desc.policy.window = 16;
             if (!serve(models[0], desc, false, true, four)) return;
@@ -377,14 +356,9 @@ TEST(what_does_not_divide_is_refused) {
         llm42_model_free(model);
     }
     void *state = NULL;
-    const llm42_backend_desc desc = {.model = models[0],
-                                     .numerics.compute = LLM42_DTYPE_BF16,
-                                     .backend_desc = TEST_THREADS(1),
-                                     .numerics.leaves = 5,
-                                     .max_rows = 1,
-                                     .max_context = 1,
-                                     .pages = 1,
-                                     .page_size = 1};
+    const llm42_backend_desc desc = TEST_LIST(.model = models[0], .numerics.compute = LLM42_DTYPE_BF16,
+                                              .backend_desc = TEST_THREADS(1), .numerics.leaves = 5, .max_rows = 1,
+                                              .max_context = 1, .pages = 1, .page_size = 1);
     CHECK_INT(llm42_backend_cpu()->open(&state, &desc, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "llm42_backend_desc.numerics.leaves: 5: must be 1, 2, 4 or 8");
 }

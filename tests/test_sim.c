@@ -561,12 +561,8 @@ static int64_t submit(llm42_engine *engine, int input, int output, bool determin
     int32_t prompt[128] = {0};
     int64_t id = 0;
     for (int t = 0; t < input; t++) prompt[t] = (7 * t + input) % 512;
-    llm42_request_desc desc = {.prompt = prompt,
-                               .prompt_count = input,
-                               .max_new_tokens = output,
-                               .ignore_stop = true,
-                               .deterministic = deterministic,
-                               .arrival = arrival};
+    llm42_request_desc desc = TEST_LIST(.prompt = prompt, .prompt_count = input, .max_new_tokens = output,
+                                        .ignore_stop = true, .deterministic = deterministic, .arrival = arrival);
     CHECK_INT(llm42_engine_submit(engine, &desc, &id, &error), LLM42_OK);
     return id;
 }
@@ -775,13 +771,8 @@ TEST(passes_are_padded) {
 static void *open_simulator(void) {
     llm42_sim_desc sim = {.calibration = calibration};
     void *state = NULL;
-    llm42_backend_desc desc = {.model = model,
-                               .max_rows = 64,
-                               .max_context = 256,
-                               .pages = 16,
-                               .page_size = 16,
-                               .max_running = 4,
-                               .backend_desc = &sim};
+    llm42_backend_desc desc = TEST_LIST(.model = model, .max_rows = 64, .max_context = 256, .pages = 16,
+                                        .page_size = 16, .max_running = 4, .backend_desc = &sim);
     CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
     return state;
 }
@@ -993,15 +984,13 @@ TEST(every_policy_returns_the_true_tokens) {
         llm42_prefill prefill = invariant  ? LLM42_PREFILL_INVARIANT
                                 : bits & 2 ? LLM42_PREFILL_ISOLATED
                                            : LLM42_PREFILL_PACKED;
-        llm42_engine_desc desc = {.policy.verifier = fixed ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
-                                  .policy.verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
-                                  .policy.prefill = prefill,
-                                  .experiment.bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
-                                  .policy.chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
-                                  .kv.pages = tight ? 24 : 0,
-                                  .kv.prefix_cache = (bits & 17) == 1,
-                                  .policy.window = bits & 4 ? 16 : 8,
-                                  .policy.group = bits & 2 ? 2 : 4};
+        llm42_engine_desc desc = TEST_LIST(.policy.verifier = fixed ? LLM42_VERIFIER_FIXED : LLM42_VERIFIER_INVARIANT,
+                                           .policy.verify = bits & 1 ? LLM42_VERIFY_WAIT : LLM42_VERIFY_EAGER,
+                                           .policy.prefill = prefill,
+                                           .experiment.bonus = bits & 4 ? LLM42_BONUS_OFF : LLM42_BONUS_ON,
+                                           .policy.chunked_prefill = bits & 16 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
+                                           .kv.pages = tight ? 24 : 0, .kv.prefix_cache = (bits & 17) == 1,
+                                           .policy.window = bits & 4 ? 16 : 8, .policy.group = bits & 2 ? 2 : 4);
         result *r = serve(desc, (llm42_sim_desc){0}, 2);
         CHECK_MSG(differing(truth, r, 2) == 0, "policy bits %d: %d deterministic requests differ", bits,
                   differing(truth, r, 2));
@@ -1048,14 +1037,12 @@ TEST(flips_have_the_rate_asked_for) {
                  {0, 0.02, 7, 16, LLM42_VERIFIER_INVARIANT}, {0, 0.03, 64, 16, LLM42_VERIFIER_INVARIANT}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_sim_desc sim = {.flip_scale = cases[i].scale};
-        llm42_engine *engine = open_with((llm42_engine_desc){.max_running = cases[i].running,
-                                                             .auto_release = true,
-                                                             .policy.verifier = cases[i].verifier,
-                                                             .policy.verify = LLM42_VERIFY_EAGER,
-                                                             .policy.prefill = LLM42_PREFILL_PACKED,
-                                                             .policy.window = 4,
-                                                             .policy.group = cases[i].group},
-                                         &sim);
+        llm42_engine *engine = open_with(
+            (llm42_engine_desc)TEST_LIST(.max_running = cases[i].running, .auto_release = true,
+                                         .policy.verifier = cases[i].verifier, .policy.verify = LLM42_VERIFY_EAGER,
+                                         .policy.prefill = LLM42_PREFILL_PACKED, .policy.window = 4,
+                                         .policy.group = cases[i].group),
+            &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         llm42_stats stats = llm42_engine_stats(engine);
@@ -1090,16 +1077,13 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
         for (int l = 0; l < 2; l++) {
             llm42_sim_desc sim = {0};
             counter_open(&counter[r][l], FLIP_REQUESTS);
-            llm42_engine *engine = open_with((llm42_engine_desc){.max_running = running[l],
-                                                                 .auto_release = true,
-                                                                 .policy.verifier = LLM42_VERIFIER_FIXED,
-                                                                 .policy.verify = LLM42_VERIFY_WAIT,
-                                                                 .policy.prefill = LLM42_PREFILL_PACKED,
-                                                                 .policy.window = 4,
-                                                                 .policy.group = group[r],
-                                                                 .on_event = counter_event,
-                                                                 .event_user = &counter[r][l]},
-                                             &sim);
+            llm42_engine *engine = open_with(
+                (llm42_engine_desc)TEST_LIST(.max_running = running[l], .auto_release = true,
+                                             .policy.verifier = LLM42_VERIFIER_FIXED,
+                                             .policy.verify = LLM42_VERIFY_WAIT, .policy.prefill = LLM42_PREFILL_PACKED,
+                                             .policy.window = 4, .policy.group = group[r], .on_event = counter_event,
+                                             .event_user = &counter[r][l]),
+                &sim);
             for (int k = 0; k < FLIP_REQUESTS; k++) submit(engine, 3, FLIP_TOKENS, true, 0);
             CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
             llm42_stats stats = llm42_engine_stats(engine);
@@ -1246,13 +1230,11 @@ TEST(a_failed_replay_pass_is_repeated) {
 // ends, with 7, the second has 3 and the third 7: the pass is filled with the older of the two.
 TEST(partial_windows_by_age) {
     llm42_sim_desc sim = {.no_flips = true};
-    llm42_engine *engine = open_with((llm42_engine_desc){.policy.verifier = LLM42_VERIFIER_FIXED,
-                                                         .policy.verify = LLM42_VERIFY_EAGER,
-                                                         .policy.prefill = LLM42_PREFILL_PACKED,
-                                                         .policy.window = 16,
-                                                         .policy.group = 2,
-                                                         .experiment.bonus = LLM42_BONUS_OFF},
-                                     &sim);
+    llm42_engine *engine = open_with(
+        (llm42_engine_desc)TEST_LIST(.policy.verifier = LLM42_VERIFIER_FIXED, .policy.verify = LLM42_VERIFY_EAGER,
+                                     .policy.prefill = LLM42_PREFILL_PACKED, .policy.window = 16, .policy.group = 2,
+                                     .experiment.bonus = LLM42_BONUS_OFF),
+        &sim);
     const int output[5] = {5, 60, 60, 60, 8}, want[5] = {0, 3, 0, 0, 7};
     for (int i = 0; i < 5; i++) submit(engine, 1, output[i], true, 0);
     while (llm42_engine_stats(engine).verifications < 4) CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
@@ -1306,12 +1288,9 @@ TEST(what_cannot_be_is_refused) {
         {{.backend = llm42_backend_sim(), .backend_desc = &sim, .experiment.bonus = (llm42_bonus)9},
          LLM42_INVALID,
          "bonus: 9"},
-        {{.backend = llm42_backend_sim(),
-          .backend_desc = &sim,
-          .policy.chunked_prefill = LLM42_CHUNKED_OFF,
-          .token_budget = 100},
-         LLM42_INVALID,
-         "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};
+        {TEST_LIST(.backend = llm42_backend_sim(), .backend_desc = &sim, .policy.chunked_prefill = LLM42_CHUNKED_OFF,
+                   .token_budget = 100),
+         LLM42_INVALID, "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_engine_desc desc = cases[i].desc;
         desc.model = model;

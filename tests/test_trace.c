@@ -91,11 +91,9 @@ static void read_metadata(const llm42__json *json, int object, const entry *e) {
 static void read_entry(const llm42__json *json, int object) {
     char kind[4];
     int args = llm42__json_get(json, object, "args");
-    entry e = {.at = seen.count,
-               .group = whole(json, object, "pid", -1),
-               .lane = whole(json, object, "tid", -1),
-               .flow = whole(json, object, "id", -1),
-               .windows = whole(json, args, "windows", 0)};
+    entry e = TEST_LIST(.at = seen.count, .group = whole(json, object, "pid", -1),
+                        .lane = whole(json, object, "tid", -1), .flow = whole(json, object, "id", -1),
+                        .windows = whole(json, args, "windows", 0));
     text_of(json, llm42__json_get(json, object, "ph"), kind, sizeof kind);
     text_of(json, llm42__json_get(json, object, "name"), e.name, sizeof e.name);
     e.kind = kind[0];
@@ -267,11 +265,11 @@ static void submit_all(llm42_engine *engine, const setting *s) {
     for (int i = 0; i < count; i++) {
         int32_t prompt[PROMPT];
         for (int k = 0; k < PROMPT; k++) prompt[k] = test_random_int(&random, 0, 99);
-        llm42_request_desc r = {.prompt = prompt,
-                                .prompt_count = test_random_int(&random, 1, PROMPT),
-                                .max_new_tokens = test_random_int(&random, 1, 60),
-                                .deterministic = i % 3 > 0 && s->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC,
-                                .ignore_stop = true};
+        llm42_request_desc r = TEST_LIST(.prompt = prompt, .prompt_count = test_random_int(&random, 1, PROMPT),
+                                         .max_new_tokens = test_random_int(&random, 1, 60),
+                                         .deterministic = i % 3 > 0 &&
+                                                          s->desc.policy.mode != LLM42_MODE_NONDETERMINISTIC,
+                                         .ignore_stop = true);
         arrival += s->simulated ? 0.0123456789 * (double)test_random_int(&random, 0, 9) : 0;
         r.arrival = s->simulated ? arrival : 0;
         CHECK_MSG(llm42_engine_submit(engine, &r, NULL, &error) == LLM42_OK, "%s", error.text);
@@ -388,11 +386,8 @@ TEST(chrome_traces_hold_what_the_engine_did) {
     static const setting settings[] = {
         {"simulated", .simulated = true, .desc = {.policy.window = 8, .policy.group = 4}},
         {"FIXED", .simulated = true,
-         .desc = {.policy.window = 8,
-                  .policy.group = 4,
-                  .policy.verifier = LLM42_VERIFIER_FIXED,
-                  .policy.verify = LLM42_VERIFY_EAGER,
-                  .policy.prefill = LLM42_PREFILL_PACKED}},
+         .desc = TEST_LIST(.policy.window = 8, .policy.group = 4, .policy.verifier = LLM42_VERIFIER_FIXED,
+                           .policy.verify = LLM42_VERIFY_EAGER, .policy.prefill = LLM42_PREFILL_PACKED)},
         {"paper", .simulated = true, .desc = {.preset = LLM42_PRESET_PAPER, .policy.window = 8, .policy.group = 4}},
         {"best", .simulated = true, .desc = {.preset = LLM42_PRESET_BEST, .policy.window = 8, .policy.group = 4}},
         {"preemption", .simulated = true,
@@ -411,11 +406,8 @@ TEST(chrome_traces_hold_what_the_engine_did) {
          .desc = {.policy.window = 4, .policy.group = 2, .kv.pages = 9}},
         {"drafts, batch-invariant", .simulated = true, .drafts = true,
          .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
-        {"CPU, FIXED", .desc = {.policy.window = 8,
-                                .policy.group = 4,
-                                .policy.verifier = LLM42_VERIFIER_FIXED,
-                                .policy.verify = LLM42_VERIFY_EAGER,
-                                .policy.prefill = LLM42_PREFILL_PACKED}},
+        {"CPU, FIXED", .desc = TEST_LIST(.policy.window = 8, .policy.group = 4, .policy.verifier = LLM42_VERIFIER_FIXED,
+                                         .policy.verify = LLM42_VERIFY_EAGER, .policy.prefill = LLM42_PREFILL_PACKED)},
         {"CPU, cancels", .cancels = true, .desc = {.policy.window = 8, .policy.group = 4}},
         {"CPU, preemption", .desc = {.policy.window = 8, .policy.group = 4, .kv.pages = 8}},
         {"CPU, open end", .open_end = true, .desc = {.policy.window = 8, .policy.group = 4, .max_running = 4}},

@@ -78,15 +78,10 @@ static inline bool tied_run(const llm42_backend *backend, llm42_backend_desc des
     bool ok = true;
     for (int i = 0; i < TIED_ROWS; i++) row[i] = (llm42_row){0, i, (i * 37 + 11) % TIED_V, LLM42_ROW_SAMPLE};
     for (; ok && to->rows < TIED_ROWS; to->rows += each) {
-        llm42_pass pass = {.schedule = schedule,
-                           .rows = each,
-                           .shape = schedule == LLM42_SCHEDULE_FIXED ? TIED_ROWS : each,
-                           .row = row + to->rows,
-                           .seq = &seq,
-                           .out = out,
-                           .logits = to->logits + to->rows * TIED_V,
-                           .probe = tied_probe,
-                           .probe_user = to};
+        llm42_pass pass = TEST_LIST(.schedule = schedule, .rows = each,
+                                    .shape = schedule == LLM42_SCHEDULE_FIXED ? TIED_ROWS : each, .row = row + to->rows,
+                                    .seq = &seq, .out = out, .logits = to->logits + to->rows * TIED_V,
+                                    .probe = tied_probe, .probe_user = to);
         ok = CHECK_MSG(!backend->run(state, &pass, &error), "%s", error.text);
     }
     backend->close(state);
@@ -130,10 +125,8 @@ static inline void tied_check(const tied_models *t, const llm42_backend *backend
     int parted = 0;
     bool ok = true;
     for (int i = 0; i < 2; i++) {
-        llm42_backend_desc desc = {.model = &t->model[0],
-                                   .numerics.compute = LLM42_DTYPE_BF16,
-                                   .numerics.router_fp32 = i,
-                                   .backend_desc = backend_desc};
+        llm42_backend_desc desc = TEST_LIST(.model = &t->model[0], .numerics.compute = LLM42_DTYPE_BF16,
+                                            .numerics.router_fp32 = i, .backend_desc = backend_desc);
         ok = tied_run(backend, desc, schedule, TIED_ROWS, &got[i]) && ok;
         desc.model = &t->model[1 + i];
         ok = tied_run(backend, desc, schedule, TIED_ROWS, &want[i]) && ok;

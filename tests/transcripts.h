@@ -295,16 +295,13 @@ TEST(what_is_read_is_what_was_served) {
     if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
     for (size_t i = 0; i < (TEST_SLOW ? 4 : sizeof ways / sizeof *ways); i++) {
         llm42_engine *engine;
-        llm42_engine_desc desc = {.model = model,
-                                  .preset = ways[i].preset,
-                                  .policy.verifier = ways[i].verifier,
-                                  .experiment.keep_fast_kv = ways[i].keep_fast_kv,
-                                  .numerics.logits_fp32 = ways[i].logits_fp32,
-                                  .numerics.compute = ways[i].compute,
-                                  .tensor_parallel = ways[i].ranks,
-                                  .numerics.leaves = ways[i].leaves,
-                                  .backend_desc = TEST_THREADS(1),
-                                  .max_context = 256};
+        llm42_engine_desc desc = TEST_LIST(.model = model, .preset = ways[i].preset,
+                                           .policy.verifier = ways[i].verifier,
+                                           .experiment.keep_fast_kv = ways[i].keep_fast_kv,
+                                           .numerics.logits_fp32 = ways[i].logits_fp32,
+                                           .numerics.compute = ways[i].compute, .tensor_parallel = ways[i].ranks,
+                                           .numerics.leaves = ways[i].leaves, .backend_desc = TEST_THREADS(1),
+                                           .max_context = 256);
         llm42_transcript *t = record(desc, &engine, test_path(folder, "run.txt"));
         if (t) {
             CHECK_STR(t->model, TINY);
