@@ -105,21 +105,28 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
     llm42_engine_close(engine);
 }
 
+// Before a file is loaded: an input says how many allocations fail, which for most inputs is none.
+static void starve(unsigned conditions) {
+    test_state.starve = conditions >> 3;
+    test_state.asked = test_state.starved = 0;
+}
+
+// Behind it: the result fits what there is and what failed. Whether there is something to use.
+static bool is_loaded(llm42_result result, const void *loaded, const llm42_error *error) {
+    test_state.starve = 0;
+    FUZZ_CHECK((result == LLM42_OK) == (loaded != NULL), "result %d: %s", (int)result, error->text);
+    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
+    seen.starved += result == LLM42_MEMORY;
+    if (result != LLM42_OK) fuzz_one_line(result, error);
+    return result == LLM42_OK;
+}
+
 static void load_calibration(const char *path, unsigned conditions) {
     llm42_calibration *c = NULL;
     llm42_error error = {0};
-    test_state.starve = conditions >> 3;  // 0 for most inputs
-    test_state.asked = test_state.starved = 0;
-    llm42_result result = llm42_calibration_load(&c, path, &error);
-    test_state.starve = 0;
-    FUZZ_CHECK((result == LLM42_OK) == (c != NULL), "result %d", (int)result);
-    FUZZ_CHECK(result == LLM42_OK || c == NULL, "a calibration in spite of %s", error.text);
-    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
-    seen.starved += result == LLM42_MEMORY;
-    if (result != LLM42_OK) {
-        fuzz_one_line(result, &error);
-        return;
-    }
+    starve(conditions);
+    const llm42_result result = llm42_calibration_load(&c, path, &error);
+    if (!is_loaded(result, c, &error)) return;
     seen.calibrations++;
     check_times(c);
     simulate(c, conditions);
@@ -129,17 +136,9 @@ static void load_calibration(const char *path, unsigned conditions) {
 static void load_transcript(const char *path, unsigned conditions) {
     llm42_transcript *t = NULL;
     llm42_error error = {0};
-    test_state.starve = conditions >> 3;
-    test_state.asked = test_state.starved = 0;
-    llm42_result result = llm42_transcript_load(&t, path, &error);
-    test_state.starve = 0;
-    FUZZ_CHECK((result == LLM42_OK) == (t != NULL), "result %d", (int)result);
-    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
-    seen.starved += result == LLM42_MEMORY;
-    if (result != LLM42_OK) {
-        fuzz_one_line(result, &error);
-        return;
-    }
+    starve(conditions);
+    const llm42_result result = llm42_transcript_load(&t, path, &error);
+    if (!is_loaded(result, t, &error)) return;
     seen.transcripts++;
     for (int i = 0; i < t->count; i++) {
         const llm42_answer *a = &t->answer[i];

@@ -180,27 +180,24 @@ TEST(empty_safetensors) {
     refused(dir, LLM42_FORMAT, "model.safetensors");
 }
 
-TEST(truncated_safetensors) {
-    const char *dir = fresh(llama);
+// A valid folder's model.safetensors is cut short, has a length of its header that cannot be, or is in the other byte
+// order: as files of a big-endian machine would be, and as ours look to one.
+TEST(truncated_safetensors_and_lengths_of_headers) {
+    const char *dir = fresh(llama), *path = test_path(dir, "model.safetensors");
     size_t bytes;
     test_text header = test_header(llama, &bytes), file = test_safetensors(header.data, llama->dtype, bytes);
     const size_t sizes[] = {1, 7, 8, 9, 200, 8 + header.size, 9 + header.size, file.size - 1};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        test_write(test_path(dir, "model.safetensors"), file.data, sizes[i]);
+        test_write(path, file.data, sizes[i]);
         refused(dir, LLM42_FORMAT, "model.safetensors");
     }
-    test_text_free(&header);
-    test_text_free(&file);
-}
-
-TEST(header_length_beyond_the_file) {
-    const char *dir = fresh(llama);
-    size_t bytes;
-    test_text header = test_header(llama, &bytes), file = test_safetensors(header.data, llama->dtype, bytes);
+    test_swap_bytes(file.data, 8, 1);
+    test_write(path, file.data, file.size);
+    refused(dir, LLM42_FORMAT, "a git-lfs pointer?");
     const uint64_t lengths[] = {0, 1, file.size - 7, file.size, UINT32_MAX, INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         memcpy(file.data, &lengths[i], 8);
-        test_write(test_path(dir, "model.safetensors"), file.data, file.size);
+        test_write(path, file.data, file.size);
         refused(dir, LLM42_FORMAT, "model.safetensors");
     }
     test_text_free(&header);
@@ -675,18 +672,6 @@ TEST(a_file_is_no_model) {
     refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "examples/python/llama2c.py");
 }
 
-// As files of a big-endian machine would be, and as ours look to one.
-TEST(files_in_the_other_byte_order) {
-    const char *dir = fresh(llama);
-    size_t bytes;
-    test_text header = test_header(llama, &bytes), file = test_safetensors(header.data, llama->dtype, bytes);
-    test_swap_bytes(file.data, 8, 1);
-    test_write(test_path(dir, "model.safetensors"), file.data, file.size);
-    refused(dir, LLM42_FORMAT, "a git-lfs pointer?");
-    test_text_free(&header);
-    test_text_free(&file);
-}
-
 static void desc_refused(const llm42_engine_desc *desc, llm42_result want, const char *part) {
     llm42_engine *e = (llm42_engine *)(uintptr_t)1;
     llm42_error error = {0};
@@ -890,16 +875,15 @@ int main(int argc, char **argv) {
     bystander = submit_bystander(engine);
 
     RUN(valid_models_load, path_that_does_not_exist, folder_without_config, folder_without_weights, empty_safetensors,
-        truncated_safetensors, header_length_beyond_the_file, offsets_that_overlap_or_leave_the_file, wrong_dtype,
-        wrong_shape, missing_tensors, unknown_architecture, malformed_json, deep_nesting, nesting_and_strings,
-        numbers_of_the_config, generation_config, windows_by_layer, booleans_of_the_config, keys_that_cannot_be_ignored,
+        truncated_safetensors_and_lengths_of_headers, offsets_that_overlap_or_leave_the_file, wrong_dtype, wrong_shape,
+        missing_tensors, unknown_architecture, malformed_json, deep_nesting, nesting_and_strings, numbers_of_the_config,
+        generation_config, windows_by_layer, booleans_of_the_config, keys_that_cannot_be_ignored,
         keys_that_can_be_ignored, keys_of_the_config_that_stand_twice, rope_of_the_config, numbers_in_another_locale,
         numbers_that_round_to_others, heads_that_do_not_divide, experts_that_cannot_be_chosen,
         index_that_names_a_missing_file, an_index_beside_a_single_file, weights_of_other_kinds, a_file_is_no_model,
-        files_in_the_other_byte_order, sizes_of_an_engine_desc, token_ids_out_of_range, empty_prompt,
-        prompt_beyond_the_context, request_that_can_never_fit, fields_of_a_request_desc, ids_that_nobody_has,
-        trace_that_cannot_be_written, messages_hold_no_control_characters, missing_arguments,
-        the_running_engine_is_unharmed);
+        sizes_of_an_engine_desc, token_ids_out_of_range, empty_prompt, prompt_beyond_the_context,
+        request_that_can_never_fit, fields_of_a_request_desc, ids_that_nobody_has, trace_that_cannot_be_written,
+        messages_hold_no_control_characters, missing_arguments, the_running_engine_is_unharmed);
 
     llm42_engine_close(engine);
     llm42_model_free(model);

@@ -189,23 +189,13 @@ TEST(dates) {
 
 // A tokenizer must have a format's markers as tokens, unless models with this format learned them as text.
 TEST(markers) {
-    static const char *const as_tokens[][2] = {
-        {"llama3", "<|start_header_id|>"},
-        {"chatml", "<|im_start|>"},
-        {"phi3", "<|user|>"},
-        {"phi3.5", "<|user|>"},
-        {"phi4", "<|im_start|>"},
-        {"phi-4-mini-instruct", "<|user|>"},
-        {"granite3", "<|start_of_role|>"},
-        {"granite-3.0-8b-instruct", "<|start_of_role|>"},
-        {"seed-oss", "<seed:bos>"},
-        {"deepseek-r1", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>"},
-        {"ministral-3-14b-reasoning-2512", "[SYSTEM_PROMPT]"},
-        {"mistral-0.3", "[INST]"},
-        {"mistral-nemo", "[INST]"},
-        {"openchat-3.5-0106", "<|end_of_turn|>"},
-        {"codellama-70b-instruct", "<s>"},
-    };
+    static const char *const as_tokens[][2] = TEST_LIST(
+        {"llama3", "<|start_header_id|>"}, {"chatml", "<|im_start|>"}, {"phi3", "<|user|>"}, {"phi3.5", "<|user|>"},
+        {"phi4", "<|im_start|>"}, {"phi-4-mini-instruct", "<|user|>"}, {"granite3", "<|start_of_role|>"},
+        {"granite-3.0-8b-instruct", "<|start_of_role|>"}, {"seed-oss", "<seed:bos>"},
+        {"deepseek-r1", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>"}, {"ministral-3-14b-reasoning-2512", "[SYSTEM_PROMPT]"},
+        {"mistral-0.3", "[INST]"}, {"mistral-nemo", "[INST]"}, {"openchat-3.5-0106", "<|end_of_turn|>"},
+        {"codellama-70b-instruct", "<s>"});
     folder f;
     chat c;
     llm42_error error = {0};

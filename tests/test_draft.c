@@ -20,6 +20,7 @@ enum {
     CONTEXT = 64,
     VOCAB = 64,
 };
+#include "answers.h"
 
 static llm42_error error;
 static llm42_model *model, *other, *shape;  // a tiny model, a smaller one with its vocabulary, and a shape to simulate
@@ -44,24 +45,6 @@ static llm42_request_desc request(int i) {
                                      .stop = stop, .stop_count = 3, .ignore_stop = i % 3 == 1);
     if (i % 5 > 2) r.sampling = (llm42_sampling){.temperature = i % 2 ? 0.7f : 1.2f, .top_k = 9, .seed = 1 + i};
     return r;
-}
-
-typedef struct answer {
-    int count;
-    int32_t tokens[NEW];
-    float logprobs[NEW];
-} answer;
-
-static answer take(const llm42_request *r) {
-    answer a = {.count = r->committed};
-    memcpy(a.tokens, r->tokens, sizeof *a.tokens * (size_t)a.count);
-    memcpy(a.logprobs, r->logprobs, sizeof *a.logprobs * (size_t)a.count);
-    return a;
-}
-
-static bool same(const answer *a, const answer *b) {
-    return a->count == b->count && !memcmp(a->tokens, b->tokens, sizeof *a->tokens * (size_t)a->count) &&
-           !memcmp(a->logprobs, b->logprobs, sizeof *a->logprobs * (size_t)a->count);
 }
 
 // >>events -------------------------------------------------------------------------------------------------------
@@ -154,7 +137,7 @@ static llm42_stats serve(llm42_engine_desc desc, answer *out) {
     for (int i = 0; i < REQUESTS; i++) {
         const llm42_request *r = llm42_engine_request(engine, i + 1);
         const told *t = &o.request[i];
-        out[i] = take(r);
+        out[i] = take(engine, r->id);
         WRONG(&o,
               t->committed != r->committed || memcmp(t->tokens, r->tokens, sizeof *r->tokens * (size_t)r->committed));
         s.drafted -= r->drafted, s.accepted -= t->accepted, s.rollbacks -= t->rollbacks, s.recomputed -= t->recomputed;
@@ -185,14 +168,11 @@ static llm42_engine_desc plain(int preset, int leaves, int ranks) {
 // The log-probabilities are those of one INVARIANT pass over the finished text.
 static void score(const reference *r) {
     scoring s = TEST_LIST(.backend = llm42_backend_cpu(),
-                          .desc = {.model = model,
-                                   .numerics = {.compute = LLM42_DTYPE_FP32, .leaves = r->leaves},
-                                   .tensor_parallel = r->ranks,
-                                   .backend_desc = TEST_THREADS(1),
-                                   .max_rows = CONTEXT,
-                                   .max_context = CONTEXT,
-                                   .pages = CONTEXT / 16,
-                                   .page_size = 16},
+                          .desc = TEST_LIST(.model = model,
+                                            .numerics = {.compute = LLM42_DTYPE_FP32, .leaves = r->leaves},
+                                            .tensor_parallel = r->ranks, .backend_desc = TEST_THREADS(1),
+                                            .max_rows = CONTEXT, .max_context = CONTEXT, .pages = CONTEXT / 16,
+                                            .page_size = 16),
                           .schedule = LLM42_SCHEDULE_INVARIANT, .rows = CONTEXT);
     scored sum = {0};
     scoring_open(&s);
@@ -518,7 +498,7 @@ static int longest_draft(int preset, int max_new, const int32_t *stop, answer *o
     r.max_new_tokens = max_new, r.deterministic = true, r.ignore_stop = !stop, r.stop = stop, r.stop_count = stop != 0;
     CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    *out = take(llm42_engine_request(engine, 1));
+    *out = take(engine, 1);
     *finish = llm42_engine_request(engine, 1)->finish;
     CHECK_INT(llm42_engine_stats(engine).returned_tokens, out->count);
     CHECK(!memcmp(out->tokens, want->of[1].tokens, sizeof *out->tokens * (size_t)out->count));
@@ -600,7 +580,7 @@ static void cancel_in_events(int preset, llm42_event_type type, bool release) {
         const llm42_request *r = llm42_engine_request(m.engine, i + 1);
         CHECK(!!r == !(release && m.cancelled[i + 1]));
         if (!r || !r->deterministic) continue;
-        answer got = take(r), whole = want->of[i];
+        answer got = take(m.engine, r->id), whole = want->of[i];
         CHECK(!r->drafts && !r->candidates);
         CHECK(r->finish == LLM42_FINISH_CANCELLED ? m.cancelled[i + 1] : got.count == whole.count);
         whole.count = got.count;

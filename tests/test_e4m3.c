@@ -355,15 +355,11 @@ TEST(kinds_of_scales) {
         int scales;
         const char *config;
         bool fused;
-    } kinds[] = {{BLOCK, BLOCKS, false},
-                 {BLOCK, PACKED("block", "true", "group"), false},
-                 {CHANNEL, PACKED("channel", "true", "token"), false},
-                 {ONE, PACKED("tensor", "true", "token"), false},
-                 {STATIC_ONE, PACKED("tensor", "false", "tensor"), false},
-                 {STATIC_ONE, STATIC, false},
-                 {BLOCK, BLOCKS, true},
-                 {CHANNEL, PACKED("channel", "true", "token"), true},
-                 {STATIC_ONE, STATIC, true}};
+    } kinds[] = TEST_LIST(
+        {BLOCK, BLOCKS, false}, {BLOCK, PACKED("block", "true", "group"), false},
+        {CHANNEL, PACKED("channel", "true", "token"), false}, {ONE, PACKED("tensor", "true", "token"), false},
+        {STATIC_ONE, PACKED("tensor", "false", "tensor"), false}, {STATIC_ONE, STATIC, false}, {BLOCK, BLOCKS, true},
+        {CHANNEL, PACKED("channel", "true", "token"), true}, {STATIC_ONE, STATIC, true});
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         llm42_model *model;
         if (!CHECK_MSG(!forge(kinds[i].scales, kinds[i].config, kinds[i].fused, NULL, NULL, &model), "kind %d: %s",

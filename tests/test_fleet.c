@@ -76,11 +76,9 @@ static void any_requests(timed *requests, int count) {
     for (int i = 0; i < 400; i++) prompt[i] = i / 32;
     for (int i = 0; i < count; i++) {
         at += once_in(5) ? 0 : gap * any(0, 100) / 50;
-        requests[i] = (timed)TEST_LIST(.desc = {.prompt = prompt + 32 * any(0, 2),
-                                                .prompt_count = any(1, 300),
-                                                .max_new_tokens = any(1, LONGEST_OUT),
-                                                .ignore_stop = true,
-                                                .deterministic = once_in(2)},
+        requests[i] = (timed)TEST_LIST(.desc = TEST_LIST(.prompt = prompt + 32 * any(0, 2), .prompt_count = any(1, 300),
+                                                         .max_new_tokens = any(1, LONGEST_OUT), .ignore_stop = true,
+                                                         .deterministic = once_in(2)),
                                        .arrival = fmax(at, DBL_MIN));
         requests[i].desc.arrival = requests[i].arrival;
     }

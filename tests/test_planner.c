@@ -22,6 +22,7 @@ enum {
     STEPS = 20000,  // an engine takes at most
     STARVED = 40,   // plans that leave a request out on purpose, at most
 };
+#include "answers.h"
 
 static llm42_error error;
 static llm42_model *model, *shape;
@@ -33,12 +34,6 @@ static int any(int from, int to) { return test_random_int(&chance, from, to); }
 static bool once_in(int n) { return any(1, n) == 1; }
 
 // >>requests -----------------------------------------------------------------------------------------------------
-typedef struct answer {
-    int count;
-    int32_t tokens[NEW];
-    float logprobs[NEW];
-} answer;
-
 static llm42_request_desc request(int i) {
     static const llm42_sampling sampling[] = {
         {0}, {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}, {.temperature = 1.2f, .top_k = 9}};
@@ -58,19 +53,6 @@ static void submit_all(llm42_engine *engine, const bool *marked) {
         r.deterministic = marked[i];
         CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
     }
-}
-
-static answer take(const llm42_engine *engine, int64_t id) {
-    const llm42_request *r = llm42_engine_request(engine, id);
-    answer a = {.count = r->committed};
-    memcpy(a.tokens, r->tokens, sizeof *a.tokens * (size_t)a.count);
-    memcpy(a.logprobs, r->logprobs, sizeof *a.logprobs * (size_t)a.count);
-    return a;
-}
-
-static bool same(const answer *a, const answer *b) {
-    return a->count == b->count && !memcmp(a->tokens, b->tokens, sizeof *a->tokens * (size_t)a->count) &&
-           !memcmp(a->logprobs, b->logprobs, sizeof *a->logprobs * (size_t)a->count);
 }
 
 // >>random planner -----------------------------------------------------------------------------------------------

@@ -202,11 +202,7 @@ TEST(sums_have_the_order_that_is_documented) {
 
 // >>engine ---------------------------------------------------------------------------------------------------------
 enum { REQUESTS = TEST_SLOW ? 6 : 16, NEW = 40 };
-typedef struct answer {
-    int count;
-    int32_t tokens[NEW];
-    float logprobs[NEW];
-} answer;
+#include "answers.h"
 
 // Serves requests, every second one sampled. A desc for each run: ranks, leaves, load. Requests that are not
 // deterministic count too if `all`.
@@ -226,20 +222,14 @@ static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_
         if (one_by_one) CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     }
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    memset(to, 0, REQUESTS * sizeof *to);
-    for (int i = 0; i < REQUESTS; i++) {
-        const llm42_request *r = llm42_engine_request(engine, i + 1);
-        to[i].count = r->committed;
-        memcpy(to[i].tokens, r->tokens, sizeof *r->tokens * (size_t)r->committed);
-        memcpy(to[i].logprobs, r->logprobs, sizeof *r->logprobs * (size_t)r->committed);
-    }
+    for (int i = 0; i < REQUESTS; i++) to[i] = take(engine, i + 1);
     llm42_engine_close(engine);
     return true;
 }
 
 static int differing(const answer *a, const answer *b) {
     int count = 0;
-    for (int i = 0; i < REQUESTS; i++) count += memcmp(&a[i], &b[i], sizeof *a) != 0;
+    for (int i = 0; i < REQUESTS; i++) count += !same(&a[i], &b[i]);
     return count;
 }
 

@@ -282,14 +282,10 @@ TEST(misspelt_keys_are_refused) {
                                        "padding",        "forced",         "pass_rows",      "devices",
                                        "leaves",         "kv_tokens",      "undivided_ms",   "flip_shape",
                                        "host_decode_ms", "host_prompt_ms", "host_window_ms", "host_request_ms"};
-    static const char *const without_unit[][2] = {{"undivided", "undivided_ms"},
-                                                  {"host_decode", "host_decode_ms"},
-                                                  {"host_prompt", "host_prompt_ms"},
-                                                  {"host_window", "host_window_ms"},
-                                                  {"host_request", "host_request_ms"},
-                                                  {"kv", "kv_tokens"},
-                                                  {"pass", "pass_rows"},
-                                                  {"leafs", "leaves"}};
+    static const char *const without_unit[][2] = TEST_LIST(
+        {"undivided", "undivided_ms"}, {"host_decode", "host_decode_ms"}, {"host_prompt", "host_prompt_ms"},
+        {"host_window", "host_window_ms"}, {"host_request", "host_request_ms"}, {"kv", "kv_tokens"},
+        {"pass", "pass_rows"}, {"leafs", "leaves"});
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         const char *key = keys[k];
         const int length = (int)strlen(key);
@@ -339,32 +335,27 @@ TEST(bad_flip_tables_are_refused) {
 
 // Fields that count something.
 TEST(calibrations_with_bad_whole_numbers_are_refused) {
-    static const char *const devices[] = {"1.5", "0", "-1", "1048577", "inf", "nan", "2.0", "1e400", "", "2 2"};
-    static const char *const kv_tokens[] = {"0.5", "-1", "1e12.", "1000000000001", "inf", "nan", "1e-400", "0x10"};
-    static const char *const rows[] = {"8.5", "0", "-8", "1e10", "inf", "nan"};
-    static const char *const context[] = {"99.5", "-1", "1e10", "inf", "nan"};
+    // What stands in the file, what replaces it, the error (%s: the value), and values that are refused.
+    static const struct {
+        const char *old, *by, *why, *values[11];
+    } fields[] = {
+        {"devices: 1", "devices: %s", ":4: devices: '%s': must be a whole number from 1 to 1048576",
+         TEST_LIST("1.5", "0", "-1", "1048577", "inf", "nan", "2.0", "1e400", "", "2 2")},
+        {"kv_tokens: 4096", "kv_tokens: %s", ":7: kv_tokens: '%s': must be a whole number from 0 to 1e+12",
+         TEST_LIST("0.5", "-1", "1e12.", "1000000000001", "inf", "nan", "1e-400", "0x10")},
+        {"decode\t8\t100\t5.6", "decode\t%s\t100\t5.6", ":19: rows: '%s': must be a whole number from 1 to 1073741824",
+         TEST_LIST("8.5", "0", "-8", "1e10", "inf", "nan")},
+        {"fast\tdecode\t8\t100", "fast\tdecode\t8\t%s", ":19: context_tokens: '%s': must be a whole number from 0",
+         TEST_LIST("99.5", "-1", "1e10", "inf", "nan")}};
     char text[4096], line[80], what[120];
     body(text, sizeof text, NULL);
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        snprintf(line, sizeof line, "devices: %s", devices[i]);
-        snprintf(what, sizeof what, ":4: devices: '%s': must be a whole number from 1 to 1048576", devices[i]);
-        refused(with(head, "devices: 1", line), text, what);
-    }
-    for (size_t i = 0; i < sizeof kv_tokens / sizeof *kv_tokens; i++) {
-        snprintf(line, sizeof line, "kv_tokens: %s", kv_tokens[i]);
-        snprintf(what, sizeof what, ":7: kv_tokens: '%s': must be a whole number from 0 to 1e+12", kv_tokens[i]);
-        refused(with(head, "kv_tokens: 4096", line), text, what);
-    }
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        snprintf(line, sizeof line, "fast\tdecode\t%s\t100\t5.6", rows[i]);
-        snprintf(what, sizeof what, ":19: rows: '%s': must be a whole number from 1 to 1073741824", rows[i]);
-        refused(head, with(text, "fast\tdecode\t8\t100\t5.6", line), what);
-    }
-    for (size_t i = 0; i < sizeof context / sizeof *context; i++) {
-        snprintf(line, sizeof line, "fast\tdecode\t8\t%s\t5.6", context[i]);
-        snprintf(what, sizeof what, ":19: context_tokens: '%s': must be a whole number from 0", context[i]);
-        refused(head, with(text, "fast\tdecode\t8\t100\t5.6", line), what);
-    }
+    for (int f = 0; f < 4; f++)
+        for (int i = 0; fields[f].values[i]; i++) {
+            snprintf(line, sizeof line, fields[f].by, fields[f].values[i]);
+            snprintf(what, sizeof what, fields[f].why, fields[f].values[i]);
+            if (f < 2) refused(with(head, fields[f].old, line), text, what);
+            else refused(head, with(text, fields[f].old, line), what);
+        }
 }
 
 // What a table announces, and the end mark.
@@ -1269,34 +1260,25 @@ TEST(what_cannot_be_is_refused) {
                    slow = {.calibration = calibration, .invariant_slowdown = NAN};
     const struct {
         llm42_engine_desc desc;
-        llm42_result result;
         const char *text;
     } cases[] = {
-        {{.backend = llm42_backend_sim()}, LLM42_INVALID, "llm42_engine_desc.backend_desc: backend sim needs"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &empty},
-         LLM42_INVALID,
-         "llm42_sim_desc.calibration: required"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &wrong}, LLM42_INVALID, "llm42_sim_desc.flip_scale: -1"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &slow}, LLM42_INVALID, "llm42_sim_desc.invariant_slowdown"},
-        {{.backend = llm42_backend_cpu()}, LLM42_INVALID, "model shape:tiny has no weights"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .kv.admission_reserve = 1.5},
-         LLM42_INVALID,
-         "admission_reserve: 1.5"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .kv.admission_reserve = NAN},
-         LLM42_INVALID,
-         "admission_reserve: nan"},
-        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .experiment.bonus = (llm42_bonus)9},
-         LLM42_INVALID,
-         "bonus: 9"},
+        {{.backend = llm42_backend_sim()}, "llm42_engine_desc.backend_desc: backend sim needs"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &empty}, "llm42_sim_desc.calibration: required"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &wrong}, "llm42_sim_desc.flip_scale: -1"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &slow}, "llm42_sim_desc.invariant_slowdown"},
+        {{.backend = llm42_backend_cpu()}, "model shape:tiny has no weights"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .kv.admission_reserve = 1.5}, "admission_reserve: 1.5"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .kv.admission_reserve = NAN}, "admission_reserve: nan"},
+        {{.backend = llm42_backend_sim(), .backend_desc = &sim, .experiment.bonus = (llm42_bonus)9}, "bonus: 9"},
         {TEST_LIST(.backend = llm42_backend_sim(), .backend_desc = &sim, .policy.chunked_prefill = LLM42_CHUNKED_OFF,
                    .token_budget = 100),
-         LLM42_INVALID, "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};
+         "token_budget: 100: must be at least max_context, 256, when chunked_prefill is OFF"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_engine_desc desc = cases[i].desc;
         desc.model = model;
         desc.max_context = 256;
         llm42_error e = {0};
-        CHECK_INT(llm42_engine_open(&engine, &desc, &e), cases[i].result);
+        CHECK_INT(llm42_engine_open(&engine, &desc, &e), LLM42_INVALID);
         CHECK_MSG(strstr(e.text, cases[i].text), "error is \"%s\", without \"%s\"", e.text, cases[i].text);
         CHECK(engine == NULL);
     }

@@ -44,15 +44,8 @@ static figures figures_of(const int *values) {
     qsort(sorted, SAMPLES, sizeof *sorted, ascending);
     for (int i = 0; i < SAMPLES; i++) f.mean += sorted[i] / (double)SAMPLES;
     for (int i = 0; i < SAMPLES; i++) f.std += (sorted[i] - f.mean) * (sorted[i] - f.mean) / SAMPLES;
-    return (figures){f.mean,
-                     rank(sorted, 0.5),
-                     sqrt(f.std),
-                     rank(sorted, 0.75),
-                     rank(sorted, 0.9),
-                     rank(sorted, 0.95),
-                     rank(sorted, 0.99),
-                     rank(sorted, 0.999),
-                     sorted[SAMPLES - 1]};
+    return (figures)TEST_LIST(f.mean, rank(sorted, 0.5), sqrt(f.std), rank(sorted, 0.75), rank(sorted, 0.9),
+                              rank(sorted, 0.95), rank(sorted, 0.99), rank(sorted, 0.999), sorted[SAMPLES - 1]);
 }
 
 // Mean, median and standard deviation as in Table 3; the tail as in the served pairs, whose own percentiles vary by
@@ -542,24 +535,19 @@ static void check_lines(const char *kind, const char *good, const wrong_line *wr
 }
 
 TEST(tables_that_are_wrong) {
-    const wrong_line lengths[] = {
+    const wrong_line lengths[] = TEST_LIST(
         {"5\n", "column output_len is missing"},
         {"5 6\n", "input_len: '5 6' is not a whole number of tokens from 0 to 10000000"},
-        {"5\t\n", "output_len: '' is not a whole number"},
-        {"a\t6\n", "input_len: 'a' is not a whole number"},
-        {"5\t-6\n", "output_len: '-6' is not a whole number"},
-        {"5\tnan\n", "output_len: 'nan' is not"},
-        {"5\tinf\n", "output_len: 'inf' is not"},
-        {"5\t6.5\n", "output_len: '6.5' is not"},
-        {"5\t6 7\n", "output_len: '6 7' is not"},
-        {"5\t0x6\n", "output_len: '0x6' is not"},
+        {"5\t\n", "output_len: '' is not a whole number"}, {"a\t6\n", "input_len: 'a' is not a whole number"},
+        {"5\t-6\n", "output_len: '-6' is not a whole number"}, {"5\tnan\n", "output_len: 'nan' is not"},
+        {"5\tinf\n", "output_len: 'inf' is not"}, {"5\t6.5\n", "output_len: '6.5' is not"},
+        {"5\t6 7\n", "output_len: '6 7' is not"}, {"5\t0x6\n", "output_len: '0x6' is not"},
         {"10000001\t6", "input_len: '10000001' is not"},
         {"5\t123456789012345678901234567890123456789012345678901234567890\n",
          "output_len: '1234567890123456789012345678901234567890' is not"},
-        {"5\t\x1b[2J\n", "output_len: '?[2J' is not"},
-    };
+        {"5\t\x1b[2J\n", "output_len: '?[2J' is not"});
     check_lines("lengths", "input_len\toutput_len\n1\t2\n", lengths, sizeof lengths / sizeof *lengths);
-    const wrong_line azure[] = {
+    const wrong_line azure[] = TEST_LIST(
         {"2023-11-16 18:17:05.1\n", "column ContextTokens is missing"},
         {"2023-11-16 18:17:05.1,5\n", "column GeneratedTokens is missing"},
         {"2023-11-16 18:17:05.1,-5,6\n", "ContextTokens: '-5' is not"},
@@ -567,20 +555,14 @@ TEST(tables_that_are_wrong) {
         {"12.5,5,6\n", "TIMESTAMP: '12.5' is not a time such as 2023-11-16 18:15:46.6805900"},
         {",5,6\n", "TIMESTAMP: '' is not a time"},
         {"2023-11-16 18:17,5,6\n", "TIMESTAMP: '2023-11-16 18:17' is not a time"},
-        {"2023-11-16t18:17:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16T18:17:05ZZ,5,6\n", "TIMESTAMP: "},
+        {"2023-11-16t18:17:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16T18:17:05ZZ,5,6\n", "TIMESTAMP: "},
         {"2023-13-16 18:17:05,5,6\n", "TIMESTAMP: '2023-13-16 18:17:05' is not a time"},
-        {"2023-00-16 18:17:05,5,6\n", "TIMESTAMP: "},
-        {"2023-04-31 18:17:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 24:17:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 18:60:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 18:-1:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 18:17:60,5,6\n", "TIMESTAMP: "},
-        {"1969-11-16 18:17:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 18:17:05.1234567891,5,6\n", "TIMESTAMP: "},
+        {"2023-00-16 18:17:05,5,6\n", "TIMESTAMP: "}, {"2023-04-31 18:17:05,5,6\n", "TIMESTAMP: "},
+        {"2023-11-16 24:17:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16 18:60:05,5,6\n", "TIMESTAMP: "},
+        {"2023-11-16 18:-1:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16 18:17:60,5,6\n", "TIMESTAMP: "},
+        {"1969-11-16 18:17:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16 18:17:05.1234567891,5,6\n", "TIMESTAMP: "},
         {"2023-11-16 18:17:05+02:00,5,6\n", "TIMESTAMP: '2023-11-16 18:17:05+02:00' is not a time"},
-        {"2023-11-16 18:17:05 and a text that is longer than any time,5,6\n", "TIMESTAMP: "},
-    };
+        {"2023-11-16 18:17:05 and a text that is longer than any time,5,6\n", "TIMESTAMP: "});
     check_lines("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n", azure,
                 sizeof azure / sizeof *azure);
     const wrong_line timed[] = {

@@ -333,12 +333,11 @@ void part_arithmetic(void) {
     if (is_cuda()) {  // other GPUs have other tensor cores
         llm42_model *model = load_model("synthetic:tiny", false);
         rig g = {0};
-        const llm42_result result = !model ? LLM42_IO
-                                           : rig_try(&g, tested,
-                                                     (llm42_backend_desc){.model = model,
-                                                                          .numerics.arithmetic = LLM42_ARITHMETIC_SM90,
-                                                                          .max_rows = 16,
-                                                                          .max_context = 16});
+        const llm42_result result =
+            !model ? LLM42_IO
+                   : rig_try(&g, tested,
+                             (llm42_backend_desc)TEST_LIST(.model = model, .numerics.arithmetic = LLM42_ARITHMETIC_SM90,
+                                                           .max_rows = 16, .max_context = 16));
         rig_close(&g);
         llm42_model_free(model);
         if (result == LLM42_UNSUPPORTED) {

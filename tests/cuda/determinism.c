@@ -329,23 +329,16 @@ static void report(const load *l, const outcome *o) {
     const struct {
         const char *quantity;
         double value;
-    } values[] = {{"requests", (double)s->finished},
-                  {"tokens", (double)s->returned_tokens},
-                  {"fast_passes", (double)s->passes[LLM42_SCHEDULE_FAST]},
-                  {"fixed_passes", (double)s->passes[LLM42_SCHEDULE_FIXED]},
-                  {"invariant_passes", (double)s->passes[LLM42_SCHEDULE_INVARIANT]},
-                  {"verifications", (double)s->verifications},
-                  {"compared_candidates", (double)s->compared},
-                  {"rollbacks", (double)s->rollbacks},
-                  {"preemptions", (double)s->preemptions},
-                  {"prefix_hits", (double)s->prefix_hits},
-                  {"seconds", o->seconds},
-                  {"compared", o->marked.compared},
-                  {"differing", o->marked.differing},
-                  {"differing_in_tokens", o->marked.in_tokens},
-                  {"unmarked", o->unmarked.compared},
-                  {"unmarked_differing", o->unmarked.differing},
-                  {"unmarked_differing_in_tokens", o->unmarked.in_tokens}};
+    } values[] = TEST_LIST(
+        {"requests", (double)s->finished}, {"tokens", (double)s->returned_tokens},
+        {"fast_passes", (double)s->passes[LLM42_SCHEDULE_FAST]},
+        {"fixed_passes", (double)s->passes[LLM42_SCHEDULE_FIXED]},
+        {"invariant_passes", (double)s->passes[LLM42_SCHEDULE_INVARIANT]}, {"verifications", (double)s->verifications},
+        {"compared_candidates", (double)s->compared}, {"rollbacks", (double)s->rollbacks},
+        {"preemptions", (double)s->preemptions}, {"prefix_hits", (double)s->prefix_hits}, {"seconds", o->seconds},
+        {"compared", o->marked.compared}, {"differing", o->marked.differing},
+        {"differing_in_tokens", o->marked.in_tokens}, {"unmarked", o->unmarked.compared},
+        {"unmarked_differing", o->unmarked.differing}, {"unmarked_differing_in_tokens", o->unmarked.in_tokens});
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) note(l->name, values[i].quantity, values[i].value);
     printf("    %.1f s, %lld requests, %lld tokens, passes %lld FAST %lld FIXED %lld INVARIANT, %lld "
            "rollbacks, %lld preempted, %lld hits",

@@ -398,17 +398,12 @@ static void check_draw_builds(rig *g, const llm42_sampling *filters, int count) 
 }
 
 static void check_sampling(const char *path, bool ties) {
-    static const llm42_sampling filters[] = {{0},
-                                             {.temperature = 1},
-                                             {.temperature = 0.7f, .top_k = 40},
-                                             {.temperature = 1, .top_p = 0.9f},
-                                             {.temperature = 1.5f, .min_p = 0.05f},
-                                             {.temperature = 0.8f, .top_k = 20, .top_p = 0.8f, .min_p = 0.02f},
-                                             {.temperature = 1.2f, .top_k = 1},
-                                             {.temperature = 1, .top_p = 1e-6f},
-                                             {.temperature = 1e-4f},
-                                             {.temperature = 2, .top_k = 1 << 20, .top_p = 1, .min_p = 1e-6f},
-                                             {.temperature = 1, .top_p = 0.999f, .min_p = 0.3f}};
+    static const llm42_sampling filters[] = TEST_LIST(
+        {0}, {.temperature = 1}, {.temperature = 0.7f, .top_k = 40}, {.temperature = 1, .top_p = 0.9f},
+        {.temperature = 1.5f, .min_p = 0.05f}, {.temperature = 0.8f, .top_k = 20, .top_p = 0.8f, .min_p = 0.02f},
+        {.temperature = 1.2f, .top_k = 1}, {.temperature = 1, .top_p = 1e-6f}, {.temperature = 1e-4f},
+        {.temperature = 2, .top_k = 1 << 20, .top_p = 1, .min_p = 1e-6f},
+        {.temperature = 1, .top_p = 0.999f, .min_p = 0.3f});
     enum { FILTERS = sizeof filters / sizeof *filters };
     llm42_model *model = load_model(path, false);
     rig g = {0};

@@ -13,6 +13,12 @@ typedef struct small_case {
     int longer;  // times: prompts and context
 } small_case;
 
+#define SMALL_MIXTURE                                                                                                \
+    TEST_LIST(                                                                                                       \
+        "qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",                                                      \
+        "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", \
+        768)
+
 static const small_case small_cases[] = {
     TEST_LIST({"llama", 64, 64, 2, 4, 2, 16, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 768}, LLM42_MODE_DVR,
               LLM42_PREFILL_PACKED, 4, 16, 2, false, 1),
@@ -22,16 +28,8 @@ static const small_case small_cases[] = {
               LLM42_PREFILL_ISOLATED, 4, 64, 4, true, 1),
     TEST_LIST({"qwen2", 64, 64, 1, 4, 2, 32, 96, 0, true, "BF16", "\"use_sliding_window\": false, ", 768},
               LLM42_MODE_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, false, 1),
-    TEST_LIST(
-        {"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
-         "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ",
-         768},
-        LLM42_MODE_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, false, 1),
-    TEST_LIST(
-        {"qwen3_moe", 64, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
-         "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ",
-         768},
-        LLM42_MODE_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, 1),
+    TEST_LIST(SMALL_MIXTURE, LLM42_MODE_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, false, 1),
+    TEST_LIST(SMALL_MIXTURE, LLM42_MODE_DVR, LLM42_PREFILL_PACKED, 4, 16, 4, true, 1),
     // so many rows that a block has all units of a row, and merges them itself
     TEST_LIST(
         {"qwen3", 64, 64, 1, 8, 8, 128, 96, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 768},

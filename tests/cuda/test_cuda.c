@@ -62,19 +62,10 @@ static const args_option table[] = {
 static const struct {
     const char *name;
     void (*test)(void);
-} parts[] = {
-    {"models", part_models},
-    {"layers", part_layers},
-    {"passes", part_passes},
-    {"errors", part_errors},
-    {"small", part_small},
-    {"ranks", part_ranks},
-    {"sglang", part_sglang},
-    {"determinism", part_determinism},
-    {"arithmetic", part_arithmetic},
-    {"exchange", part_exchange},
-    {"e4m3", part_e4m3},
-};
+} parts[] = TEST_LIST({"models", part_models}, {"layers", part_layers}, {"passes", part_passes},
+                      {"errors", part_errors}, {"small", part_small}, {"ranks", part_ranks}, {"sglang", part_sglang},
+                      {"determinism", part_determinism}, {"arithmetic", part_arithmetic}, {"exchange", part_exchange},
+                      {"e4m3", part_e4m3});
 enum { PARTS = sizeof parts / sizeof *parts };
 
 // Whether the backend opens at all: without a device the tests are skipped, any other refusal is a failure.
