@@ -1,16 +1,29 @@
 # shellcheck shell=bash
-# Sourced by the shell tests: what they count and how they end.
+# Sourced by the shell tests: what they count and how they end. All of them take B (the build folder), CC, STB (the folder
+# of stb_ds.h) and OMP (how OpenMP is asked for) from the environment, and most do less where TEST_SLOW (slow) is 1.
+set -u
+B=${B:-build} CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp} slow=${TEST_SLOW:-0}
 passed=0 failed=0 skipped=0
 test_name=$(basename "$0" .sh)
 log=  # a file, which the test names: what the last command of check printed
-check() {  # check NAME COMMAND...: the command succeeds; else what it printed is shown
-    if "${@:2}" >"$log" 2>&1; then
+judge() {  # judge TEXT [FILE], behind a command: it has succeeded; else the text and the head of the file, or log, are shown
+    if [ $? = 0 ]; then
         passed=$((passed + 1))
     else
-        echo "$test_name: FAILED: $1: ${*:2}"
-        head -n 20 "$log"
+        echo "$test_name: FAILED: $1"
+        head -n 20 "${2:-$log}"
         failed=$((failed + 1))
+        return 1
     fi
+}
+check() {  # check NAME COMMAND...: the command succeeds; else what it printed is shown
+    "${@:2}" >"$log" 2>&1
+    judge "$1: ${*:2}"
+}
+scratch() {  # dir: a folder for what the test writes, which goes when it ends
+    dir=$(mktemp -d) || exit 1
+    trap 'rm -rf "$dir"' EXIT
+    log=$dir/log
 }
 seal() { bash examples/lesson/seal.sh "$1"; }  # seal TRANSCRIPT: its digests are those of its lines
 skip() { echo "  $1: skipped: $2"; skipped=$((skipped + 1)); }  # skip NAME WHY

@@ -1,17 +1,14 @@
 #!/bin/bash
 # The accuracy that the README states, from fresh simulations: medians by figure, the cells of Fig. 12, that the
 # committed results are those of the present code, and what the report says: roles, values counted once, spread over
-# seeds, errors. From the environment: B (the build folder).
-set -u
+# seeds, errors.
+# shellcheck disable=SC2016  # the dollars are sed's
 export LC_ALL=C
-B=${B:-build}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 
 points() {  # points NAME AWK-CONDITION-ON n (points), median, worst: over the points of $figure $metric (but $but)
-    if awk -F '\t' -v figure="$figure" -v metric="$metric" -v but="${but:-none}" '
+    awk -F '\t' -v figure="$figure" -v metric="$metric" -v but="${but:-none}" '
         $1 == figure && index($2, metric " ") == 1 && $4 != "repeat" && $2 !~ but { v[++n] = $7 < 0 ? -$7 : $7 }
         END {
             for (i = 1; i <= n; i++) for (k = i + 1; k <= n; k++) if (v[k] < v[i]) { t = v[i]; v[i] = v[k]; v[k] = t }
@@ -19,20 +16,12 @@ points() {  # points NAME AWK-CONDITION-ON n (points), median, worst: over the p
             if ('"$2"') exit 0
             printf "n %d, median %g, worst %g\n", n, median, worst
             exit 1
-        }' "$dir/accuracy.tsv" >"$dir/log"; then
-        passed=$((passed + 1))
-    else
-        echo "test_accuracy: FAILED: $1: $(cat "$dir/log")"
-        failed=$((failed + 1))
-    fi
+        }' "$dir/accuracy.tsv" >"$dir/log"
+    judge "$1"
 }
 
 accuracy=sweep/experiments/accuracy.sh
-if ! NOPLOT=1 OUT=$dir B=$B bash $accuracy >"$dir/table" 2>"$dir/errors"; then
-    echo "test_accuracy: FAILED: $accuracy:"
-    tail -n 3 "$dir/errors"
-    failed=$((failed + 1))
-fi
+check "$accuracy" env NOPLOT=1 OUT="$dir" B="$B" bash -c 'bash "$0" >"$OUT/table"' $accuracy
 figure=fig12 metric=p99_latency_s
 points "Fig. 12a: median within 6%, no cell beyond 35%" "n == 21 && median <= 6 && worst <= 35"
 metric=recompute_pct
@@ -50,18 +39,13 @@ figure=throughput_vs_batch metric=output_tok_per_s
 but="dvr|invariant" points "the fitted curve: within 5%" "n == 9 && worst <= 5"
 
 # Elementary functions of other C libraries may move a flip now and then: 1%, and not to the bit.
-if paste "$dir/accuracy.tsv" sweep/results/paper/accuracy.tsv | awk -F '\t' '
+paste "$dir/accuracy.tsv" sweep/results/paper/accuracy.tsv | awk -F '\t' '
     /^#/ { next }
     $2 != $9 || $3 != $10 || $4 != $11 || $6 != $13 { print; bad = 1 }
     $1 == "figure" || $2 ~ /rollbacks|recompute/ { next }
     { n++; if ($5 > 1.01 * $12 || $5 < 0.99 * $12) { print; bad = 1 } }
-    END { exit bad || n < 280 }' >"$dir/log"; then
-    passed=$((passed + 1))
-else
-    echo "test_accuracy: FAILED: sweep/results/paper is not what the present code gives (make figures):"
-    head -n 3 "$dir/log"
-    failed=$((failed + 1))
-fi
+    END { exit bad || n < 280 }' >"$dir/log"
+judge "sweep/results/paper is not what the present code gives (make figures):"
 
 # Pairs of published values of one quantity and GPU that agree to the digits that both print (three at least), in other
 # figures or other series: one run that the paper states twice. All lines of accuracy.tsv, or only those that are
@@ -180,12 +164,10 @@ change fig12_points.tsv '/recompute_pct\tG=2\t64\t/d'
 check "a point that is missing is an error" refuses "Fig. 12b, recomputed tokens, all deterministic: 20 points in"
 change fig12_points.tsv '/recompute_pct\tG=2\t64\t/s/\t[0-9.]*\t\([0-9.]*\)$/\tnan\t\1/'
 check "a point without a value of ours is an error" refuses "fig12: no value of ours for recompute_pct G=2 64"
-# shellcheck disable=SC2016  # the dollar is sed's
 change fig12_points.tsv '$s/$/\nfig12\tnew_metric\tG=1\t16\t1\t2/'
 check "a point without a role is an error" refuses "fig12 new_metric G=1 16 stands in no line of accuracy.sh"
 change fig12_seeds.tsv '/p99_latency_s\tG=2\t64\t44\t/d'
 check "a seed that lacks a point is an error" refuses "fig12_seeds.tsv lacks points of seed 44: run sweep/figures/fig12.sh"
-# shellcheck disable=SC2016  # the dollars are sed's
 for seed_change in '/\t44\t[0-9.]*$/d;lacks points of seed 44' '3,$d;lacks points of seed 4' \
     '1,$d;lacks points of seed 4' '/p99_latency_s/d;lacks points of seed 4' '$s/.*/&\n&/;of seed 46 twice' \
     '$s/[0-9.]*$/nan/;has no value in line 212' '$s/[0-9.]*$//;has no value in line 212' \

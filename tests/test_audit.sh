@@ -1,14 +1,9 @@
 #!/bin/bash
 # build/audit with transcripts that H200s wrote under load: tests/transcripts, a folder for each model. The CPU computes
 # every token and every bit again, and finds what was changed. (test_tools.sh tests audit's options and errors.)
-# From the environment: CC, STB (folder of stb_ds.h), OMP (how OpenMP is asked for), B (the build folder).
-set -u
 export LC_ALL=C.UTF-8
-B=${B:-build} CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 
 audit() {  # audit STATUS PATTERN FILE OPTION...: the status, and a line that says so
     local model=(--model from-file)

@@ -2,14 +2,9 @@
 # generate's ways in and out: stop strings, JSON, lines as they come, files of requests, and chat templates. A
 # deterministic line of a file of requests has the bits of `generate --deterministic` run alone, and what is computed
 # after an interruption makes the very file that an uninterrupted run writes.
-# From the environment: B (the build folder). TEST_SLOW=1: fewer and shorter requests.
-set -u
 export LC_ALL=C.UTF-8
-B=${B:-build} slow=${TEST_SLOW:-0}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 generate=("$B/generate" --threads 1)
 says() {  # says STATUS PATTERN OPTION...: generate ends so, and a line has the pattern
     "${generate[@]}" "${@:3}" >"$dir/said" 2>&1 </dev/null

@@ -5,13 +5,9 @@
 # No kernel runs here, so everything is compiled in the quickest way. The backend is built for sm_90; cuda_host compiles
 # the same code for sm_80. `make cuda` builds all architectures. Of the programs the device's part is only checked, or
 # compiled to PTX where nvcc knows no other way: all inline assembly stands in kernels.cu, and the backend's object has
-# these kernels assembled. The library's own object is that of the build folder,
-# if there is one.
-# From the environment: CC, STB (folder of stb_ds.h), B (the build folder).
-set -u
-CC=${CC:-gcc} STB=${STB:-/usr/include/stb} B=${B:-build}
+# these kernels assembled. The library's own object is that of the build folder, if there is one.
 source tests/check.sh
-out=$B/cudatest
+out=$B/cudatest log=$B/cudatest/log
 mkdir -p "$out/plain"
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 quick="-O0 -Xcicc -O0 -Xptxas -O0"
@@ -25,27 +21,18 @@ for b in "CUDA=1 $out" "CUDA=0 $out/plain"; do
     [ ! -e "$B/llm42.o" ] || cmp -s "$B/llm42.o" "${b#* }/llm42.o" || cp "$B/llm42.o" "${b#* }/"
 done
 
-fail() {  # fail NAME: with what the command printed
-    echo "  $1: FAILED"
-    tail -n 20 "$out/log"
-    failed=$((failed + 1))
-}
-
-builds() {  # builds NAME MAKE-ARGUMENT...
-    "${make[@]}" "${@:2}" >"$out/log" 2>&1 && passed=$((passed + 1)) && return
-    fail "$1"
-    return 1
-}
+builds() { check "$1" "${make[@]}" "${@:2}"; }  # builds NAME MAKE-ARGUMENT...
 
 faulty() {  # faulty FAULT PATTERN COMMAND...: with this fault of the emulator the command fails and prints the pattern
-    ! EMULATOR_FAULT=$1 "${@:3}" >"$out/log" 2>&1 && grep -q "$2" "$out/log" && passed=$((passed + 1)) ||
-        fail "the emulator's fault $1 is found"
+    ! EMULATOR_FAULT=$1 "${@:3}" >"$out/log" 2>&1 && grep -q "$2" "$out/log"
+    judge "the emulator's fault $1 is found"
 }
 
 refuses() {  # refuses PATTERN COMMAND...: a status that is not 0, and one line on stderr that has the pattern
     "${@:2}" >/dev/null 2>"$out/log" </dev/null
     local status=$?
-    if [ $status != 0 ] && [ $status -lt 126 ] && [ "$(wc -l <"$out/log")" = 1 ] && grep -qE "$1" "$out/log"; then passed=$((passed + 1)); else fail "one line with '$1' (status $status): ${*:2}"; fi
+    [ $status != 0 ] && [ $status -lt 126 ] && [ "$(wc -l <"$out/log")" = 1 ] && grep -qE "$1" "$out/log"
+    judge "one line with '$1' (status $status): ${*:2}"
 }
 
 ids="--ids 5,6,7 --ids-out -n 4"
@@ -54,15 +41,16 @@ builds "build without CUDA" CUDA=0 B="$out/plain" "$out/plain/generate" "$out/pl
         refuses 'built without CUDA: run make cuda' "$out/plain/"$program --backend cuda
     done
 "${make[@]}" nvcc NVCC=/nonexistent/nvcc >/dev/null 2>"$out/log" && echo "make: no error" >"$out/log"
-if grep -q 'install the CUDA Toolkit' "$out/log"; then passed=$((passed + 1)); else fail "make cuda without nvcc"; fi
+grep -q 'install the CUDA Toolkit' "$out/log"
+judge "make cuda without nvcc"
 
 # What an engine needs is summed up from the lists that it is taken from: nothing is taken elsewhere.
 grep -n 'cudaMalloc[A-Za-z]*(' llm42.cu >"$out/log"
-if [ "$(wc -l <"$out/log")" = 1 ]; then passed=$((passed + 1)); else fail "device memory is taken in one place"; fi
+[ "$(wc -l <"$out/log")" = 1 ]
+judge "device memory is taken in one place"
 
 if ! why=$("${make[@]}" nvcc 2>&1); then
-    echo "  make cuda: skipped: $(head -n 1 <<<"$why")"
-    skipped=1
+    skip "make cuda" "$(head -n 1 <<<"$why")"
 elif
     # All that is used below is built at once, so that no core waits. What fails fails again, with its name, below.
     names=(test_cuda attention_ladder_emulated
@@ -73,8 +61,7 @@ elif
     builds "make cuda" cuda B="$out" PROGRAMS="$out/generate $out/bench $out/determinism"
 then
     if { command -v nvidia-smi && nvidia-smi -L; } 2>/dev/null | grep -q '^GPU '; then
-        echo "  programs without a GPU: skipped: this machine has one (make test-cuda uses it)"
-        skipped=1
+        skip "programs without a GPU" "this machine has one (make test-cuda uses it)"
     else
         for program in "generate $ids" "generate --model synthetic:tiny $ids" bench determinism; do
             refuses '[Nn]o CUDA device' "$out/"$program --backend cuda
@@ -89,7 +76,7 @@ then
         refuses 'only with --backend cuda' "$out/bench" --kv-gb 1
         refuses 'shape:tiny has no weights' "$out/bench" --suite decode --model shape:tiny
         builds "make test-cuda" test-cuda B="$out" &&
-            if grep -qx "0 passed, 0 failed" "$out/log"; then passed=$((passed + 1)); else fail "it skips"; fi
+            { grep -qx "0 passed, 0 failed" "$out/log"; judge "it skips"; }
         refuses 'part passes needs' "$out/tests/test_cuda" --part passes --window 8 --group 4
         refuses '^matmul_ladder: --k: 100 is not' "$out/matmul_ladder" --k 100
         refuses "^attention_ladder: --rows: .x. is not" "$out/attention_ladder" --rows 8,x
@@ -105,7 +92,7 @@ then
     fi
     # Attention's tasks, algorithm files, memory and the choice of algorithms, on the host.
     builds "the host's part" B="$out" "$out/tests/cuda_host" &&
-        if "$out/tests/cuda_host" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "the host's part"; fi
+        check "the host's part" "$out/tests/cuda_host"
     # The kernels themselves, on the CPU: their bits are those of the CPU backend in the arithmetic sm90.
     # Where there is a LeakSanitizer, it finds no memory that the emulator has lost.
     leaks=
@@ -113,8 +100,9 @@ then
     builds "the emulated backend" CUDA=1 B="$out" EMULATED_LIBS="-ldl -lm -lpthread $leaks" "$out/tests/cuda_emulated" &&
         for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --leaves 1"; do
             # shellcheck disable=SC2086
-            if "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1 &&
-                grep -qx '  cuda arithmetic: sm90' "$out/log"; then passed=$((passed + 1)); else fail "the kernels on the CPU, $model"; fi
+            "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1 &&
+                grep -qx '  cuda arithmetic: sm90' "$out/log"
+            judge "the kernels on the CPU, $model"
         done
     # Controls: the bits are wrong if waits leave a copy that has not arrived, or if no thread waits at a barrier.
     tiny=("$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny --quick)
@@ -122,13 +110,13 @@ then
     faulty barrier 'that differ' "${tiny[@]}"
     # The same for FP8 models. Control: not if nobody waits for a warpgroup's products.
     eight=("$out/tests/cuda_emulated" --part e4m3 --quick --leaves 2 --tensor-parallel 2 --devices 2 --no-check)
-    if EMULATOR_PROCESSORS=3 "${eight[@]}" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "FP8 on the CPU"; fi
+    EMULATOR_PROCESSORS=3 check "FP8 on the CPU" "${eight[@]}"
     faulty product 'that differ' "$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny-fp8 --quick
     # The bits stay if blocks have many tasks, and each kernel copies as early as it may. Controls: not if none waits for
     # those ahead of it, or for the products of warpgroups, by which attention with wide heads multiplies.
     wide=("$out/tests/cuda_emulated" --part arithmetic --model tests/arch/llama_wide_heads --quick)
     faulty product 'attention.*that differ' "${wide[@]}"
-    if EMULATOR_PROCESSORS=2 EMULATOR_EARLY=1 "${wide[@]}" >"$out/log" 2>&1; then passed=$((passed + 1)); else fail "kernels that begin early"; fi
+    EMULATOR_PROCESSORS=2 EMULATOR_EARLY=1 check "kernels that begin early" "${wide[@]}"
     EMULATOR_EARLY=1 faulty begin 'that differ' "${tiny[@]}" --no-check
     # A backend does not open on a GPU whose 2^x is not that of Hopper GPUs in one row of their table.
     faulty power '2^x has other bits' "${tiny[@]}"
@@ -136,29 +124,30 @@ then
     faulty cluster 'the shared memory of a block that has ended' "${tiny[@]}"
     # The kernels of warpgroups have the bits of the other ones. Control: not if nobody waits for the copy engine.
     if builds "cuda_leaves, emulated" B="$out" "$out/tests/cuda_leaves_emulated"; then
-        "$out/tests/cuda_leaves_emulated" >"$out/log" 2>&1 && passed=$((passed + 1)) || fail "warpgroups on the CPU"
+        check "warpgroups on the CPU" "$out/tests/cuda_leaves_emulated"
         faulty mbarrier ' 0 have' "$out/tests/cuda_leaves_emulated"
     fi
     # The steps of attention whose order is one have the same bits. Controls: not if copies have not arrived, or if no
     # thread waits at an mbarrier.
     if builds "attention_ladder, emulated" B="$out" "$out/tests/attention_ladder_emulated"; then
         ladder=("$out/tests/attention_ladder_emulated" --rows 1 --context 1024)
-        "${ladder[@]}" >"$out/log" 2>&1 && passed=$((passed + 1)) || fail "attention_ladder on the CPU"
+        check "attention_ladder on the CPU" "${ladder[@]}"
         for step in 7 8; do faulty mbarrier "step $step is off by" "${ladder[@]}"; done
         faulty wait 'step 6 is off by' "${ladder[@]}"
     fi
     # However two devices exchange their parts of sums, the bits are the same.
-    "$out/tests/cuda_emulated" --part exchange --model synthetic:tiny --no-cublas --no-check --quick >"$out/log" 2>&1 &&
-        passed=$((passed + 1)) || fail "exchanges on the CPU"
+    check "exchanges on the CPU" "$out/tests/cuda_emulated" --part exchange --model synthetic:tiny --no-cublas --no-check \
+        --quick
     # cuda_steps finds out how the emulated tensor cores add. Controls: it also finds out that cores keep fewer bits or
     # have another least exponent, and that nobody waits for a warpgroup's products. It does not judge a device whose arithmetic is not known.
     finds() {  # finds PATTERN ARGUMENT...: what would come behind that line is left out
-        "$out/tests/cuda_steps_emulated" --brief --steps 1024 "${@:2}" 2>&1 | tee "$out/log" | grep -q "$1" &&
-            passed=$((passed + 1)) || fail "cuda_steps ${*:2}"
+        "$out/tests/cuda_steps_emulated" --brief --steps 1024 "${@:2}" 2>&1 | tee "$out/log" | grep -q "$1"
+        judge "cuda_steps ${*:2}"
     }
     steps() {  # steps STATUS PATTERN ARGUMENT...
         "$out/tests/cuda_steps_emulated" --brief --steps 1024 "${@:3}" >"$out/log" 2>&1
-        if [ $? = "$1" ] && grep -q "$2" "$out/log"; then passed=$((passed + 1)); else fail "cuda_steps ${*:3}"; fi
+        [ $? = "$1" ] && grep -q "$2" "$out/log"
+        judge "cuda_steps ${*:3}"
     }
     cut="addends cut, products as they are, 16 at a time, result cut"
     if builds "cuda_steps, emulated" B="$out" "$out/tests/cuda_steps_emulated"; then
@@ -170,6 +159,7 @@ then
         steps 0 "sm_80, is not known to the library, but its steps are those of sm90" --major 8
     fi
     builds "what is built in stays built in" B="$out" "$out/determinism"
-    if grep -q building "$out/log"; then fail "plain make after make cuda built again"; else passed=$((passed + 1)); fi
+    ! grep -q building "$out/log"
+    judge "plain make after make cuda built again"
 fi
 finish

@@ -1,25 +1,16 @@
 #!/bin/bash
 # The lecture demo as a viewer sees it: at least one rollback that nothing injected, and the same requests identical.
 # Then its keys, its screen on terminals of several sizes and kinds, and the files for slides.
-set -u
+# shellcheck disable=SC2086  # several options
 export LC_ALL=C.UTF-8
 source tests/check.sh
 rollback=${B:-build}/rollback
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-fail() { echo "test_demo: FAILED: $1" && failed=$((failed + 1)); }
+scratch
 shows() {  # shows TEXT PATTERN...: every pattern is in the text
-    for pattern in "${@:2}"; do
-        if grep -qE -e "$pattern" <<<"$1"; then passed=$((passed + 1)); else fail "no line with '$pattern'"; fi
-    done
+    for pattern in "${@:2}"; do check "a line with it" grep -E -e "$pattern" <<<"$1"; done
 }
 lacks() {  # lacks TEXT PATTERN...: none is
-    for pattern in "${@:2}"; do
-        if grep -qE -e "$pattern" <<<"$1"; then fail "a line with '$pattern'"; else passed=$((passed + 1)); fi
-    done
-}
-holds() {  # holds NAME COMMAND...
-    if "${@:2}" >"$dir/log" 2>&1; then passed=$((passed + 1)); else fail "$1" && head -n 5 "$dir/log"; fi
+    for pattern in "${@:2}"; do check "no line with '$pattern'" test -z "$(grep -E -e "$pattern" <<<"$1")"; done
 }
 out=$("$rollback" --html "$dir/run.html" --svg "$dir/run.svg" </dev/null 2>&1)
 shows "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \1 identical' \
@@ -39,10 +30,10 @@ shows "$out" '^rollbacks +[1-9][0-9]* in [0-9]+ windows' '^marked +([0-9]+) of \
     '^D7 .* out to the\[- door\. "I am not going to-]\{\+ house\+}, and$'
 # A FAST pass drew the first candidate that is dropped. The second one is the exception, explained where it stands.
 dropped=$(sed -n '/^What happened/q; s/^ *Log-probabilities: \(the [a-zA-Z]* pass\).*/\1/p; s/^.*\(This is the exception\).*/\1/p' <<<"$out")
-holds "the exception comes second" [ "$(head -n 3 <<<"$dropped" | paste -sd ,)" = \
+check "the exception comes second" [ "$(head -n 3 <<<"$dropped" | paste -sd ,)" = \
     "the fast pass,the INVARIANT pass,This is the exception" ]
 pays() { [ "$(grep -n '^verification wins' <<<"$out" | cut -d: -f1)" -lt "$(grep -n '^FAST passes ' <<<"$out" | cut -d: -f1)" ]; }
-holds "when verification wins stands above what it cost" pays
+check "when verification wins stands above what it cost" pays
 shows "$(printf 'nq' | "$rollback" --step 2>&1)" '^ +\(Of two equal ones, .* This is the exception: the candidate$'
 # The command that it prints runs the same rows again, and the last of them gives the two tokens that differ.
 command=$(sed -n '/^build\/diff /,/[^\\]$/p' <<<"$out" | sed "s|^build/diff|${B:-build}/diff|")
@@ -56,7 +47,7 @@ check_commands() {  # three rollbacks, two commands: each ends in another token
     [ "$(grep -c '<h3>' "$dir/run.html")" = 3 ] && [ "$(wc -l <<<"$commands")" = 2 ] &&
         [ "$(while read -r line; do $line; done <<<"$commands" | grep -c ' another token$')" = 2 ]
 }
-holds "the commands of the page" check_commands
+check "the commands of the page" check_commands
 shows "$(<"$dir/run.html")" 'No command of build/diff repeats this, because pass 26, a replay, came between '
 # The parts of the summary add up.
 adds_up() {  # adds_up NAME: the numbers behind the first one of its paragraph add up to the first one
@@ -64,29 +55,27 @@ adds_up() {  # adds_up NAME: the numbers behind the first one of its paragraph a
         awk '{ for (i = 2; i <= NF; i++) sum += $i; exit !(NF && sum == (NF > 1 ? $1 : 0)) }'
 }
 sums() { adds_up candidates && adds_up committed; }
-holds "the parts add up" sums
+check "the parts add up" sums
 out=$("$rollback" --requests 3 --tokens 3 --window 2 --inject 0.3 </dev/null 2>&1)
-holds "the parts add up, some injected" sums
+check "the parts add up, some injected" sums
 shows "$out" '^candidates [0-9]+: [0-9]+ held, [0-9]+ differed'
 out=$("$rollback" --requests 1 --tokens 2 </dev/null 2>&1)
 shows "$out" '^rollbacks  0 in 1 window; ' '^committed  2 tokens: 1 candidate that held, 1 from '
 fixed=$("$rollback" --preset paper --window 16 </dev/null 2>&1)
 command=$(sed -n '/^build\/diff /,/[^\\]$/p' <<<"$fixed" | sed "s|^build/diff|${B:-build}/diff|")
 out=$fixed
-holds "the parts add up, preset paper" sums
+check "the parts add up, preset paper" sums
 shows "$fixed" '^deterministic prompts +5 +52 ' 'tokens before in INVARIANT passes'
 shows "$(bash -c "$command" 2>&1)" '^b +schedule=fixed rows=64$' '^ +3 +264 +781 +871 .* another token$'  # turned round
 shows "$("$rollback" --help)" '--verify WHEN .*\(default: wait with preset dvr, so that windows are full; else the preset.s\)'
 out=$("$rollback" --inject 0.2 --verify wait </dev/null 2>&1)
 shows "$out" 'inject' '^marked +([0-9]+) of \1 identical' 'made wrong on purpose; the replay preferred'
 for options in "--preset paper" "--preset paper --tokens 300" "--verifier fixed --verify eager --prefill packed"; do
-    # shellcheck disable=SC2086  # several options
     out=$("$rollback" --requests 7 $options </dev/null 2>&1)
     shows "$out" 'REPLAY in FIXED schedule: 32 rows' '^marked +([0-9]+) of \1 identical' \
         '^passes .* for deterministic prompts$' "^committed .* in place of (those|the one) that differed" '^rollbacks +[1-9]'
 done
 for options in "--preset best" "--preset invariant" "--prefill packed" "--verify eager"; do
-    # shellcheck disable=SC2086
     out=$("$rollback" $options </dev/null 2>&1)
     shows "$out" '^pass 1 +INVARIANT schedule|^pass 1 +REPLAY in INVARIANT schedule' \
         '^passes .* more in INVARIANT schedule$' '^marked +([0-9]+) of \1 identical'
@@ -109,7 +98,7 @@ out=$("${B:-build}/generate" --prompt "It was a dark and stormy night" --determi
 shows "$out" '^It was a dark and stormy night.{100}'
 out=$("$rollback" --requests 2 --tokens 4 --html "$dir/none.html" --svg "$dir/none.svg" </dev/null 2>&1)
 shows "$out" 'No rollback in this run' '^rollbacks  0 in'
-holds "no rollback, in slides" grep -q "No rollback in this run" "$dir/none.html" "$dir/none.svg"
+check "no rollback, in slides" grep -q "No rollback in this run" "$dir/none.html" "$dir/none.svg"
 
 # Keys from a pipe, with and without line ends: n goes to a rollback, b back, Enter to the next pass; the end runs on.
 short="$rollback --step --requests 4 --tokens 20"
@@ -117,7 +106,7 @@ keys() { printf "$1" | $short 2>&1 | sed -n '/^The determ/q; s/^pass \([0-9]*\) 
 check_keys() {  # check_keys KEYS PASSES: the passes that the log shows, in their order
     local shown
     shown=$(keys "$1" | paste -sd ' ')
-    if grep -qxE -e "$2" <<<"$shown"; then passed=$((passed + 1)); else fail "keys '$1': passes $shown, not $2"; fi
+    check "keys '$1': passes $shown" grep -xE -e "$2" <<<"$shown"
 }
 check_keys 'q' '1'
 check_keys '\n\nq' '1 2 3'
@@ -147,26 +136,26 @@ escape=$(printf '\033')
 if script -qec true /dev/null </dev/null >/dev/null 2>&1; then
     for columns in 40 60 80 200; do
         out=$(on_terminal $columns 24 TERM=dumb "printf '  nnbq'" "--requests 6 --tokens 16")
-        holds "dumb, $columns columns" narrow "$out" $columns
-        holds "dumb: no escapes" no_bytes "$out" "$escape"
+        check "dumb, $columns columns" narrow "$out" $columns
+        check "dumb: no escapes" no_bytes "$out" "$escape"
         shows "$out" '^pass 1 ' '^pass 2 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
         out=$(on_terminal $columns 24 "NO_COLOR=1 TERM=xterm" "printf nnbq" "--requests 6 --tokens 16")
-        holds "NO_COLOR: no colours" no_bytes "$out" "$escape\\[[0-9;]*m"
-        holds "NO_COLOR: drawn in place" grep -q "$escape\\[H" <<<"$out"
+        check "NO_COLOR: no colours" no_bytes "$out" "$escape\\[[0-9;]*m"
+        check "NO_COLOR: drawn in place" grep -q "$escape\\[H" <<<"$out"
         out=$(plain <<<"$out")
-        holds "NO_COLOR, $columns columns" narrow "$out" $columns
+        check "NO_COLOR, $columns columns" narrow "$out" $columns
         shows "$out" 'pass 1 ' '^candidate ' '^ +=.* X' '^replay ' 'n next rollback' '^What happened' '\[- '
     done
     out=$(on_terminal 80 24 TERM=xterm-256color "printf nnbq" "--tokens 32")
-    holds "colours" grep -q "$escape\\[[0-9;]*m" <<<"$out"
-    holds "80 columns" narrow "$(plain <<<"$out")" 80
+    check "colours" grep -q "$escape\\[[0-9;]*m" <<<"$out"
+    check "80 columns" narrow "$(plain <<<"$out")" 80
     shows "$(plain <<<"$out")" '^candidate  ·the  ·r ' 'so far'
     resize="stty cols 25 rows 5 </dev/tty"
     out=$(on_terminal 30 8 TERM=xterm "printf n; $resize; printf 'b  q'" "--window 64 --tokens 16" | plain)
     shows "$out" '^What happened'
     resize="stty cols 40 rows 24 </dev/tty"
     out=$(on_terminal 80 24 TERM=xterm "printf n; $resize; printf bq" "--requests 6 --tokens 16" | plain)
-    holds "a terminal that gets narrower" narrow "$(sed -n '/so far/,$p' <<<"$out")" 40
+    check "a terminal that gets narrower" narrow "$(sed -n '/so far/,$p' <<<"$out")" 40
     out=$(printf q | script -qec "$rollback --step --requests 2 --tokens 8; stty -a" /dev/null | tr -d '\r' | plain)
     shows "$out" '^What happened' '[^-]icanon' '[^-]echo '
 else
@@ -175,8 +164,8 @@ fi
 
 # Files: whole or not at all, the same bytes each time, nothing from elsewhere.
 "$rollback" --delay 1 --html "$dir/again.html" --svg "$dir/again.svg" </dev/null >/dev/null 2>&1
-holds "the same page again" cmp "$dir/run.html" "$dir/again.html"
-holds "the same picture again" cmp "$dir/run.svg" "$dir/again.svg"
+check "the same page again" cmp "$dir/run.html" "$dir/again.html"
+check "the same picture again" cmp "$dir/run.svg" "$dir/again.svg"
 shows "$(<"$dir/run.svg")" "the fast pass ranked ' r' and ' water' equal; the replay preferred ' water' by"
 for file in run.html run.svg; do
     out=$(<"$dir/$file")
@@ -191,9 +180,9 @@ done
 fails() {  # fails STATUS PATTERN OPTIONS...: one line on stderr, and no file is left
     local status=$1 pattern=$2
     "$rollback" --requests 2 --tokens 8 "${@:3}" </dev/null >/dev/null 2>"$dir/err"
-    holds "exit status $status: ${*:3}" [ $? = "$status" ]
+    check "exit status $status: ${*:3}" [ $? = "$status" ]
     shows "$(<"$dir/err")" "$pattern"
-    holds "one line: ${*:3}" [ "$(wc -l <"$dir/err")" = 1 ]
+    check "one line: ${*:3}" [ "$(wc -l <"$dir/err")" = 1 ]
 }
 mkdir "$dir/out"
 fails 1 "--html: cannot write $dir/none/x.html: No such file" --html "$dir/none/x.html" --svg "$dir/out/x.svg"
@@ -203,7 +192,7 @@ fails 2 "--html and --svg name the same file" --html "$dir/out/x" --svg "$dir/ou
 fails 2 "--html and --svg name the same file" --html "$dir/out/x" --svg "$dir/out/./x"
 fails 2 "--svg and --trace name the same file" --svg "$dir/out/x" --trace "$dir/out/x"
 [ ! -e /dev/full ] || fails 1 "--svg: cannot write /dev/full: No space" --svg /dev/full
-holds "nothing is left behind" [ -z "$(ls -A "$dir/out")" ]
+check "nothing is left behind" [ -z "$(ls -A "$dir/out")" ]
 
 # A stop from outside leaves no file behind. The pipe stays open without a key.
 mkfifo "$dir/keys"
@@ -219,24 +208,24 @@ stopped() {  # stopped SIGNAL PATTERN OPTION...: sent when the screen has the pa
     wait $pid
 }
 stopped TERM 'pass 1' --html "$dir/out/x.html"
-holds "SIGTERM" [ $? = 143 ]
+check "SIGTERM" [ $? = 143 ]
 # A hang-up ends a program in the same way as Ctrl-C. What was served so far is cancelled: the transcript has it, and
 # it can be audited.
 printf '%15s' '' | tr ' ' '\n' >&9
 stopped HUP 'pass 16' --record "$dir/run.txt"
-holds "SIGHUP" [ $? = 129 ]
-holds "the transcript is kept" grep -q '^rollback: interrupted; what there is is in .*/run.txt.unfinished$' "$dir/err"
-holds "all eight requests are in it" [ "$(grep -c '^finish: cancelled$' "$dir/run.txt.unfinished")" = 8 ]
+check "SIGHUP" [ $? = 129 ]
+check "the transcript is kept" grep -q '^rollback: interrupted; what there is is in .*/run.txt.unfinished$' "$dir/err"
+check "all eight requests are in it" [ "$(grep -c '^finish: cancelled$' "$dir/run.txt.unfinished")" = 8 ]
 shows "$("${B:-build}/audit" "$dir/run.txt.unfinished" --model examples/tiny42 --skip-ordinary 2>&1)" \
     '^verified to the bit: 4 of 8 requests, .*: all that are marked deterministic; '
 # When all is served the transcript is whole.
 printf n >&9
 stopped HUP 'The run has ended' --requests 1 --tokens 2 --record "$dir/run.txt"
-holds "SIGHUP at the end" [ $? = 129 ]
-holds "the transcript is whole" grep -q '^# end$' "$dir/run.txt"
+check "SIGHUP at the end" [ $? = 129 ]
+check "the transcript is whole" grep -q '^# end$' "$dir/run.txt"
 exec 9>&-
 shows "$(<"$dir/err")" '^rollback: interrupted$'
-holds "nothing is left behind by SIGTERM" [ -z "$(ls -A "$dir/out")" ]
+check "nothing is left behind by SIGTERM" [ -z "$(ls -A "$dir/out")" ]
 
 # Odd text: a path and tokens with markup, control characters, halves of characters, wide and combining ones.
 odd=$dir/$(printf 'a<b>&"\033[31m\342\202\342\200\256\344\270\255')
@@ -263,7 +252,7 @@ json.dump(tokenizer, open(sys.argv[1] + '/tokenizer.json', 'w'))
 END
     out=$("$rollback" --model "$dir/odd" --inject 0.1 --seed 3 --html "$dir/odd.html" --svg "$dir/odd.svg" </dev/null 2>&1)
     shows "$out" '^marked +([0-9]+) of \1 identical' '␛\[31m␇' '\\xE2\\x82' '中文' '␡�2J' '␉␍¶' '�<&>'
-    holds "odd tokens, 100 columns" narrow "$out" 100
+    check "odd tokens, 100 columns" narrow "$out" 100
     lacks "$(tr -d '\n' <<<"$out" | tr '\000-\010\013-\037\177' '\001')" $'\001'
     shows "$(<"$dir/odd.html")" '�&lt;&amp;&gt;'
 else
@@ -274,11 +263,11 @@ for file in path.html path.svg; do
     shows "$(<"$dir/$file")" 'a&lt;b&gt;&amp;&quot;␛\[31m\\xE2\\x82�中'
 done
 if command -v xmllint >/dev/null; then
-    for file in "$dir"/*.html "$dir"/*.svg; do holds "well-formed: $(basename "$file")" xmllint --noout "$file"; done
+    for file in "$dir"/*.html "$dir"/*.svg; do check "well-formed: $(basename "$file")" xmllint --noout "$file"; done
 elif command -v python3 >/dev/null; then
     parse='import sys, xml.sax; xml.sax.parse(sys.argv[1], xml.sax.ContentHandler())'
     for file in "$dir"/*.html "$dir"/*.svg; do
-        holds "well-formed: $(basename "$file")" python3 -c "$parse" "$file"
+        check "well-formed: $(basename "$file")" python3 -c "$parse" "$file"
     done
 else
     skip "well-formed slides" "neither xmllint nor python3 is here"

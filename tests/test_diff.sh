@@ -1,14 +1,9 @@
 #!/bin/bash
 # build/diff: what it says about pairs that differ and about pairs that must not, what it writes and what it refuses.
 # `make asan` runs this with a program built under the sanitizers.
-# From the environment: B (the build folder).
-set -u
 export LC_ALL=C.UTF-8
-B=${B:-build}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 
 runs() {  # runs STATUS OPTION...: the exit status is that; `says` looks at what was printed
     "$B/diff" "${@:2}" >"$dir/out" 2>"$dir/err" </dev/null
@@ -21,13 +16,8 @@ refuses() {  # refuses TEXT OPTION...: status 2, and one line on stderr, "diff: 
     "$B/diff" "${@:2}" >"$dir/out" 2>"$dir/err" </dev/null
     local status=$?
     cp "$dir/err" "$dir/log"
-    if [ $status = 2 ] && [ "$(wc -l <"$dir/err")" = 1 ] && grep -qF -e "diff: $1" "$dir/err"; then
-        passed=$((passed + 1))
-    else
-        echo "test_diff: FAILED: status $status instead of 2, or not one line 'diff: $1': ${*:2}"
-        head -n 3 "$dir/err"
-        failed=$((failed + 1))
-    fi
+    [ $status = 2 ] && [ "$(wc -l <"$dir/err")" = 1 ] && grep -qF -e "diff: $1" "$dir/err"
+    judge "status $status instead of 2, or not one line 'diff: $1': ${*:2}"
 }
 
 # Pairs that must be equal: INVARIANT results depend on the row alone, leaves decide and not ranks, and FIXED ones

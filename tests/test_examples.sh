@@ -2,13 +2,10 @@
 # The numbered examples: the command in the head of each file compiles it in a fresh copy (but for -O1 or -O0, which
 # take less than half as long), the line below runs it, and it shows what it promises, in at most 80 columns. Without its
 # files it says so in one line. The files stay short. The program in README.md is compiled too.
-# From the environment: CC and OMP, for machines without cc or OpenMP, and STB (folder of stb_ds.h).
-set -u
 export LC_ALL=C.UTF-8
 source tests/check.sh
-root=$(mktemp -d) || exit 1
-trap 'rm -rf "$root"' EXIT
-log=$root/log
+scratch
+root=$dir
 ln -s "$PWD/llm42.h" "$PWD/examples" "$PWD/sweep" "$root" && mkdir "$root/empty"
 
 head_of() { sed -n '1,/^\*\/$/p' "$1"; }

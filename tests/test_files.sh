@@ -2,14 +2,9 @@
 # Files that programs write. A run that is refused, fails, is interrupted or is killed leaves an older file of that name
 # whole, or there is the whole new one. No file has two parts to play: every pair of output options, and every output
 # with every input, is refused before anything is opened.
-# From the environment: B (the build folder). TEST_SLOW=1: fewer moments at which programs are ended.
-set -u
 export LC_ALL=C.UTF-8
-B=${B:-build} slow=${TEST_SLOW:-0}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 
 # The options of a program that name files, as `out NAME` and `in NAME`, from its table of options.
 # Those of an engine stand in engine.h, by the name of the macro that has them.

@@ -1,10 +1,7 @@
 #!/bin/bash
 # llm42.h compiles without a warning: its declarations as C11 and C++17, its implementation and every program as C11,
 # by each compiler that is here; and it can be included by two files of one program.
-# From the environment: CC, STB (folder of stb_ds.h), B (the build folder), WHITE_BOX (tests that need the whole header;
-# default: each program may).
-set -u
-CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp} B=${B:-build}
+# From the environment: WHITE_BOX (tests that need the whole header; default: each program may).
 source tests/check.sh
 out=$B/header
 mkdir -p "$out"

@@ -1,12 +1,9 @@
 #!/bin/bash
 # make install puts the header, llm42.pc and the programs below DESTDIR; a program builds against them by pkg-config and
 # by CMake; make uninstall takes everything away again. make shared exports the library's functions and nothing else.
-set -u
-CC=${CC:-gcc} B=${B:-build}
 source tests/check.sh
-root=$(mktemp -d) || exit 1
-trap 'rm -rf "$root"' EXIT
-log=$root/log
+scratch
+root=$dir
 
 make="make --no-print-directory CC=$CC B=$B DESTDIR=$root/dest PREFIX=/opt/llm42"
 prefix=$root/dest/opt/llm42

@@ -2,11 +2,8 @@
 # The same program built for several instruction sets, optimisation levels and compilers: those that this machine can
 # run must print the same digest. An ARM build runs in qemu, where that and a cross compiler are installed. A build that
 # lets the compiler reorder sums is the control: its digest must differ.
-# From the environment: CC, STB (folder of stb_ds.h), OMP (the OpenMP flag or nothing), B (the build folder).
-set -u
-CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp} B=${B:-build}
 source tests/check.sh
-out=$B/isa
+out=$B/isa log=$B/isa/log
 mkdir -p "$out"
 required="-std=c11 -ffp-contract=off -I. -isystem $STB"
 flags=$(grep -m1 '^flags' /proc/cpuinfo 2>/dev/null)
@@ -59,8 +56,7 @@ $other-avx2-O2 $other avx2,fma,bmi2 -O2 -march=haswell"
 done
 cross=aarch64-linux-gnu-gcc
 if ! command -v qemu-aarch64 >/dev/null || ! $cross -static -x c - -o /dev/null 2>/dev/null <<<'int main(void) {}'; then
-    echo "  aarch64-O2: skipped: needs the packages qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross"
-    skipped=$((skipped + 1))
+    skip "aarch64-O2" "needs the packages qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross"
 else
     list="$list
 aarch64-O2 $cross - -O2 -static"
@@ -76,28 +72,19 @@ wait
 want=
 while read -r name cc needs _; do
     if [ "$needs" != - ] && ! can_run ${needs//,/ }; then
-        echo "  $name: skipped: this machine lacks $needs"
-        skipped=$((skipped + 1))
+        skip "$name" "this machine lacks $needs"
         continue
     fi
     got=$([ -x "$out/$name" ] && digest "$name")
     want=${want:-$got}
-    if [ -n "$got" ] && [ "$got" = "$want" ]; then
-        echo "  $name: $got"
-        passed=$((passed + 1))
-    else
-        echo "  $name: FAILED: digest '$got', expected '$want'"
-        cat "$out/$name.log" "$out/$name.txt" 2>/dev/null | tail -n 20
-        failed=$((failed + 1))
-    fi
+    echo "  $name: $got"
+    cat "$out/$name.log" "$out/$name.txt" 2>/dev/null | tail -n 20 >"$log"
+    [ -n "$got" ] && [ "$got" = "$want" ]
+    judge "$name: digest '$got', expected '$want'"
 done <<<"$list"
 
 got=$([ -x "$out/control" ] && digest control)
-if [ -n "$got" ] && [ "$got" != "$want" ]; then
-    echo "  control: $got differs, as it must"
-    passed=$((passed + 1))
-else
-    echo "  control: FAILED: digest '$got' should differ from '$want'"
-    failed=$((failed + 1))
-fi
+echo "  control: $got"
+[ -n "$got" ] && [ "$got" != "$want" ]
+judge "control: digest '$got' should differ from '$want'"
 finish

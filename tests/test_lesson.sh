@@ -1,14 +1,9 @@
 #!/bin/bash
 # examples/LESSON.md and its answers: every command that stands there runs, and prints the lines that stand below it.
 # The slides are what examples/lesson/draw.sh draws now. The planner of the answers is compiled beside build/sweep.
-# From the environment: B (the build folder), CC, OMP and STB (folder of stb_ds.h).
-set -u
 export LC_ALL=C.UTF-8
-B=${B:-build} STB=${STB:-/usr/include/stb}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 lesson=examples/LESSON.md answers=examples/lesson/ANSWERS.md
 mkdir "$dir/run" && ln -s "$PWD/examples" "$PWD/sweep" "$PWD/llm42.h" "$dir/run"
 ln -s "$(cd "$B" && pwd)" "$dir/run/build"

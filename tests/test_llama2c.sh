@@ -1,11 +1,8 @@
 #!/bin/bash
 # examples/python/llama2c.py turns a llama2.c file into a folder that tells the same story, and refuses broken files.
-set -u
-B=${B:-build}
 source tests/check.sh
-out=$(mktemp -d) || exit 1
-log=$out/log
-trap 'rm -rf "$out"' EXIT
+scratch
+out=$dir
 if ! command -v python3 >/dev/null; then
     skip all "no python3"
     finish

@@ -1,7 +1,6 @@
 #!/bin/bash
 # The tables of the pages, and the numbers in their text, are those of the files that their specifications name
 # (sweep/pages): `make pages` would change nothing. Controls: each change of a page, a file or a specification is found.
-set -u
 export LC_ALL=C
 source tests/check.sh
 out=${B:-build}/numbers

@@ -1,14 +1,9 @@
 #!/bin/bash
 # sweep/plot.sh as it is used: what it draws from simulated and measured results, what it says about where they come
 # from, and what it refuses and how. The pictures are looked at as text, in the SVG.
-# From the environment: B (the build folder).
-set -u
 export LC_ALL=C
-B=${B:-build}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 plot="bash sweep/plot.sh"
 
 refuses() {  # refuses STATUS TEXT ARGUMENT...: that status, one line on stderr with the text, no picture
@@ -17,14 +12,9 @@ refuses() {  # refuses STATUS TEXT ARGUMENT...: that status, one line on stderr 
     $plot "${@:3}" >"$dir/stdout" 2>"$dir/stderr"
     local status=$? lines
     lines=$(wc -l <"$dir/stderr")
-    if [ $status = "$1" ] && [ "$lines" = 1 ] && [ ! -s "$dir/stdout" ] && grep -qF -- "$2" "$dir/stderr" &&
-        [ ! -e "$dir/refused.png" ] && [ ! -e "$dir/refused.svg" ]; then
-        passed=$((passed + 1))
-    else
-        echo "test_plot: FAILED: plot.sh ${*:3}: exit $status, expected $1 and '$2', got:"
-        head -n 3 "$dir/stderr"
-        failed=$((failed + 1))
-    fi
+    [ $status = "$1" ] && [ "$lines" = 1 ] && [ ! -s "$dir/stdout" ] && grep -qF -- "$2" "$dir/stderr" &&
+        [ ! -e "$dir/refused.png" ] && [ ! -e "$dir/refused.svg" ]
+    judge "plot.sh ${*:3}: exit $status, expected $1 and '$2', got:" "$dir/stderr"
 }
 
 draws() {  # draws NAME FILE ARGUMENT...: writes both pictures; `says` looks at the text of the last one

@@ -1,14 +1,9 @@
 #!/bin/bash
 # Measured runs beside simulated ones: the errors of sweep/experiments/predict.inc on made-up measurements,
 # sweep/cpu/run.sh with few requests and its refusals, and the grids of the H200.
-# From the environment: B (the build folder).
-set -u
 export LC_ALL=C
-B=${B:-build}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 
 # Simulated runs, and "measured" ones whose throughput is theirs times a number.
 grid=(--calibration sweep/calibration/cpu-tiny42.tsv --workload fixed:32x32 --requests 16 --qps offline,40

@@ -1,13 +1,11 @@
 #!/bin/bash
 # examples/python/llm42.py by the tests of tests/python/tests.py, each in a process of its own. It needs numpy.
-set -u
-B=${B:-build}
 source tests/check.sh
 OUT=$B/python
 rm -rf "$OUT"
 mkdir -p "$OUT"
 log=$OUT/log
-export B OUT CC=${CC:-gcc} STB=${STB:-/usr/include/stb}
+export B OUT CC STB
 LLM42_LIBRARY=$(realpath -m "$B")/libllm42_python.so
 export LLM42_LIBRARY PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 

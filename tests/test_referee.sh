@@ -1,16 +1,13 @@
 #!/bin/bash
 # The referee of sweep/referee: its options and errors, servers that have one fault each (referee/fake.py), and
 # build/serve, which passes with deterministic requests and does not without.
-# From the environment: B (the build folder), PYTHON (default: python3).
-set -u
+# From the environment: PYTHON (default: python3).
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
-B=${B:-build}
 PYTHON=${PYTHON:-python3}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
+scratch
 server=
 trap '[ -z "$server" ] || kill $server; rm -rf "$dir"' EXIT
-log=$dir/log
 if ! command -v "$PYTHON" >/dev/null; then
     skip "the referee" "python3 is not here"
     finish

@@ -1,12 +1,8 @@
 #!/bin/bash
 # sweep/science: the scripts of the results on its page, in small. Where there is no numpy they are skipped.
-set -u
 export LC_ALL=C
-B=${B:-build}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 
 need_numpy
 helper() { PYTHONDONTWRITEBYTECODE=1 "$python" sweep/science/audit.py "$@"; }

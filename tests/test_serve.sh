@@ -2,15 +2,12 @@
 # build/serve over HTTP: every endpoint and field, errors, limits, clients that go away, are slow or hostile, the end by
 # SIGTERM, and deterministic answers under load beside build/generate's. The parts are in serve/parts.py. Clients that
 # others wrote (the package openai, lm-evaluation-harness) are tried where PYTHON has them.
-# From the environment: B (the build folder), PYTHON (default: python3). TEST_SLOW=1: fewer requests.
-set -u
+# From the environment: PYTHON (default: python3).
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
-export B=${B:-build} TEST_SLOW=${TEST_SLOW:-0}
 PYTHON=${PYTHON:-python3}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+export B TEST_SLOW=$slow
+scratch
 if [ ! -x "$B/serve" ]; then
     skip "build/serve" "libmicrohttpd or jansson was not found (make deps installs them)"
     finish

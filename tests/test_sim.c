@@ -63,6 +63,10 @@ static const char *write_text(const char *first, const char *second) {
     return path;
 }
 
+static double decode_ms(const llm42_calibration *c, double rows, double context) {
+    return llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, rows, context);
+}
+
 TEST(a_calibration_is_read_and_interpolated) {
     char text[4096];
     body(text, sizeof text, NULL);
@@ -76,16 +80,14 @@ TEST(a_calibration_is_read_and_interpolated) {
     CHECK_INT(calibration->kv_tokens, 4096);
     CHECK(!calibration->padding_free && llm42_calibration_flip_rate(calibration, 1, 1) == 0.02);
     const llm42_calibration *c = calibration;
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);  // a point
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 30, 50), 4 + 30 * 0.15,
-               1e-9);  // between
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 640, 300), 4 + 640 * 0.4,
-               1e-9);                                                                                // beyond
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 0.5, 0), 4.1, 1e-9);  // before
+    CHECK_NEAR(decode_ms(c, 8, 100), 4 + 8 * 0.2, 1e-9);      // a point
+    CHECK_NEAR(decode_ms(c, 30, 50), 4 + 30 * 0.15, 1e-9);    // between
+    CHECK_NEAR(decode_ms(c, 640, 300), 4 + 640 * 0.4, 1e-9);  // beyond
+    CHECK_NEAR(decode_ms(c, 0.5, 0), 4.1, 1e-9);              // before
     CHECK(isnan(llm42_calibration_ms(c, (llm42_schedule)99, LLM42_KIND_DECODE, 8, 100)));
     CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, (llm42_kind)-1, 8, 100)));
-    CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, (double)INFINITY, 100)));
-    CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 8, (double)NAN)));
+    CHECK(isnan(decode_ms(c, (double)INFINITY, 100)));
+    CHECK(isnan(decode_ms(c, 8, (double)NAN)));
 }
 
 // Beyond the last context the lines of two numbers of rows can cross, and beyond the last rows those of two contexts.
@@ -104,19 +106,16 @@ TEST(times_do_not_fall_beyond_the_grid) {
     for (double context = 0; context <= 1600; context += 25) {
         double ms[41];
         for (int rows = 1; rows < 41; rows++) {
-            ms[rows] = llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, rows, context);
+            ms[rows] = decode_ms(c, rows, context);
             CHECK(ms[rows] >= 4 && (rows < 2 || ms[rows] >= (rows == 2 ? 0.75 : 1) * ms[rows - 1]));
-            CHECK(ms[rows] >=
-                  llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, rows, fmax(context - 25, 0)));
+            CHECK(ms[rows] >= decode_ms(c, rows, fmax(context - 25, 0)));
         }
     }
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 1, 1100), 48, 1e-9);  // linear
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 2, 1100), 36,
-               1e-9);  // a quarter less, not 18.2
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 9, 1100), 36 + 6 * 2, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 40, 0), 7 + 37 * 2, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 40, 100), 8 + 37 * 2,
-               1e-9);  // not 8 + 37 * 1.8
+    CHECK_NEAR(decode_ms(c, 1, 1100), 48, 1e-9);  // linear
+    CHECK_NEAR(decode_ms(c, 2, 1100), 36, 1e-9);  // a quarter less, not 18.2
+    CHECK_NEAR(decode_ms(c, 9, 1100), 36 + 6 * 2, 1e-9);
+    CHECK_NEAR(decode_ms(c, 40, 0), 7 + 37 * 2, 1e-9);
+    CHECK_NEAR(decode_ms(c, 40, 100), 8 + 37 * 2, 1e-9);  // not 8 + 37 * 1.8
     llm42_calibration_free(c);
 }
 
@@ -240,7 +239,7 @@ TEST(bad_calibrations_are_refused) {
     c = NULL;
     const char *path = write_text(head, with(text, "fast\tdecode\t8\t0\t4.8", "fast\tdecode\t8\t0\t3.08"));
     CHECK_MSG(llm42_calibration_load(&c, path, &error) == LLM42_OK, "%s", error.text);
-    CHECK(c && llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, 8, 0) == 3.08);
+    CHECK(c && decode_ms(c, 8, 0) == 3.08);
     llm42_calibration_free(c);
     refused(head, with(with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "fast decode 6", "fast decode 5"),
             "is no full grid");
@@ -714,12 +713,12 @@ TEST(passes_are_padded) {
     CHECK_INT(c->pass_sizes, 4);
     // A decode pass of r rows at context c takes 4 + r (0.1 + 0.001 c) ms, a row without context 0.1 ms.
     const llm42_schedule fast = LLM42_SCHEDULE_FAST, fixed = LLM42_SCHEDULE_FIXED, invariant = LLM42_SCHEDULE_INVARIANT;
-    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 8, 100), 4 + 8 * 0.2, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 9, 100), 4 + 9 * 0.2 + 7 * 0.1, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 25, 100), 4 + 25 * 0.2 + 615 * 0.1, 1e-9);
+    CHECK_NEAR(decode_ms(c, 8, 100), 4 + 8 * 0.2, 1e-9);
+    CHECK_NEAR(decode_ms(c, 9, 100), 4 + 9 * 0.2 + 7 * 0.1, 1e-9);
+    CHECK_NEAR(decode_ms(c, 25, 100), 4 + 25 * 0.2 + 615 * 0.1, 1e-9);
     // Beyond the last the last step, of 616 rows, goes on.
-    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 641, 100), 4 + 641 * 0.2 + 615 * 0.1, 1e-9);
-    CHECK_NEAR(llm42_calibration_ms(c, fast, LLM42_KIND_DECODE, 1257, 100), 4 + 1257 * 0.2 + 615 * 0.1, 1e-9);
+    CHECK_NEAR(decode_ms(c, 641, 100), 4 + 641 * 0.2 + 615 * 0.1, 1e-9);
+    CHECK_NEAR(decode_ms(c, 1257, 100), 4 + 1257 * 0.2 + 615 * 0.1, 1e-9);
     double padded = llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0),
            whole = llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0);
     CHECK(padded == llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 16, 0));
@@ -1015,6 +1014,14 @@ TEST(the_seed_decides_everything) {
     free(a), free(b), free(c);
 }
 
+// The desc of an engine that serves many requests, so many at once.
+static llm42_engine_desc crowd(int running, int group, llm42_verifier verifier, llm42_verify verify) {
+    llm42_engine_desc desc = {.max_running = running, .auto_release = true};
+    desc.policy.verifier = verifier, desc.policy.verify = verify, desc.policy.prefill = LLM42_PREFILL_PACKED;
+    desc.policy.window = 4, desc.policy.group = group;
+    return desc;
+}
+
 // The table's four rates: by the rows of the FAST pass, fewer than 8 or not, and by M, less than 64 or not. The
 // INVARIANT verifier has no M: its rate is that of the fewest rows.
 TEST(flips_have_the_rate_asked_for) {
@@ -1028,12 +1035,8 @@ TEST(flips_have_the_rate_asked_for) {
                  {0, 0.02, 7, 16, LLM42_VERIFIER_INVARIANT}, {0, 0.03, 64, 16, LLM42_VERIFIER_INVARIANT}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_sim_desc sim = {.flip_scale = cases[i].scale};
-        llm42_engine *engine = open_with(
-            (llm42_engine_desc)TEST_LIST(.max_running = cases[i].running, .auto_release = true,
-                                         .policy.verifier = cases[i].verifier, .policy.verify = LLM42_VERIFY_EAGER,
-                                         .policy.prefill = LLM42_PREFILL_PACKED, .policy.window = 4,
-                                         .policy.group = cases[i].group),
-            &sim);
+        llm42_engine *engine = open_with(crowd(cases[i].running, cases[i].group, cases[i].verifier, LLM42_VERIFY_EAGER),
+                                         &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         llm42_stats stats = llm42_engine_stats(engine);
@@ -1068,13 +1071,9 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
         for (int l = 0; l < 2; l++) {
             llm42_sim_desc sim = {0};
             counter_open(&counter[r][l], FLIP_REQUESTS);
-            llm42_engine *engine = open_with(
-                (llm42_engine_desc)TEST_LIST(.max_running = running[l], .auto_release = true,
-                                             .policy.verifier = LLM42_VERIFIER_FIXED,
-                                             .policy.verify = LLM42_VERIFY_WAIT, .policy.prefill = LLM42_PREFILL_PACKED,
-                                             .policy.window = 4, .policy.group = group[r], .on_event = counter_event,
-                                             .event_user = &counter[r][l]),
-                &sim);
+            llm42_engine_desc desc = crowd(running[l], group[r], LLM42_VERIFIER_FIXED, LLM42_VERIFY_WAIT);
+            desc.on_event = counter_event, desc.event_user = &counter[r][l];
+            llm42_engine *engine = open_with(desc, &sim);
             for (int k = 0; k < FLIP_REQUESTS; k++) submit(engine, 3, FLIP_TOKENS, true, 0);
             CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
             llm42_stats stats = llm42_engine_stats(engine);

@@ -6,8 +6,7 @@
 # What is not installed here is downloaded with apt and unpacked in a temporary folder: nothing is installed. There the
 # daemons have a configuration, a key and a socket of their own. They take free ports, need no systemd and no cgroups,
 # and end with the test.
-# From the environment: B (the build folder).
-set -u
+# shellcheck disable=SC2086,SC2154  # grid is a list of words, and the commands set job and others
 export LC_ALL=C
 source tests/check.sh
 here=$PWD programs=$(realpath "${B:-build}") dir=$(mktemp -d) || exit 1
@@ -84,9 +83,7 @@ exec "$programs/sweep" "\$@"
 END
     chmod +x build/sweep
     eval "$(commands '^The commands that follow')" >list  # sets grid
-    # shellcheck disable=SC2154,SC2086  # grid is a list of words
     build/sweep $grid --out whole.tsv >/dev/null
-    # shellcheck disable=SC2086
     build/sweep $grid --cells first --cell 2/48 --quiet && build/sweep $grid --cells second --cell 18/48 --quiet
     first=$(ls first) second=$(ls second)
     check "--list shows the grid's 48 cells" [ "$(tail -n 1 list | cut -f 1)" = 48 ]
@@ -135,7 +132,6 @@ cd && exec env -i SHELL=/bin/bash HOME="$HOME" PATH="$PATH" LD_LIBRARY_PATH="${L
 END
     chmod +x ssh
     PARALLEL_SSH=$PWD/ssh eval "$several" >hosts.log 2>&1
-    # shellcheck disable=SC2086
     build/sweep $grid --merge hosts --out hosts.tsv >>hosts.log 2>&1
     check "parallel: on several machines" cmp whole.tsv hosts.tsv
 }
@@ -212,7 +208,6 @@ test_killed_task() {
     hold cluster "$second"
     submit cluster cluster.tsv
     check "slurm: a task waits at its second cell" within 60 first_and_held cluster
-    # shellcheck disable=SC2154  # the command sets job
     check "slurm: the task is killed" scancel --signal=KILL --batch "${job}_2"
     check "slurm: the merge runs all the same" within 60 ended "$merge"
     cut_off cluster cluster.tsv "slurm-$merge.out"
@@ -223,7 +218,6 @@ test_killed_task() {
 # Two cells for 16 tasks, in a partition of the user's, and a task that Slurm starts again.
 test_requeued_task() {
     local grid="--calibration sweep/calibration/h100-pcie-paper.tsv --ratio 0.5,1 --requests 200" what
-    # shellcheck disable=SC2086
     build/sweep $grid --cells last --cell 2/2 --quiet && build/sweep $grid --out two.tsv --quiet
     eval "$(commands 'set these variables first')"
     hold few "$(ls last)"
@@ -242,7 +236,6 @@ test_requeued_task() {
     check "slurm: two cells from 16 tasks" cmp two.tsv few.tsv
     check "slurm: all tasks have succeeded" [ "$(scontrol show job -o "$job" | grep -c ' JobState=COMPLETED ')" = 16 ]
     check "slurm: the limit of an array plus one" grep -q '^MaxArraySize *= 17$' <(scontrol show config)
-    # shellcheck disable=SC2086
     check "slurm: a larger array is refused" bash -c "! sbatch --array=1-17 sweep/slurm.sh large $grid"
 }
 

@@ -2,17 +2,11 @@
 # The house style, as far as a machine can tell: lines of at most 120 columns, the layout of .clang-format, no section
 # tag twice in a file, sections of llm42.h that say whom they call, a README of at most 130 lines, a list of all tests.
 # A script that a README calls by its path alone can be run so.
-set -u
 source tests/check.sh
 
 clean() {  # clean NAME OUTPUT: passes if there is no output, else shows where it begins
-    if [ -z "$2" ]; then
-        passed=$((passed + 1))
-    else
-        echo "test_style: FAILED: $1:"
-        head -n 10 <<<"$2"
-        failed=$((failed + 1))
-    fi
+    [ -z "$2" ]
+    judge "$1:" /dev/stdin <<<"$2"
 }
 
 mapfile -t files < <(find . -path ./build -prune -o -path './.*' -prune -o \

@@ -1,28 +1,18 @@
 #!/bin/bash
 # build/sweep as it is used: the same result at any number of threads, from shares, after a break; what it refuses and
 # how; that simulated and measured results say which they are; and that its figures agree with each other.
-# From the environment: CC, OMP, STB (folder of stb_ds.h), B (the build folder).
-set -u
+# shellcheck disable=SC2054,SC2086  # the commas are sweep's, and some variables hold several words or none
 export LC_ALL=C
-CC=${CC:-gcc} OMP=${OMP--fopenmp} STB=${STB:-/usr/include/stb} B=${B:-build}
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 sweep=$B/sweep
 
 refuses() {  # refuses STATUS PATTERN ARGUMENT...: that status, one line on stderr with the pattern, nothing on stdout
     "$sweep" "${@:3}" >"$dir/stdout" 2>"$dir/stderr" </dev/null
-    local status=$?
-    local lines
+    local status=$? lines
     lines=$(wc -l <"$dir/stderr")
-    if [ $status = "$1" ] && [ "$lines" = 1 ] && [ ! -s "$dir/stdout" ] && grep -qE -- "$2" "$dir/stderr"; then
-        passed=$((passed + 1))
-    else
-        echo "test_sweep: FAILED: sweep ${*:3}: exit $status, expected $1 and '$2', got:"
-        head -n 3 "$dir/stderr"
-        failed=$((failed + 1))
-    fi
+    [ $status = "$1" ] && [ "$lines" = 1 ] && [ ! -s "$dir/stdout" ] && grep -qE -- "$2" "$dir/stderr"
+    judge "sweep ${*:3}: exit $status, expected $1 and '$2', got:" "$dir/stderr"
 }
 
 column() {  # column FILE NAME [MODE]: a column of the rows (of one mode)
@@ -61,7 +51,6 @@ make_calibration() {
 }
 make_calibration >"$dir/none.tsv"
 sim=(--calibration "$dir/none.tsv" --requests 200)
-# shellcheck disable=SC2054  # the commas are sweep's
 grid=("${sim[@]}" --mode dvr,nondeterministic,batch_invariant --window 16,64 --ratio 0.1,1 --verify eager,wait
       --qps 12,offline --slowdown 0,1)
 
@@ -118,7 +107,6 @@ check "host_request_ms" [ "$(awk -F '\t' '
     }
     END { print rows, row, wrong }' "$dir/whole.tsv" "$dir/later.tsv")" = "38 38 0" ]
 for fleet in "" "--replicas 2"; do
-    # shellcheck disable=SC2086
     "$sweep" --calibration "$dir/outside.tsv" --requests 1 $fleet --quiet >"$dir/alone.tsv"
     check "the duration of one request is its latency, $fleet" [ "$(column "$dir/alone.tsv" duration_s)" = \
         "$(column "$dir/alone.tsv" e2e_p99_s)" ]
@@ -205,10 +193,8 @@ check "the line that takes fewer pages" grep -q "$fewer" sweep/sweep.c
 check "the line of a policy's word" grep -q "$word" llm42.h
 sed "s/$late/v->submit_late = false;/; s/$fewer/ return (int)s->pages;/" sweep/sweep.c >"$dir/eager.c"
 sed "/$word/i\\    X(LLM42_VERIFY_NEVER, \"never\", \"for this test\") \\\\" llm42.h >"$dir/llm42.h"
-# shellcheck disable=SC2086  # OMP may be empty
 check "a sweep that submits all at once" "$CC" -std=c11 -ffp-contract=off -O1 $OMP -I"$dir" -I. -isystem "$STB" \
     "$dir/eager.c" sweep/sweep/cells.c sweep/lib/*.c examples/lib/args.c -o "$dir/eager" -lm
-# shellcheck disable=SC2054
 few=("${sim[@]}" --requests 500 --mode dvr,nondeterministic --ratio 0.5 --qps 12,offline --verify eager,wait
      --prefill isolated,packed,invariant --max-running 100 --kv-tokens 17000 --admission-reserve 0)
 "$sweep" "${few[@]}" >"$dir/few.tsv"
@@ -219,7 +205,6 @@ awk 'BEGIN { for (i = 0; i < 40; i++)
     printf "{\"timestamp\": %d, \"input_length\": %d, \"output_length\": 30, \"hash_ids\": [1, %d, %d]}\n",
         100 * i, 1100 + 10 * i, i % 3 + 2, i + 9 }' >"$dir/mooncake.jsonl"
 for option in --no-flips --prefix-cache; do
-    # shellcheck disable=SC2054
     large=("${sim[@]}" --requests 40 --max-running 7 --page-size 2 --kv-tokens 2000000 $option
            --workload "mooncake:$dir/mooncake.jsonl" --mode dvr,nondeterministic --verify eager,wait
            --prefill isolated,packed --qps 1,offline --admission-reserve 1)
@@ -246,7 +231,6 @@ check "a word that llm42.h has is a value of the axis" \
 # Planners: all return the same tokens. Cells of the default one have no planner in their names, the others have.
 planners=$("$sweep" "${sim[@]}" --planner nobody 2>&1 | sed -n 's/.*is not one of: //p')
 refuses 2 "--planner: 'nobody' is not one of: default" "${sim[@]}" --planner nobody
-# shellcheck disable=SC2054
 some=("${sim[@]}" --planner "${planners//, /,}" --mode dvr,nondeterministic,batch_invariant --prefill packed
       --chunked on --ratio 0.5)
 "$sweep" "${some[@]}" >"$dir/planners.tsv"
@@ -277,7 +261,6 @@ static llm42_result faulty_open(llm42_planner *planner, const char *parameter, l
 #define OWN_PLANNERS {.name = "budget", .open = budget_open, .close = budget_close}, \
     {.name = "count", .open = count_open, .close = count_close}, {.name = "faulty", .open = faulty_open}
 END
-# shellcheck disable=SC2086  # OMP may be empty
 check "a sweep with planners of one's own" "$CC" -std=c11 -ffp-contract=off ${SANITIZE--O1} -Wall -Wextra -Werror $OMP \
     -I. -isystem "$STB" -DLLM42_IMPLEMENTED -DLLM42_PLANNER="\"$dir/mine.h\"" sweep/sweep.c \
     sweep/sweep/cells.c sweep/lib/planner.c "$B/programs.a" "$B/llm42.o" \
@@ -410,7 +393,6 @@ overload+=(--quiet)
 check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 52- | tail -n 1)" = "$(printf 'nan\t0.5315\tnan')" ]
 
 # Mode hybrid is as fast as the better of the two modes that give the same bits, wherever these cross.
-# shellcheck disable=SC2054  # the commas are sweep's
 hybrid=(--qps offline --mode dvr,hybrid,batch_invariant --verifier invariant --verify wait --prefill packed --chunked on
     --bonus on --ratio 0.1,0.5,1)
 hybrid_cells() {  # hybrid_cells FILE: cells of mode hybrid; how many are more than 2% slower than the better mode
@@ -505,7 +487,6 @@ for _ in $(seq 40); do
 done
 check "one replica gives the row of one engine, 40 times" [ $same = 40 ]
 check "and its requests" [ $others = 40 ]
-# shellcheck disable=SC2054
 fleet=("${sim[@]}" --replicas 1,5 --router round_robin,least_tokens,deterministic_apart --ratio 0.3,1 --qps 40,offline
        --mode dvr,nondeterministic,batch_invariant)
 "$sweep" "${fleet[@]}" --threads 1 >"$dir/fleet.tsv" 2>"$dir/stderr"
@@ -649,13 +630,9 @@ check "nothing is beside the result" [ "$(cd "$dir" && echo ended.tsv*)" = ended
 
 # What is refused, and --list refuses it as a run does, and leaves no folder.
 for list in "" --list; do
-    # shellcheck disable=SC2086
     refuses 2 'calibration FILE: .*sweep/calibration' $list
-    # shellcheck disable=SC2086
     refuses 1 'gone: cannot open' "${sim[@]}" --workload "lengths:$dir/gone" $list
-    # shellcheck disable=SC2086
     refuses 1 'gone/x: cannot make this folder' "${sim[@]}" --cells "$dir/gone/x" $list
-    # shellcheck disable=SC2086
     refuses 2 '--token-budget: 4000: ' "${sim[@]}" --chunked off --token-budget 4000 $list
 done
 "$sweep" "${sim[@]}" --list --cells "$dir/listed" --out "$dir/listed.tsv" >/dev/null
@@ -768,7 +745,6 @@ for leaves in 1 2,4; do
         "${two_leaves[@]}" --mode batch_invariant --leaves "$leaves"
 done
 for given in "" "--leaves 2" "--leaves 1 --mode nondeterministic" "--leaves 4 --slowdown 2"; do
-    # shellcheck disable=SC2086
     check "leaves of a calibration: $given" "$sweep" "${two_leaves[@]}" --mode batch_invariant $given --out "$dir/out.tsv"
 done
 check "ranks are leaves, too" "$sweep" --calibration "$dir/two.tsv" --tensor-parallel 2 --leaves 2 --requests 20 \

@@ -1,35 +1,23 @@
 #!/bin/bash
 # Every tool does a small piece of its work and says what it should. `make asan` runs this with programs built under
 # the sanitizers, which also find what a program does not free.
-# From the environment: B (the build folder). TEST_SLOW=1: sanitizers make everything several times slower, so long
-# pieces of work are shorter, and closed descriptors are tested all at once.
-set -u
+# They make everything several times slower, so then (TEST_SLOW=1) long pieces of work are shorter, and closed
+# descriptors are tested all at once.
 export LC_ALL=C.UTF-8
-B=${B:-build} slow=${TEST_SLOW:-0}
 source tests/check.sh
-out=$(mktemp -d) || exit 1
-log=$out/check
-trap 'rm -rf "$out"' EXIT
+scratch
+out=$dir log=$dir/check
 
 ends() {  # ends STATUS PATTERN PROGRAM OPTION...: so it ends, and a line that it printed has the pattern
     "$B/$3" "${@:4}" >"$out/log" 2>&1 </dev/null
     local status=$?
-    if [ $status = "$1" ] && grep -qE -e "$2" "$out/log"; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: status $status, or no line with '$2': ${*:3}"
-        head -n 30 "$out/log"
-        failed=$((failed + 1))
-    fi
+    [ $status = "$1" ] && grep -qE -e "$2" "$out/log"
+    judge "status $status, or no line with '$2': ${*:3}" "$out/log"
 }
 
 check_not() {  # check_not NAME PATTERN: no line that the last program printed has the pattern
-    if ! grep -qE -e "$2" "$out/log"; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: $1 went on: $(grep -m1 -E -e "$2" "$out/log")"
-        failed=$((failed + 1))
-    fi
+    ! grep -m 1 -E -e "$2" "$out/log" >"$log"
+    judge "$1 went on:"
 }
 
 scores() { "$B/score" "$@" 2>/dev/null; }  # without the summary
@@ -84,14 +72,7 @@ for planner in $planners; do
     ends 0 '^[0-9]+(,[0-9]+){7}$' generate --ids 0,905 --ids-out -n 8 --deterministic --planner $planner
 done
 ends 0 '' generate --prompt Once -n 8 --deterministic --temperature 0.9 --seed 7 --trace "$out/trace.json"
-if command -v python3 >/dev/null; then
-    if python3 -m json.tool "$out/trace.json" >/dev/null; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: generate --trace: not valid JSON"
-        failed=$((failed + 1))
-    fi
-fi
+! command -v python3 >/dev/null || check "generate --trace: valid JSON" python3 -m json.tool "$out/trace.json"
 ends 0 '^3	' score --text "Once upon"
 ends 0 '^[0-9]+	-?[0-9.]+$' score --ids 0,905,312 --logits
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --trace "$out/trace.tsv"
@@ -118,14 +99,9 @@ fit_refuses() {  # fit_refuses TEXT TABLE SED-SCRIPT: a reference table that is 
     cp -r sweep/reference "$out/reference"
     sed -i "$3" "$out/reference/$2.tsv"
     # A fit takes minutes: it is ended if it begins.
-    if ! timeout 20 "$B/fit" --reference "$out/reference" --out "$out/fitted" >"$out/log" 2>&1 &&
-        grep -qxF "fit: $out/reference/$2.tsv$1" "$out/log"; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: fit took a bad $2.tsv, or did not say $1"
-        head -n 3 "$out/log"
-        failed=$((failed + 1))
-    fi
+    ! timeout 20 "$B/fit" --reference "$out/reference" --out "$out/fitted" >"$out/log" 2>&1 &&
+        grep -qxF "fit: $out/reference/$2.tsv$1" "$out/log"
+    judge "fit took a bad $2.tsv, or did not say $1" "$out/log"
 }
 fit_refuses ": the table has no points" fig12_recompute_pct '/^[0-9]/d'
 fit_refuses ":3: column 1 is called 'window': expected group" fig12_recompute_pct 's/^group.window/window\tgroup/'
@@ -230,15 +206,10 @@ ends 1 '/dev/zero: is a device' generate --prompt-file /dev/zero
 ends 2 'the file is empty' score --file -
 scores --text 'Once upon' >"$out/text"
 for how in "$out/once.txt" -; do
-    if diff "$out/text" <(scores --file "$how" <"$out/once.txt") >"$out/log" &&
+    diff "$out/text" <(scores --file "$how" <"$out/once.txt") >"$out/log" &&
         diff <("$B/generate" --prompt 'Once upon' -n 8) <("$B/generate" --prompt-file "$how" -n 8 <"$out/once.txt") \
-            >>"$out/log"; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: --file, --prompt-file $how: not as the text"
-        head "$out/log"
-        failed=$((failed + 1))
-    fi
+            >>"$out/log"
+    judge "--file, --prompt-file $how: not as the text" "$out/log"
 done
 ends 0 'the text begins with the begin-of-text token, so none is added$' generate --prompt '<|begin_of_text|>Once' -n 4
 # The end tokens of generation_config.json count, and not those of config.json. The hash of the model stays.
@@ -256,14 +227,9 @@ ask=(generate --prompt Once --ignore-eos --deterministic -n 12)
 ends 0 '^sample	position	token	logprob	text$' "${ask[@]}" --logprobs
 tail -n +2 "$out/log" >"$out/lines"
 ids=$(scores --text Once | cut -f 2 | tail -n +2 | tr '\n' ',')$(cut -f 3 "$out/lines" | paste -s -d ,)
-if diff <(cut -f 2-4 "$out/lines") <(scores --ids "0,$ids" | tail -n 12) >"$out/log" &&
-    diff <(echo "Once$(cut -f 5 "$out/lines" | tr -d '\n')") <("$B/${ask[0]}" "${ask[@]:1}") >>"$out/log"; then
-    passed=$((passed + 1))
-else
-    echo "test_tools: FAILED: generate --logprobs: other log-probabilities, or another text"
-    cat "$out/log"
-    failed=$((failed + 1))
-fi
+diff <(cut -f 2-4 "$out/lines") <(scores --ids "0,$ids" | tail -n 12) >"$out/log" &&
+    diff <(echo "Once$(cut -f 5 "$out/lines" | tr -d '\n')") <("$B/${ask[0]}" "${ask[@]:1}") >>"$out/log"
+judge "generate --logprobs: other log-probabilities, or another text" "$out/log"
 ends 0 '^1	15	[0-9]+	-[0-9.]+	' "${ask[@]}" --samples 2 --temperature 1 --logprobs
 ends 0 '^0	2	[0-9]+	-[0-9.]+$' generate --ids 0,9 --model synthetic:tiny -n 4 --logprobs
 ends 0 '^0	.*	\\x[0-9A-F][0-9A-F]$' generate --prompt Once -n 40 --logprobs --temperature 1000 --seed 1
@@ -293,13 +259,8 @@ parity() {  # parity PRESET SCORE-OPTION...: how many of the tokens have other l
 }
 equals() {  # equals NUMBER PRESET SCORE-OPTION...: 0: all tokens agree; some: some do not
     local other=$(parity "${@:2}")
-    case $1:$other in
-    0:0 | some:[1-9]*) passed=$((passed + 1)) ;;
-    *)
-        echo "test_tools: FAILED: generated and scored: $other of $of log-probabilities differ, not $1: ${*:2}"
-        failed=$((failed + 1))
-        ;;
-    esac
+    [[ $1:$other == 0:0 || $1:$other == some:[1-9]* ]]
+    judge "generated and scored: $other of $of log-probabilities differ, not $1: ${*:2}" /dev/null
 }
 rows=7
 for preset in invariant dvr best; do
@@ -315,8 +276,8 @@ score=(3 32)  # requests, and tokens of each
 [ $slow = 0 ] || score=(1 16)
 ends 0 "^nondeterministic +$((score[0] * score[1])) +[1-9]" determinism --suite score --requests ${score[0]} --tokens ${score[1]} \
     --tsv "$out/score.tsv"
-[ "$(grep -cP '^score\t(dvr|best|paper, by FIXED|invariant)\t0\tother_bits\t0$' "$out/score.tsv")" = 4 ] &&
-    passed=$((passed + 1)) || failed=$((failed + 1))
+[ "$(grep -cP '^score\t(dvr|best|paper, by FIXED|invariant)\t0\tother_bits\t0$' "$out/score.tsv")" = 4 ]
+judge "scores have the same bits" "$out/score.tsv"
 # The schedules take their sums in other orders, so the last digits differ. Under FAST they depend on the rows of a
 # pass, under FIXED on M, which --rows sets, too. Threads change nothing.
 for how in fast fixed invariant; do
@@ -328,14 +289,9 @@ done
 ends 0 '^3	' score --text "It was the best of times" --dtype fp32 --threads 2
 near() { ! paste "$out"/score-* | awk 'NR > 1 && ($3 - $9)^2 + ($3 - $15)^2 > 1e-6' | grep -q .; }
 same() { cmp -s "$out/score-$1" "$out/score-$2"; }
-if ! same fast-1 fast-32 && ! same fixed-1 fixed-32 && same invariant-1 invariant-32 && ! same fixed-32 invariant-1 &&
+! same fast-1 fast-32 && ! same fixed-1 fixed-32 && same invariant-1 invariant-32 && ! same fixed-32 invariant-1 &&
     ! same fast-32 fixed-32 && ! same fast-1 invariant-1 && cmp -s "$out/log" "$out/score-invariant-1" && near
-then
-    passed=$((passed + 1))
-else
-    echo "test_tools: FAILED: score --schedule: not three orders of the same sums"
-    failed=$((failed + 1))
-fi
+judge "score --schedule: not three orders of the same sums" "$out/log"
 ends 2 '--prompt: 4 is more than' score --ids 0,9,9 --prompt 4
 ends 1 'no tokenizer \(--ids does without' score --model synthetic:tiny --text x
 ends 2 '^score: --leaves: 3: must be 1, 2, 4 or 8$' score --ids 0,5 --leaves 3
@@ -410,21 +366,17 @@ for how in "1 4" "4 4" "2 1"; do
         --tensor-parallel "$ranks" --leaves "$leaves"
     cp "$out/log" "$out/ranks-$ranks-$leaves"
 done
-if cmp -s "$out/ranks-1-4" "$out/ranks-4-4" && ! cmp -s "$out/ranks-2-1" "$out/ranks-4-4"; then
-    passed=$((passed + 1))
-else
-    echo "test_tools: FAILED: generate --tensor-parallel --leaves: not the bits that are promised"
-    failed=$((failed + 1))
-fi
+cmp -s "$out/ranks-1-4" "$out/ranks-4-4" && ! cmp -s "$out/ranks-2-1" "$out/ranks-4-4"
+judge "generate --tensor-parallel --leaves: not the bits that are promised" "$out/log"
 ends 2 '^generate: --tensor-parallel: 8: must divide' generate --prompt x --tensor-parallel 8
 ends 2 '--leaves: 9 is outside' score --text x --leaves 9
 ends 0 '^every promise held$' ranks --requests 2 --tokens 8 --prompt-tokens 8 --batch 1,2 --out "$out/ranks.tsv"
 # Bits are the same from every instruction set, so files of results do not name it.
 check "no instruction set in results" bash -c '! grep -lE "avx|scalar" "$@"' - "$out/determinism.tsv" "$out/ranks.tsv"
-[ "$(grep -cP '^(invariant|dvr|best), leaves\t4\tunique_bits\t1$' "$out/ranks.tsv")" = 3 ] && passed=$((passed + 1)) ||
-    failed=$((failed + 1))
-[ "$(grep -cP '^(invariant|dvr|best), leaves\t4\tscored_other_bits\t0$' "$out/ranks.tsv")" = 3 ] && passed=$((passed + 1)) ||
-    failed=$((failed + 1))
+for bits in 'unique_bits\t1' 'scored_other_bits\t0'; do
+    [ "$(grep -cP "^(invariant|dvr|best), leaves\t4\t$bits\$" "$out/ranks.tsv")" = 3 ]
+    judge "three presets have $bits" "$out/ranks.tsv"
+done
 # Nine shares of 1/9 add up to more than 1: prompts are counted in whole numbers.
 ends 0 '^every promise held$' ranks --requests 9 --tokens 4 --prompt-tokens 8 --batch 4 --tensor-parallel 1,2
 ends 0 ' 4 prompts, 2 new tokens, ranks 1,2,4, batches 2,' ranks --requests 4 --tokens 2 --prompt-tokens 8 --batch 2
@@ -440,20 +392,16 @@ mkdir "$out/kept" && echo kept >"$out/kept/file.tsv"
 ends 2 'no room for prompts' determinism --tsv "$out/kept/file.tsv" --tokens 100000
 ends 1 'gone/x: cannot write' determinism --tsv "$out/gone/x"
 ends 1 'kept: cannot write' determinism --tsv "$out/kept"
-if [ "$(cat "$out/kept/file.tsv")" = kept ] && [ "$(ls "$out/kept")" = file.tsv ]; then
-    passed=$((passed + 1))
-else
-    echo "test_tools: FAILED: determinism --tsv: a run that failed has changed $(ls "$out/kept")"
-    failed=$((failed + 1))
-fi
+[ "$(cat "$out/kept/file.tsv")" = kept ] && [ "$(ls "$out/kept")" = file.tsv ]
+judge "determinism --tsv: a run that failed has changed" "$out/kept/file.tsv"
 ends 1 '/dev/full: cannot write' determinism --suite single --requests 1 --tokens 8 --tsv /dev/full
 ends 0 '^every promise held$' determinism --suite single --requests 2 --tokens 8 --tsv "$out/kept/file.tsv"
-grep -q '^single	dvr	' "$out/kept/file.tsv" && passed=$((passed + 1)) || failed=$((failed + 1))
+check "the new file" grep '^single	dvr	' "$out/kept/file.tsv"
 # Of each preset, and the unique outputs of those that must have one result.
 [ $slow != 0 ] || ends 0 '^together +[0-9]+ +[0-9]+ +1 +1 ' determinism --suite mixed --requests 2 --tokens 8
 ends 0 '^every promise held$' determinism --suite mixed --preset best --requests 2 --tokens 8 --tsv "$out/kept/file.tsv"
 check_not determinism '^(dvr|paper|nondeterministic|together) '
-grep -q '^mixed	best	' "$out/kept/file.tsv" && passed=$((passed + 1)) || failed=$((failed + 1))
+check "the new file" grep '^mixed	best	' "$out/kept/file.tsv"
 ends 2 "^determinism: --preset: 'worst' is not one of: nondeterministic, dvr, best, paper, invariant, all" \
     determinism --preset worst
 ends 2 "^generate: --preset: 'worst' is not one of: dvr, best, invariant, paper" generate --preset worst
@@ -462,13 +410,8 @@ for preset in dvr best paper invariant; do
     ends 0 '^Once' generate --prompt Once -n 8 --deterministic --preset $preset
     ends 0 '^marked .* identical' rollback --requests 2 --tokens 8 --preset $preset
 done
-cp "$out/determinism" "$out/log"
-if [ "$(grep -c '^preset ' "$out/log")" = 5 ] && [ "$(wc -L <"$out/log")" -le 80 ]; then
-    passed=$((passed + 1))
-else
-    echo "test_tools: FAILED: determinism: its tables do not fit 80 columns"
-    failed=$((failed + 1))
-fi
+[ "$(grep -c '^preset ' "$out/determinism")" = 5 ] && [ "$(wc -L <"$out/determinism")" -le 80 ]
+judge "determinism: its tables do not fit 80 columns" "$out/determinism"
 # Numbers that a float holds as another setting, a decimal comma, a number that is out of range.
 for option in temperature top-p min-p; do
     ends 2 "^generate: --$option: 1e-50 .* 0" generate --$option 1e-50
@@ -500,12 +443,7 @@ tokens_few="16 32"
 for tokens in $tokens_few; do
     ends 0 "^wrote $out/few.tsv" bench --model synthetic:tiny --calibrate "$out/few.tsv" --quick --repeats 1 \
         --threads 1 --flip-requests 2 --output-tokens $tokens --force
-    if grep -qx '# host_prompt_ms: 0' "$out/few.tsv"; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: $tokens tokens: $(grep '^# host_prompt_ms' "$out/few.tsv")"
-        failed=$((failed + 1))
-    fi
+    check "$tokens tokens" grep -qx '# host_prompt_ms: 0' "$out/few.tsv"
 done
 # Flips end with --seconds, too: then a run counts only the requests that it begins with. The file says so.
 compared() {
@@ -516,14 +454,10 @@ soon=(bench --model synthetic:tiny --quick --repeats 1 --threads 1 --flip-reques
 if [ $slow = 0 ]; then
     ends 0 "^wrote $out/all.tsv" "${soon[@]}" --calibrate "$out/all.tsv"
     ends 0 "^wrote $out/soon.tsv" "${soon[@]}" --calibrate "$out/soon.tsv" --seconds 0.01
-    if [ $((3 * $(compared "$out/soon.tsv"))) -lt $((2 * $(compared "$out/all.tsv"))) ] &&
-        [ "$(compared "$out/soon.tsv")" -gt 0 ] &&
-        grep -q '^# flips: 24 requests or as many as the time allowed' "$out/soon.tsv"; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: flips by --seconds: $(compared "$out/soon.tsv") of $(compared "$out/all.tsv") candidates"
-        failed=$((failed + 1))
-    fi
+    some=$(compared "$out/soon.tsv") all=$(compared "$out/all.tsv")
+    [ $((3 * some)) -lt $((2 * all)) ] && [ "$some" -gt 0 ] &&
+        grep -q '^# flips: 24 requests or as many as the time allowed' "$out/soon.tsv"
+    judge "flips by --seconds: $some of $all candidates" "$out/soon.tsv"
 fi
 # Ranks share the one CPU. (On GPUs the calibration is of as many devices as ranks are on.) The file names the leaves,
 # at least as many as ranks, and the arithmetic. It has all tables of pass times, the one that may be missing too.
@@ -531,12 +465,8 @@ ends 0 "^wrote $out/ranks.tsv" bench --model synthetic:tiny --tensor-parallel 2 
     --quick --repeats 1 --threads 1 --flip-requests 2 --input-tokens 2 --output-tokens 2 --force --arithmetic sm90
 keys='# devices: 1|# leaves: 2|# measured with: .*, arithmetic sm90, .*'
 tables='# table: (fast (decode|prompt)|fixed (window|prompt)|invariant (decode|prompt|window)) [0-9]+'
-if [ "$(grep -cxE "$keys|$tables" "$out/ranks.tsv")" = 10 ]; then
-    passed=$((passed + 1))
-else
-    echo "test_tools: FAILED: ranks on the CPU: $(grep -E '^# (devices|leaves|measured|table)' "$out/ranks.tsv")"
-    failed=$((failed + 1))
-fi
+[ "$(grep -cxE "$keys|$tables" "$out/ranks.tsv")" = 10 ]
+judge "ranks on the CPU" "$out/ranks.tsv"
 ends 2 '^bench: --force: only with --calibrate' bench --force
 ends 2 '^bench: --prompts: only with --calibrate or --margins' bench --prompts random
 ends 2 '^bench: --calibrate, --margins: give one of them' bench --calibrate "$out/one.tsv" --margins "$out/two.tsv"
@@ -595,20 +525,10 @@ audit 2 'preset paper: its result depends on M \(verifier fixed\): only canonica
 ends 0 '^marked .* identical' rollback --requests 2 --tokens 16 --delay 0 --threads 1 --record "$run"
 audit 1 '^request 2: cannot be audited: it was not marked deterministic$' "$run"
 audit 0 '^verified to the bit: 1 of 2 requests, .*: all that are marked deterministic; 16 tokens .*; 1 not marked deterministic$' "$run" --skip-ordinary
-says() {  # says PATTERN: so does a line that the last program printed
-    if grep -qE -e "$1" "$out/log"; then
-        passed=$((passed + 1))
-    else
-        echo "test_tools: FAILED: no line with '$1'"
-        failed=$((failed + 1))
-    fi
-}
+says() { check "a line with '$1'" grep -E -e "$1" "$out/log"; }  # says PATTERN: a line that the last program printed
 changed() {  # changed STATUS PATTERN SED-SCRIPT OPTION...: a transcript in which something was changed
     sed -E "$3" "$run" >"$out/changed.txt"
-    if cmp -s "$run" "$out/changed.txt"; then
-        echo "test_tools: FAILED: nothing is changed by $3"
-        failed=$((failed + 1))
-    fi
+    if cmp -s "$run" "$out/changed.txt"; then false; judge "nothing is changed by $3" "$out/changed.txt"; fi
     seal "$out/changed.txt"
     audit "$1" "$2" "$out/changed.txt" "${@:4}"
 }
@@ -697,10 +617,7 @@ for seed in 1 2 3 4 5 6; do
     "$B/audit" "$out/changed.txt" --model from-file --windows 1 --window 12 --seed $seed --threads 1 >"$out/log" 2>&1
     drawn+=$?
 done
-case $drawn in
-*[!01]* | 000000 | 111111) echo "test_tools: FAILED: audit --windows 1: status $drawn" && failed=$((failed + 1)) ;;
-*) passed=$((passed + 1)) ;;
-esac
+check "audit --windows 1: status $drawn" grep -vE '[^01]|^(0+|1+)$' <<<"$drawn"
 # One bit of one weight: another model. If the hash is changed, too, the bits say it.
 cp -r examples/tiny42 "$out/other" && chmod -R u+w "$out/other"
 at=$(($(stat -c %s "$out/other/model.safetensors") - 2))
@@ -747,13 +664,12 @@ closed() {  # closed PROGRAM OPTION...: what it writes to $out/closed.tsv, whate
         [ $which != 1 ] || grep -qx "$1: stdout: cannot write: .*" "$out/log" || bad="$bad, no message"
         table "$out/closed.tsv" || bad="$bad, $which: something else in the table"
     done
-    [ -z "$bad" ] && passed=$((passed + 1)) && return
-    echo "test_tools: FAILED: with closed descriptors$bad: $*"
-    failed=$((failed + 1))
+    [ -z "$bad" ]
+    judge "with closed descriptors$bad: $*" "$out/log"
 }
 for which in 0 2; do
     if [ $which = 0 ]; then "$B/audit" "$run" --model from-file <&- >"$out/log" 2>&1; else "$B/audit" "$run" --model from-file >"$out/log" 2>&-; fi
-    grep -q '^verified to the bit' "$out/log" && passed=$((passed + 1)) || failed=$((failed + 1))
+    says '^verified to the bit'
 done
 trace=(--trace "$out/closed.tsv")
 few=(--calibration sweep/calibration/h100-pcie-paper.tsv --requests 20)
@@ -767,8 +683,7 @@ for tool in generate score diff audit rollback determinism sweep bench fit ranks
     expected=1
     case $tool in diff | audit) expected=2 ;; esac  # 1 would say that something differs
     "$B/$tool" --help >&- 2>"$out/log"
-    [ $? = $expected ] && grep -q "^$tool: stdout: cannot write" "$out/log" && passed=$((passed + 1)) && continue
-    echo "test_tools: FAILED: $tool --help without standard output"
-    failed=$((failed + 1))
+    [ $? = $expected ] && grep -q "^$tool: stdout: cannot write" "$out/log"
+    judge "$tool --help without standard output" "$out/log"
 done
 finish

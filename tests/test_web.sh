@@ -2,14 +2,9 @@
 # The page of `make web`, in a headless Chromium: its bits, digest and token ids are those of the native programs, an
 # H200's answers are verified in it, nothing it does leaves the machine, and keys and screen readers can use it. The
 # checks are in tests/web/check_page.py; screenshots of all views go to build/web_shots.
-# From the environment: CC, STB (folder of stb_ds.h), OMP (the OpenMP flag or nothing), B (the build folder); V: not
-# empty: how long each part takes.
-set -u
-CC=${CC:-gcc} STB=${STB:-/usr/include/stb} OMP=${OMP--fopenmp} B=${B:-build}
+# From the environment: V (not empty: how long each part takes).
 source tests/check.sh
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-log=$dir/log
+scratch
 export TMPDIR=$dir
 
 missing=$(CC="$CC" STB="$STB" PCRE2="" PLOTS="" WASM=1 bash tests/setup.sh 2>&1 | sed -n 's/^Missing:\(.*\)\. Run:.*/\1/p')
@@ -40,7 +35,6 @@ status=$?
 if read -r more_passed more_failed more_skipped 2>/dev/null <"$dir/counts"; then
     passed=$((passed + more_passed)) failed=$((failed + more_failed)) skipped=$((skipped + more_skipped))
 else
-    echo "test_web: FAILED: check_page.py ended without its counts, with status $status"
-    failed=$((failed + 1))
+    check "check_page.py ended without its counts, with status $status" false
 fi
 finish

@@ -101,7 +101,8 @@ $(B)/o/tests/cuda/steps/library.o: HEADER_CFLAGS = -O2  # most of the time of cu
 $(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(LADDERS): $(B)/llm42.o
 NVCC_LINK = $(SAY)mkdir -p $(@D) && $(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
     $(filter tests/cuda/%.cu examples/ladders/%.cu %.o,$^) $(NVCC_LIBS) -o $@
-$(NVCC_PROGRAMS): $(B)/tests/cuda_%: tests/cuda/%.cu kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
+$(NVCC_PROGRAMS): $(B)/tests/cuda_%: tests/cuda/%.cu tests/cuda/counts.h kernels.cu llm42.h $(B)/.cuda_arch \
+    $(B)/.cuda_flags
 	$(NVCC_LINK)
 $(LADDERS): $(B)/%: examples/ladders/%.cu examples/ladders/ladder.h kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
 	$(NVCC_LINK)
@@ -130,7 +131,7 @@ $(B)/tests/cuda_emulated: $(TEST_CUDA_OBJECTS) $(B)/emulated/backend.o $(B)/prog
 	$(SAY)mkdir -p $(@D) && $(CXX) $(OMP) -rdynamic $^ -o $@ $(EMULATED_LIBS)
 EMULATED_LINK = $(EMULATE) $(OMP) -rdynamic -x c++ $< -x none $(filter %.o,$^) -o $@ $(EMULATED_LIBS)
 $(addprefix $(B)/tests/cuda_,steps_emulated leaves_emulated): $(B)/tests/cuda_%_emulated: \
-    $(B)/emulated/tests/cuda/%.cu $(EMULATED)
+    $(B)/emulated/tests/cuda/%.cu tests/cuda/counts.h $(EMULATED)
 	$(EMULATED_LINK)
 $(B)/tests/attention_ladder_emulated: $(B)/emulated/examples/ladders/attention_ladder.cu \
     $(B)/emulated/examples/ladders/ladder.h $(EMULATED)

@@ -7,22 +7,11 @@
 // Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0.
 #include "llm42.cu"
 
-#include <cstdio>
+#define COUNTS_OF "cuda_inside"
+#include "counts.h"
 
-static int passed, failed;
 static llm42_error error;
-
-static bool check(bool ok, const char *what) {
-    passed += ok;
-    failed += !ok;
-    if (!ok) printf("cuda_inside: FAILED: %s (%s)\n", what, error.text);
-    return ok;
-}
-
-static int end(void) {
-    printf("cuda_inside: %d passed, %d failed\n", passed, failed);
-    return failed ? 1 : 0;
-}
+static bool check(bool ok, const char *what) { return count_check(ok, what, error.text); }
 
 // NULL: it did not open.
 static llm42__cuda *open_backend(const llm42_model *model, llm42_backend_desc desc, const char *algorithm_file) {

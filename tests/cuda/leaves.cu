@@ -16,8 +16,10 @@
 
 #include "kernels.cu"
 
-#include <cstdio>
 #include <vector>
+
+#define COUNTS_OF "cuda_leaves"
+#include "counts.h"
 
 // Where kernels are emulated, one never starts before the one ahead has ended, and the first shapes are all alike.
 #ifdef LLM42_EMULATED
@@ -30,18 +32,10 @@ enum { FIRST_SHAPE = 0, SHAPES = 90 };
 enum { BEYOND = 3 };
 enum { CANCELLING, NOISE, SPECIAL, INPUTS };
 
-static int passed, failed;
-
 static bool check(bool ok, const char *what, const char *which, int number) {
-    passed += ok;
-    failed += !ok;
-    if (!ok) printf("cuda_leaves: FAILED: %s (%s, %d)\n", what, which, number);
-    return ok;
-}
-
-static int end(void) {
-    printf("cuda_leaves: %d passed, %d failed\n", passed, failed);
-    return failed ? 1 : 0;
+    char about[300];
+    snprintf(about, sizeof about, "%s, %d", which, number);
+    return count_check(ok, what, about);
 }
 
 static bool works(cudaError_t status, const char *what) {

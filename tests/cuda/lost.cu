@@ -5,24 +5,15 @@
 // Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0.
 #include "examples/util/llm42_cuda.h"
 
+#define COUNTS_OF "cuda_lost"
+#include "counts.h"
+
 #include <cuda_runtime.h>
 #include <math.h>
 #include <string.h>
 
-static int passed, failed;
 static llm42_error error;
-
-static bool check(bool ok, const char *what) {
-    passed += ok;
-    failed += !ok;
-    if (!ok) printf("cuda_lost: FAILED: %s (%s)\n", what, error.text);
-    return ok;
-}
-
-static int end(void) {
-    printf("cuda_lost: %d passed, %d failed\n", passed, failed);
-    return failed ? 1 : 0;
-}
+static bool check(bool ok, const char *what) { return count_check(ok, what, error.text); }
 
 __global__ void fault(int *nowhere) { *nowhere = 42; }
 

@@ -48,29 +48,20 @@
 #include <string>
 #include <vector>
 
+#define COUNTS_OF "cuda_steps"
+#include "counts.h"
+
 extern "C" float steps_sm90(float sum, const float *a, const float *b);  // steps/library.c: llm42__sm90_step
 extern "C" float steps_e4m3(float sum, const float *a, const float *b);  // llm42__core_step, of llm42__hopper_e4m3
 
 enum { ROWS = 16, COLUMNS = 8, TERMS = 16, STEPS_OF_TILE = ROWS * COLUMNS };  // of one llm42__mma
 enum { GROUP_ROWS = 64, GROUP_TERMS = 64, GROUP_STEPS = GROUP_TERMS / TERMS, GROUP_THREADS = 128 };  // of a warpgroup
 
-static int passed, failed;
-
-static bool check(bool ok, const char *what) {
-    passed += ok;
-    failed += !ok;
-    if (!ok) printf("cuda_steps: FAILED: %s\n", what);
-    return ok;
-}
+static bool check(bool ok, const char *what) { return count_check(ok, what, "bits"); }
 
 // Not counted: it says nothing about bits.
 static bool works(cudaError_t status, const char *what) {
     return status == cudaSuccess || check(false, (std::string(what) + ": " + cudaGetErrorString(status)).c_str());
-}
-
-static int end() {
-    printf("cuda_steps: %d passed, %d failed\n", passed, failed);
-    return failed ? 1 : 0;
 }
 
 // >>hypotheses ---------------------------------------------------------------------------------------------------
