@@ -778,15 +778,9 @@ TEST(llama2_files_are_checked) {
         size_t at;
         int32_t value;
         const char *names;
-    } bad[] = {
-        {0, 0, "longest"},
-        {0, -1, "longest"},
-        {0, 3, "length of token 0"},
-        {4, 0x7FC00000, "score of token 0"},
-        {4, 0x7F800000, "score of token 0"},
-        {8, -1, "length of token 0"},
-        {8, INT32_MAX, "length of token 0"},
-    };
+    } bad[] = TEST_LIST({0, 0, "longest"}, {0, -1, "longest"}, {0, 3, "length of token 0"},
+                        {4, 0x7FC00000, "score of token 0"}, {4, 0x7F800000, "score of token 0"},
+                        {8, -1, "length of token 0"}, {8, INT32_MAX, "length of token 0"});
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bin_write(&b, -1);
         memcpy(b.data + bad[i].at, &bad[i].value, 4);
