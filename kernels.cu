@@ -921,11 +921,12 @@ template <int STAGES> struct llm42__ring_place {
     }
 };
 
-// Opens the barriers of the stages.
-template <typename TILE> LLM42__DEVICE void llm42__open_stages(uint32_t shared) {
+// Opens the barriers of the stages, which `fill` arrivals make full and `read` arrivals make empty.
+template <typename TILE>
+LLM42__DEVICE void llm42__open_stages(uint32_t shared, int fill = 1, int read = TILE::WARPS * TILE::SHARE) {
     for (int s = 0; s < TILE::STAGES; s++) {
-        llm42__mbarrier_open(shared + TILE::FULL_AT + 8 * s, 1);
-        llm42__mbarrier_open(shared + TILE::EMPTY_AT + 8 * s, TILE::WARPS * TILE::SHARE);
+        llm42__mbarrier_open(shared + TILE::FULL_AT + 8 * s, fill);
+        llm42__mbarrier_open(shared + TILE::EMPTY_AT + 8 * s, read);
     }
 }
 
@@ -1676,10 +1677,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t base = llm42__shared_address(shared);
     if (threadIdx.x == 0) {
-        for (int s = 0; s < TILE::STAGES; s++) {
-            llm42__mbarrier_open(base + TILE::FULL_AT + 8 * s, 1);
-            llm42__mbarrier_open(base + TILE::EMPTY_AT + 8 * s, TILE::WARPS);
-        }
+        llm42__open_stages<TILE>(base, 1, TILE::WARPS);
         llm42__mbarriers_opened();
     }
     __syncthreads();
@@ -1847,10 +1845,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t base = llm42__shared_address(shared);
     if (threadIdx.x == 0) {
-        for (int s = 0; s < TILE::STAGES; s++) {
-            llm42__mbarrier_open(base + TILE::FULL_AT + 8 * s, 1 + TILE::HELPERS);
-            llm42__mbarrier_open(base + TILE::EMPTY_AT + 8 * s, TILE::WARPS);
-        }
+        llm42__open_stages<TILE>(base, 1 + TILE::HELPERS, TILE::WARPS);
         llm42__mbarriers_opened();
     }
     __syncthreads();
