@@ -51,7 +51,7 @@ typedef __nv_bfloat16 llm42__bf16;
 #define LLM42__UNROLLED(...) _Pragma("unroll") for (__VA_ARGS__)
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 31 };
+enum { LLM42__KERNELS = 32 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -406,6 +406,15 @@ LLM42__DEVICE void llm42__copy_box3(uint32_t to, const CUtensorMap *map, int c0,
         "[%5];" ::"r"(to),
         "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
         : "memory");
+}
+// The same of what nobody will read again soon, so that it leaves the cache first.
+LLM42__DEVICE void llm42__copy_box3_once(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2,
+                                         uint32_t barrier) {
+    asm volatile("{\n.reg .b64 first;\ncreatepolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+                 "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1, {%2, %3, %4}], [%5], first;\n}" ::"r"(to),
+                 "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
+                 : "memory");
 }
 // As llm42__copy_box, to the same place in each of a cluster's blocks in a set.
 LLM42__DEVICE void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
@@ -1497,13 +1506,19 @@ template <int OUTPUTS_, int ROWS_, int GROUPS_, int RESIDENT_, bool CHANNEL_> st
         SETS = UNITS > 1 ? 2 : 1,  // of chains in registers: one is added while another one is multiplied
         W_BYTES = OUTPUTS * STACK * 128,
         STAGE = W_BYTES + ROWS * STACK * 128,
-        STAGES = LLM42__MIN((RESIDENT == 1 ? 224 : 111) * 1024 / STAGE, 16),
-        FULL_AT = STAGES * STAGE,
+        HELPERS = CHANNEL ? 0 : 1,
+        HELPED = ROWS / 8,
+        SCALES = HELPERS * ROWS * STACK * 4,
+        STAGES = LLM42__MIN((RESIDENT == 1 ? 224 : 111) * 1024 / (STAGE + SCALES + 16), 16),
+        SCALES_AT = STAGES * STAGE,
+        FULL_AT = SCALES_AT + STAGES * SCALES,
         EMPTY_AT = FULL_AT + 8 * STAGES,
         BYTES = EMPTY_AT + 8 * STAGES,
         WARPS = GROUPS * 4,
-        THREADS = WARPS * 32 + 32
+        THREADS = WARPS * 32 + 32 + HELPERS * 32
     };
+    // Where the scale i of a stage lies: a row's four blocks lie together.
+    LLM42__DEVICE static int place(int i) { return i; }
 };
 
 // A tile: a block of outputs and rows of one leaf and, in a mixture, of one expert. Blocks stride over tiles. Rows
@@ -1538,7 +1553,9 @@ LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap 
     auto load_w = [&](int stage, int step) {
         const uint32_t full = base + TILE::FULL_AT + 8 * stage;
         llm42__mbarrier_expect(full, TILE::STAGE);
-        llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, work.block(a) + step * TILE::STACK, work.w_row(a), full);
+        const int block = work.block(a) + step * TILE::STACK;
+        if (TILE::STACK > 1) llm42__copy_box3_once(base + stage * TILE::STAGE, w_map, 0, block, work.w_row(a), full);
+        else llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, block, work.w_row(a), full);
     };
     auto load_x = [&](int stage, int step) {
         llm42__copy_box3(base + stage * TILE::STAGE + TILE::W_BYTES, x_map, 0, work.row0,
@@ -1565,6 +1582,42 @@ LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap 
     if (TILE::STACK == 1) llm42__launch_next();
 }
 
+// Puts scale of x * scale of w into the stages, by HELPERS warps, of which each lane has HELPED ones. They are loaded
+// many steps ahead, because those of w come from far. first: of the lane.
+template <typename TILE>
+LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a,
+                                               int first) {
+    enum { LANES = TILE::HELPERS * 32, AT_ONCE = TILE::HELPED == 1 ? 8 : 4 };
+    const int steps = (a.blocks + TILE::STACK - 1) / TILE::STACK;
+    llm42__ring_place<TILE::STAGES> place;
+    llm42__e4m3_work<TILE> work;
+    llm42__wait_for_previous();
+    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
+        const float *of_w = a.w_scale + (size_t)(work.w_row(a) / 128) * a.stride + work.block(a);
+        const float *of_x = a.x_scale + (size_t)work.block(a) * a.rows;
+#pragma unroll 1
+        for (int step0 = 0; step0 < steps; step0 += AT_ONCE) {
+            float scale[AT_ONCE][TILE::HELPED];
+            LLM42__UNROLLED(int s = 0; s < AT_ONCE; s++)
+                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++) {
+                    const int of = first + i * LANES,
+                              at = min((step0 + s) * TILE::STACK + of % TILE::STACK, a.blocks - 1);
+                    scale[s][i] = of_x[(size_t)at * a.rows + min(work.row0 + of / TILE::STACK, a.rows - 1)] * of_w[at];
+                }
+            LLM42__UNROLLED(int s = 0; s < AT_ONCE; s++) {
+                if (step0 + s >= steps) break;
+                llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+                float *to = (float *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES);
+                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++)
+                    if (first + i * LANES < TILE::ROWS * TILE::STACK) to[TILE::place(first + i * LANES)] = scale[s][i];
+                __syncwarp();
+                if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::FULL_AT + 8 * place.stage);
+                place.advance();
+            }
+        }
+    }
+}
+
 // Of a lane's products (chains of blocks 0 to 3 of x, in eights of rows) takes those of its own block, which is q, and
 // exchanges them with the three lanes that have the other blocks: chain[b] is that of block b, all of one sum.
 template <int EIGHTS>
@@ -1586,21 +1639,6 @@ LLM42__DEVICE void llm42__e4m3_take_chains(const float (&products)[4 * EIGHTS][4
     chain[2] = q & 2 ? even[1] : other_even, chain[3] = q & 2 ? odd[1] : other_odd;
 }
 
-// The scales of four blocks: of a lane's rows and of a warpgroup's units of outputs.
-template <typename TILE> struct llm42__e4m3_few_scales {
-    float x[TILE::EIGHTS][4], w[TILE::UNITS][4];
-    LLM42__DEVICE void load(const llm42__e4m3_args &a, const llm42__e4m3_work<TILE> &work, int step, int row,
-                            int first) {
-        LLM42__UNROLLED(int b = 0; b < 4 && !TILE::CHANNEL; b++) {
-            const int at = work.block(a) + min(step * 4 + b, a.blocks - 1);
-            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++)
-                x[e][b] = a.x_scale[(size_t)at * a.rows + min(work.row0 + row + 8 * e, a.rows - 1)];
-            LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++)
-                w[u][b] = a.w_scale[(size_t)((work.w_row(a) + first + 16 * u) / 128) * a.stride + at];
-        }
-    }
-};
-
 // Writes a lane's sums: of rows `row`, row + 8, ... of a tile and of outputs `first`, first + 16, ...
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_write_few(const float (&sum)[TILE::UNITS][TILE::EIGHTS], const llm42__e4m3_args &a,
@@ -1618,27 +1656,24 @@ LLM42__DEVICE void llm42__e4m3_write_few(const float (&sum)[TILE::UNITS][TILE::E
 }
 
 // Multiplies the stages, by one warpgroup.
-template <typename TILE> LLM42__DEVICE void llm42__e4m3_multiply_few(uint32_t base, const llm42__e4m3_args &a) {
+template <typename TILE>
+LLM42__DEVICE void llm42__e4m3_multiply_few(const unsigned char *shared, uint32_t base, const llm42__e4m3_args &a) {
     const int group = llm42__warp() / 4, w = llm42__warp() % 4, lane = threadIdx.x % 32, g = lane / 4, q = g % 4,
               first = group * TILE::UNITS * 16, row = lane % 4 * 2 + q % 2,
               output = first + 4 * w + g / 4 + 2 * (q / 2), steps = (a.blocks + 3) / 4;
     const uint64_t w_at = llm42__smem_descriptor(base + first * 512, 16),
                    x_at = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
     llm42__ring_place<TILE::STAGES> place;
-    llm42__e4m3_few_scales<TILE> scales, ahead;  // ahead: of the next step
-    llm42__e4m3_work<TILE> work, next;
+    llm42__e4m3_work<TILE> work;
     float products[TILE::SETS][4 * TILE::EIGHTS][4] = {};
-    llm42__wait_for_previous();
-    bool there = next.seek(a, blockIdx.x);
-    if (there) ahead.load(a, next, 0, row, first);
-    for (int tile = blockIdx.x; there;) {
+    if (TILE::CHANNEL || a.groups.offset) llm42__wait_for_previous();  // for scales and tiles
+    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
         float sum[TILE::UNITS][TILE::EIGHTS] = {};
-        work = next;
         for (int step = 0; step < steps; step++, place.advance()) {
-            scales = ahead;
-            if (step + 1 < steps) ahead.load(a, work, step + 1, row, first);
-            else if ((there = next.seek(a, tile += gridDim.x))) ahead.load(a, next, 0, row, first);
             llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * place.stage, place.turn);
+            const float4 *of_stage = (const float4 *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES) + row;
+            float4 scales[TILE::EIGHTS];
+            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS && !TILE::CHANNEL; e++) scales[e] = of_stage[8 * e];
             auto start = [&](int u) {
                 llm42__wgmma_fence();
                 LLM42__UNROLLED(int i = 0; i < 4; i++) {
@@ -1659,7 +1694,7 @@ template <typename TILE> LLM42__DEVICE void llm42__e4m3_multiply_few(uint32_t ba
                     LLM42__UNROLLED(int b = 0; b < 4; b++) {
                         if (step * 4 + b >= a.blocks) continue;
                         if constexpr (TILE::CHANNEL) sum[u][e] = sum[u][e] + chain[b];
-                        else sum[u][e] = fmaf(chain[b], scales.x[e][b] * scales.w[u][b], sum[u][e]);
+                        else sum[u][e] = fmaf(chain[b], ((const float *)&scales[e])[b], sum[u][e]);
                     }
                 }
             }
@@ -1677,12 +1712,13 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t base = llm42__shared_address(shared);
     if (threadIdx.x == 0) {
-        llm42__open_stages<TILE>(base, 1, TILE::WARPS);
+        llm42__open_stages<TILE>(base, 1 + TILE::HELPERS, TILE::WARPS);
         llm42__mbarriers_opened();
     }
     __syncthreads();
-    if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(base, a);
-    else llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
+    if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(shared, base, a);
+    else if (llm42__warp() == TILE::WARPS) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
+    else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x % 32);
 #endif
 }
 
@@ -1709,42 +1745,9 @@ template <int ROWS_, int GROUPS_, bool CHANNEL_> struct llm42__e4m3_tile {
         HELPERS = CHANNEL ? 0 : 3,  // warps that multiply scales
         HELPED = (ROWS + 95) / 96   // rows of each of their lanes
     };
+    // Where a row's scale lies. A lane that adds chains loads those of rows 2t and 2t + 1 of two eights at once.
+    LLM42__DEVICE static int place(int i) { return i / 16 * 16 + i % 8 / 2 * 4 + i / 8 % 2 * 2 + i % 2; }
 };
-
-// Puts scale of x * scale of w into the stages, by three warps. A lane that adds chains loads those of rows 2t and 2t +
-// 1 of two eights at once.
-template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a) {
-    const int lane = threadIdx.x % 32, first = (llm42__warp() - 1) * 32 + lane;  // its rows are first and first + 96
-    const int place_of = first / 16 * 16 + first % 8 / 2 * 4 + first / 8 % 2 * 2 + first % 2;
-    llm42__ring_place<TILE::STAGES> place;
-    llm42__e4m3_work<TILE> work;
-    llm42__wait_for_previous();
-    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
-        const int row0 = work.row0 + first;
-        const float *of_w = a.w_scale + (size_t)(work.w_row(a) / 128) * a.stride + work.block(a);
-        const float *of_x = a.x_scale + (size_t)work.block(a) * a.rows;
-#pragma unroll 1
-        for (int b0 = 0; b0 < a.blocks; b0 += 4) {
-            float scale[4][TILE::HELPED];  // of four blocks, so that loads run side by side
-            LLM42__UNROLLED(int b = 0; b < 4; b++)
-                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++) {
-                    const int at = min(b0 + b, a.blocks - 1);
-                    scale[b][i] = of_x[(size_t)at * a.rows + min(row0 + 96 * i, a.rows - 1)] * of_w[at];
-                }
-            LLM42__UNROLLED(int b = 0; b < 4; b++) {
-                if (b0 + b >= a.blocks) break;
-                llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
-                float *to = (float *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES) + place_of;
-                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++)
-                    if (i * 96 + first < TILE::ROWS) to[i * 96] = scale[b][i];
-                __syncwarp();
-                if (lane == 0) llm42__mbarrier_arrive(base + TILE::FULL_AT + 8 * place.stage);
-                place.advance();
-            }
-        }
-    }
-}
 
 // The chains of a warpgroup, one after the other.
 template <typename TILE> struct llm42__e4m3_chains {
@@ -1852,7 +1855,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
     if (threadIdx.x < 128) {
         if constexpr (TILE::GROUPS == 2) llm42__fewer_registers<40>();
         if (threadIdx.x < 32) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
-        else if (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a);
+        else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x - 32);
     } else {
         if constexpr (TILE::GROUPS == 2) llm42__more_registers<232>();
         llm42__e4m3_multiply<TILE>(shared, base, a);
@@ -1952,13 +1955,19 @@ LLM42__DEVICE float llm42__largest(uint4 piece) {
         largest = fmaxf(largest, llm42__float((i % 2 ? word[i / 2] & 0x7fff0000u : word[i / 2] << 16 & 0x7fff0000u)));
     return largest;
 }
-// Eight bf16 values as e4m3.
+// Eight bf16 values / scale, as e4m3. The quotients are those of an fp32 division, for scales from 1e-30 to 1e30 (all
+// 2^30 pairs of significands have been compared) and infinity. Beyond 1024 they need not be: e4m3 ends at 448. A
+// division would be much more code, which has to come from memory while weights pass through the caches.
 LLM42__DEVICE uint2 llm42__in_e4m3(uint4 piece, float scale) {
     const uint32_t word[4] = {piece.x, piece.y, piece.z, piece.w};
+    const float inverse = __fdiv_rn(1.0f, scale), by = scale < INFINITY ? scale : 0.0f;
+    auto divided = [&](float x) {
+        const float close = x * inverse, exact = fmaf(-fmaf(close, by, -x), inverse, close);
+        return fabsf(close) < 1024 ? exact : close;
+    };
     uint32_t pair[4];
     LLM42__UNROLLED(int i = 0; i < 4; i++)
-        pair[i] = llm42__pack_e4m3(__fdiv_rn(llm42__float(word[i] << 16), scale),
-                                   __fdiv_rn(llm42__float(word[i] & 0xffff0000u), scale));
+        pair[i] = llm42__pack_e4m3(divided(llm42__float(word[i] << 16)), divided(llm42__float(word[i] & 0xffff0000u)));
     return make_uint2(pair[0] | pair[1] << 16, pair[2] | pair[3] << 16);
 }
 // The largest value of `lanes` neighbouring lanes, for each of them. No order matters.
@@ -2299,13 +2308,11 @@ enum {
 };
 enum { LLM42__MOST_WIDTH = 16384, LLM42__NORM_THREADS = 512 };  // at most
 
-// The pieces of a row [stride] that a thread holds: up to four of eight elements, from at(0), at(1), ... on. `threads`
-// threads hold a row; the others of a block are idle.
+// The pieces of a row [stride] that a thread holds: up to four of eight elements, from at(0), at(1), ... on.
 typedef struct llm42__held_pieces {
-    int thread, threads, stride;
-    bool idle;
-    LLM42__DEVICE int at(int i) const { return (thread + i * threads) * 8; }
-    LLM42__DEVICE bool ended(int i) const { return at(i) >= stride || idle; }
+    int stride;
+    LLM42__DEVICE int at(int i) const { return (int)(threadIdx.x + i * blockDim.x) * 8; }
+    LLM42__DEVICE bool ended(int i) const { return at(i) >= stride; }
 } llm42__held_pieces;
 
 // Loads the pieces of a row: x, of the embedding or the residual stream, and (but for EMBED) other, of delta. If parts
@@ -2347,28 +2354,43 @@ LLM42__DEVICE void llm42__amend_row(uint4 (&piece)[4], const llm42__rank_parts &
     }
 }
 
-// piece += other, but for EMBED, rounded; x = the pieces, but for ADD_DRAWS. Returns the sum of the thread's squares,
-// with elements ascending; that of an idle thread is zero.
+// piece += other, but for EMBED, rounded; x = the pieces, but for ADD_DRAWS.
 template <int KIND>
-LLM42__DEVICE float llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], llm42__bf16 *x,
-                                   const llm42__held_pieces &held) {
-    float sum = 0;
+LLM42__DEVICE void llm42__add_row(uint4 (&piece)[4], const uint4 (&other)[4], llm42__bf16 *x,
+                                  const llm42__held_pieces &held) {
     LLM42__UNROLLED(int i = 0; i < 4; i++) {
         if (held.ended(i)) break;
         __nv_bfloat162 *p = (__nv_bfloat162 *)&piece[i];
         const __nv_bfloat162 *o = (const __nv_bfloat162 *)&other[i];
-        LLM42__UNROLLED(int j = 0; j < 4; j++) {
-            float2 a = __bfloat1622float2(p[j]);
-            if (KIND != LLM42__EMBED) {
-                float2 b = __bfloat1622float2(o[j]);
-                p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
-                a = __bfloat1622float2(p[j]);
-            }
-            sum = fmaf(a.y, a.y, fmaf(a.x, a.x, sum));
+        LLM42__UNROLLED(int j = 0; j < 4 && KIND != LLM42__EMBED; j++) {
+            const float2 a = __bfloat1622float2(p[j]), b = __bfloat1622float2(o[j]);
+            p[j] = __floats2bfloat162_rn(a.x + b.x, a.y + b.y);
         }
         if (KIND != LLM42__ADD_DRAWS) *(uint4 *)(x + held.at(i)) = piece[i];
     }
-    return sum;
+}
+
+// The sum of a row's squares, for every thread. Order: the first `threads` threads sum pieces t, t + threads, ... of
+// the row, elements ascending; then llm42__block_sum. A block of more threads passes the pieces through `row`.
+LLM42__DEVICE float llm42__sum_squares(const uint4 (&piece)[4], const llm42__held_pieces &held, int threads, uint4 *row,
+                                       float *shared) {
+    const bool own = (int)blockDim.x == threads;
+    float sum = 0;
+    if (!own) {
+        LLM42__UNROLLED(int i = 0; i < 4; i++)
+            if (!held.ended(i)) row[held.at(i) / 8] = piece[i];
+        __syncthreads();
+    }
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
+        const int at = (int)threadIdx.x + i * threads;
+        if ((int)threadIdx.x >= threads || at >= held.stride / 8) break;
+        const uint4 eight = own ? piece[i] : row[at];
+        LLM42__UNROLLED(int j = 0; j < 4; j++) {
+            const float2 a = __bfloat1622float2(((const __nv_bfloat162 *)&eight)[j]);
+            sum = fmaf(a.y, a.y, fmaf(a.x, a.x, sum));
+        }
+    }
+    return llm42__block_sum(sum, shared);
 }
 
 // piece x weight / sqrt(mean of squares + eps), rounded, is given to write(at, eight elements). squares: of the row.
@@ -2392,17 +2414,17 @@ LLM42__DEVICE void llm42__norm_row(uint4 (&piece)[4], float squares, const float
 // Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
 // x += delta, or x = the embedding of the row's token.
 // Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
-// With mail, or with few rows whose experts are added up here, a block has more threads, which help to take delta. h
-// goes to `eight`, too, and need not go anywhere else (NULL).
-// Order: a thread's elements ascending, then llm42__block_sum. It depends on D alone. Of delta: llm42__sum_quads.
+// For few rows a block has more threads than sum squares. h goes to `eight`, too, and need not go anywhere else (NULL).
+// Order: that of llm42__sum_squares, which depends on D alone. Of delta: llm42__sum_quads.
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
                   llm42__meta meta, int rows, int width, int stride, int threads, float eps, llm42__blocks_of_x eight) {
-    constexpr bool together = llm42__quad<PARTS>::TOGETHER, draws = KIND == LLM42__ADD_DRAWS;
-    __shared__ float shared[2][32];
-    __shared__ uint4 sums[together ? LLM42__MOST_WIDTH / 8 : 1];
-    const llm42__held_pieces held = {(int)threadIdx.x, threads, stride, together && (int)threadIdx.x >= threads};
+    constexpr bool draws = KIND == LLM42__ADD_DRAWS;
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ float of_warps[2][32];
+    uint4 *sums = (uint4 *)shared;  // [stride / 8], if parts are added together or the block has more threads
+    const llm42__held_pieces held = {stride};
     float4 w[4][2];
     LLM42__UNROLLED(int i = 0; i < 8 && !held.ended(i / 2); i++)
         w[i / 2][i % 2] = *(const float4 *)(weight + held.at(i / 2) + i % 2 * 4);
@@ -2418,12 +2440,13 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
         uint4 piece[4], other[4];  // up to 4 x 8 x 512 elements
         llm42__gather_row<KIND, PARTS>(piece, other, x, delta, row, held, meta, sums);
         llm42__amend_row<KIND>(KIND == LLM42__EMBED ? piece : other, delta, held);
-        const float squares = llm42__add_row<KIND>(piece, other, x + row * stride, held);
-        llm42__norm_row(piece, llm42__block_sum(squares, shared[turn]), w, width, eps, held, [&](int at, uint4 v) {
+        llm42__add_row<KIND>(piece, other, x + row * stride, held);
+        const float squares = llm42__sum_squares(piece, held, threads, sums, of_warps[turn]);
+        llm42__norm_row(piece, squares, w, width, eps, held, [&](int at, uint4 v) {
             if (!some_rows && h) *(uint4 *)(h + (size_t)place * stride + at) = v;
             for (int r = 0; some_rows && r < delta.ranks; r++) *(uint4 *)(delta.h[r] + (size_t)place * stride + at) = v;
         });
-        LLM42__UNROLLED(int i = 0; i < 4 && eight.values; i++)
+        LLM42__UNROLLED(int i = 0; i < 4 && eight.values && i * (int)blockDim.x * 8 < stride; i++)
             llm42__quantise(eight, place, held.at(i) / 8, stride / 8, piece[i], !held.ended(i));
         turn ^= 1;
     }

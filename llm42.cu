@@ -915,13 +915,13 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
         case LLM42__ROUNDED | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__ROUNDED | LLM42__MAIL>; break;
         case LLM42__LEAVES | LLM42__MAIL: kernel = llm42__k_norm<KIND, LLM42__LEAVES | LLM42__MAIL>; break;
         }
-    // More threads take a row's sum sooner. Where rows keep all multiprocessors busy, smaller blocks are better.
-    const bool wide = sum->kind & LLM42__MAIL ||
-                      (sum->kind == LLM42__EXPERTS && rows <= 2 * cu->device.multiProcessorCount);
+    // More threads end a row sooner. Where rows keep all multiprocessors busy, smaller blocks are better.
+    const bool wide = sum->kind & LLM42__MAIL || rows <= 2 * cu->device.multiProcessorCount;
     const int block = wide ? std::min((int)LLM42__NORM_THREADS, (cu->Dp / 8 + 31) / 32 * 32) : threads;
+    const size_t bytes = block > threads || sum->kind & (LLM42__MAIL | LLM42__EXPERTS) ? (size_t)cu->Dp * 2 : 0;
     const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
-    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block), 0,
-                                                 ex->stream, ex->x, sum->parts, weight,
+    LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block),
+                                                 bytes, ex->stream, ex->x, sum->parts, weight,
                                                  eight.values && !cu->first->probed ? nullptr : ex->h, meta, rows,
                                                  cu->D, cu->Dp, threads, cu->config.norm_eps, eight)));
     return LLM42_OK;

@@ -2227,6 +2227,8 @@ static llm42_result llm42__load_scales(llm42_model *model, const char *name, con
     snprintf(of, sizeof of, "%.*s.input_scale", stem, name);
     LLM42__TRY(llm42__read_scales(model, of, 1, 1, 0, 1, &input_scale, error));
     m->input_scale = *input_scale;
+    if (m->input_scale < 1e-30f || m->input_scale > 1e30f)  // so that a reciprocal can divide by it
+        LLM42__FAIL(FORMAT, "%s: %s is %g: must be from 1e-30 to 1e30", w->path, of, (double)m->input_scale);
     return LLM42_OK;
 }
 

@@ -1080,6 +1080,7 @@ inline void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, 
 inline void llm42__copy_box3(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2, uint32_t barrier) {
     emulator::start_box(to, map, c0, c1, c2, barrier, 1u << emulator::rank_here());
 }
+#define llm42__copy_box3_once llm42__copy_box3
 template <int REGISTERS> void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[REGISTERS]) {
     emulator::store_matrices_turned<REGISTERS>(address, r);
 }
