@@ -1,5 +1,5 @@
 // matmul_ladder: one matrix product in nine steps, from a naive kernel to the project's own. Each step adds one idea.
-// The table shows that speed depends on how work is laid out, and that bits depend on the order of sums alone.
+// The table shows that speed depends on how work is laid out, and that bits depend on the order of sums.
 //
 //     make ladder
 //     build/matmul_ladder --rows 1,8,64 --n 4096 --k 14336 --tsv FILE
