@@ -3,6 +3,7 @@
 random weights in bf16, each pass in a CUDA graph.
 
     python3 sweep/h200/pytorch.py --out FILE     needs PyTorch 2.6 or newer, and a GPU of 80 GB
+    python3 sweep/h200/pytorch.py --eight --out FILE     the same with the layers' products in FP8
     python3 sweep/h200/pytorch.py --attention --out FILE     attention alone, as `build/kernels --part attention`
 
 q, k and v are one product, and so are gate and up; products are those of torch.nn.functional.linear. Attention is
@@ -12,6 +13,10 @@ and a prompt pass one sequence from its beginning. A pass ends with the id of th
 prompt's last one. A time is the median of 21 launches of the graph, each between two events. Nothing here keeps an
 order of sums. What PyTorch could do better: its products are cuBLAS's first choice and are not tuned, the writes to the
 KV cache are kernels of their own, and which kernel computes attention is PyTorch's choice.
+
+--eight: the products of the layers are those of torch._scaled_mm on e4m3, with a scale for each output of w and for each
+row of x, which is quantised by a compiled function. The head stays in bf16. Sums are PyTorch's fast ones
+(use_fast_accum), which round more often than llm42's.
 
 --attention: the causal attention of one prompt in one layer, by cuDNN and by FlashAttention, which PyTorch is told to
 take. A graph has several prompts with inputs of their own, so that no cache holds what a launch reads. TFLOP/s count
@@ -49,23 +54,40 @@ def rotate(qkv, cos, sin):
     return turn(q), turn(k), v
 
 
+def in_eight(x):
+    """The rows of x in e4m3, and their scales."""
+    scale = x.abs().amax(-1, keepdim=True).float().clamp(min=1e-8) / 448
+    return (x.float() / scale).to(torch.float8_e4m3fn), scale
+
+
 def gate(gate_up):
     first, second = gate_up.chunk(2, dim=-1)
     return F.silu(first) * second
 
 
 class Model:
-    def __init__(self, compiled):
+    def __init__(self, compiled, eight):
         def weight(*shape):
             return torch.randn(shape, device="cuda", dtype=torch.bfloat16) * 0.02
+        def matrix(*shape):
+            return in_eight(weight(*shape)) if eight else weight(*shape)
         self.embedding, self.head = weight(VOCAB, D), weight(VOCAB, D)
-        self.layers = [{"qkv": weight((HEADS + 2 * KV_HEADS) * DIM, D), "o": weight(D, HEADS * DIM),
-                        "gate_up": weight(2 * HIDDEN, D), "down": weight(D, HIDDEN),
+        self.layers = [{"qkv": matrix((HEADS + 2 * KV_HEADS) * DIM, D), "o": matrix(D, HEADS * DIM),
+                        "gate_up": matrix(2 * HIDDEN, D), "down": matrix(D, HIDDEN),
                         "norms": [torch.ones(D, device="cuda", dtype=torch.bfloat16) for _ in range(2)]}
                        for _ in range(LAYERS)]
         self.last_norm = torch.ones(D, device="cuda", dtype=torch.bfloat16)
         wrap = (lambda f: torch.compile(f, dynamic=True)) if compiled else (lambda f: f)
         self.add_norm, self.rotate, self.gate = wrap(add_norm), wrap(rotate), wrap(gate)
+        self.in_eight, self.eight = wrap(in_eight), eight
+
+    def product(self, x, w):
+        if not self.eight:
+            return F.linear(x, w)
+        rows, scale = self.in_eight(x.reshape(-1, x.shape[-1]))
+        y = torch._scaled_mm(rows, w[0].t(), scale_a=scale, scale_b=w[1].t(), out_dtype=torch.bfloat16,
+                             use_fast_accum=True)
+        return y.view(*x.shape[:-1], -1)
 
     def forward(self, tokens, cache, at, cos, sin, causal, last_only):
         """tokens [sequences, rows], of which the first stands at position `at` of its sequence; cache: for each layer k
@@ -74,16 +96,16 @@ class Model:
         x, delta = F.embedding(tokens, self.embedding), torch.zeros((), device="cuda", dtype=torch.bfloat16)
         for layer, (k_cache, v_cache) in zip(self.layers, cache):
             x, h = self.add_norm(x, delta, layer["norms"][0])
-            qkv = F.linear(h, layer["qkv"]).view(sequences, rows, HEADS + 2 * KV_HEADS, DIM)
+            qkv = self.product(h, layer["qkv"]).view(sequences, rows, HEADS + 2 * KV_HEADS, DIM)
             q, k, v = self.rotate(qkv, cos, sin)
             k_cache[:, :, at:].copy_(k.transpose(1, 2))
             v_cache[:, :, at:].copy_(v.transpose(1, 2))
             mask = causal_lower_right(rows, at + rows) if causal and at else None
             attended = F.scaled_dot_product_attention(q.transpose(1, 2), k_cache, v_cache, attn_mask=mask,
                                                       is_causal=causal and not at, enable_gqa=True)
-            x, h = self.add_norm(x, F.linear(attended.transpose(1, 2).reshape(sequences, rows, -1), layer["o"]),
+            x, h = self.add_norm(x, self.product(attended.transpose(1, 2).reshape(sequences, rows, -1), layer["o"]),
                                  layer["norms"][1])
-            delta = F.linear(self.gate(F.linear(h, layer["gate_up"])), layer["down"])
+            delta = self.product(self.gate(self.product(h, layer["gate_up"])), layer["down"])
         if last_only:
             x, delta = x[:, -1:], delta[:, -1:]
         return F.linear(self.add_norm(x, delta, self.last_norm)[1], self.head).argmax(-1)
@@ -132,10 +154,10 @@ PASSES += [("replay", rows // 32, 32, 480) for rows in (128, 256, 512, 1024)]
 PASSES += [("prompt", 1, rows, 0) for rows in (512, 2048)]
 
 
-def passes(eager):
+def passes(eager, eight):
     """The lines of the table of passes."""
     yield "pass\trows\tcontext_tokens\tms"
-    model = Model(not eager)
+    model = Model(not eager, eight)
     for name, sequences, rows, at in PASSES:
         ms = measure(model, sequences, rows, at, name == "prompt")
         yield f"{name}\t{sequences * rows}\t{at + rows}\t{ms:.4f}"
@@ -178,6 +200,7 @@ def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--out", help="the table goes there too")
     args.add_argument("--eager", action="store_true", help="nothing is compiled by torch.compile")
+    args.add_argument("--eight", action="store_true", help="products of the layers in FP8")
     args.add_argument("--attention", action="store_true", help="attention of prompts alone, by cuDNN and FlashAttention")
     args = args.parse_args()
     if not torch.cuda.is_available():
@@ -185,12 +208,13 @@ def main():
     torch.manual_seed(42)
     torch._dynamo.config.recompile_limit = 64  # beyond it nothing more would be compiled
     how = f"cuDNN {torch.backends.cudnn.version()}" if args.attention else \
-        "eager operators" if args.eager else "norms, rotation and gates by torch.compile"
+        ("eager operators" if args.eager else "norms, rotation and gates by torch.compile") + \
+        (", products by torch._scaled_mm on e4m3" if args.eight else "")
     lines = [f"# PyTorch {torch.__version__}, CUDA {torch.version.cuda}, {how}",
              f"# cuda device: {torch.cuda.get_device_name()}"]
     print("\n".join(lines), flush=True)
     with torch.inference_mode():
-        for line in attention() if args.attention else passes(args.eager):
+        for line in attention() if args.attention else passes(args.eager, args.eight):
             lines.append(line)
             print(line, flush=True)
     if args.out:

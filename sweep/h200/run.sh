@@ -7,6 +7,9 @@
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
+#     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts; the dense ones beside bf16 and
+#                                               PyTorch's in turn; ShareGPT lengths as in part presets
+#     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
 #     bash sweep/h200/run.sh prompts            whole prompts of 2,048 to 32,768 tokens, and their stages
 #     bash sweep/h200/run.sh attention          attention of prompts in one layer, beside cuDNN's and FlashAttention's in
 #                                               turn; needs `make kernels` and PyTorch
@@ -144,6 +147,23 @@ mixture)
     bench stages_mixture --suite stages --seconds 120
     ;;
 prompts) bench prompts --suite prompts --seconds 180 ;;
+eight)
+    bench passes_sixteen --suite passes --seconds 60
+    MODEL_8B=synthetic:llama-3.1-8b-fp8,margin=$MARGIN
+    bench passes_eight --suite passes --seconds 60
+    "${PYTHON:-python3}" sweep/h200/pytorch.py --eight --out "$OUT/pytorch_eight.tsv"
+    measure presets_eight --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
+        --kv-tokens 262144 --token-budget 2048 --qps offline --preset best --ratio 0,1
+    MODEL_8B=synthetic:qwen3-30b-a3b-fp8,margin=$MARGIN
+    bench passes_eight_mixture --suite passes --quick
+    ;;
+determinism-eight)
+    for model in examples/tiny42-fp8 synthetic:tiny-moe-fp8 "synthetic:llama-3.1-8b-fp8,margin=$MARGIN" ${BASE42:+"$BASE42"}; do
+        name=determinism_eight_$(sed 's/.*[:/]//; s/,.*//; s/-fp8//; s/[^a-z0-9]/_/g' <<<"$model")
+        hostile "$name" --part determinism --model "$model" --loads 8 --requests "${REQUESTS:-2000}" \
+            ${FOLDER:+--record "$FOLDER" --record-every 100}
+    done
+    ;;
 attention)
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
