@@ -1548,13 +1548,13 @@ template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
                                     const llm42__e4m3_args &a) {
     const int steps = (a.blocks + TILE::STACK - 1) / TILE::STACK;
-    const bool first_lane = threadIdx.x % 32 == 0;
+    const bool first_lane = threadIdx.x % 32 == 0, once = TILE::STACK > 1 || a.rows <= TILE::ROWS;
     llm42__e4m3_work<TILE> work;
     auto load_w = [&](int stage, int step) {
         const uint32_t full = base + TILE::FULL_AT + 8 * stage;
         llm42__mbarrier_expect(full, TILE::STAGE);
         const int block = work.block(a) + step * TILE::STACK;
-        if (TILE::STACK > 1) llm42__copy_box3_once(base + stage * TILE::STAGE, w_map, 0, block, work.w_row(a), full);
+        if (once) llm42__copy_box3_once(base + stage * TILE::STAGE, w_map, 0, block, work.w_row(a), full);
         else llm42__copy_box3(base + stage * TILE::STAGE, w_map, 0, block, work.w_row(a), full);
     };
     auto load_x = [&](int stage, int step) {
@@ -1582,38 +1582,43 @@ LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap 
     if (TILE::STACK == 1) llm42__launch_next();
 }
 
-// Puts scale of x * scale of w into the stages, by HELPERS warps, of which each lane has HELPED ones. They are loaded
-// many steps ahead, because those of w come from far. first: of the lane.
+// Puts scale of x * scale of w into the stages, by HELPERS warps, of which each lane has HELPED ones. first: of the
+// lane. Those of the next AT_ONCE steps are loaded before these are put, because scales of w come from far.
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a,
                                                int first) {
     enum { LANES = TILE::HELPERS * 32, AT_ONCE = TILE::HELPED == 1 ? 8 : 4 };
     const int steps = (a.blocks + TILE::STACK - 1) / TILE::STACK;
+    float scale[AT_ONCE][TILE::HELPED], next[AT_ONCE][TILE::HELPED];
     llm42__ring_place<TILE::STAGES> place;
     llm42__e4m3_work<TILE> work;
-    llm42__wait_for_previous();
-    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
+    auto load = [&](int step) {
         const float *of_w = a.w_scale + (size_t)(work.w_row(a) / 128) * a.stride + work.block(a);
         const float *of_x = a.x_scale + (size_t)work.block(a) * a.rows;
-#pragma unroll 1
-        for (int step0 = 0; step0 < steps; step0 += AT_ONCE) {
-            float scale[AT_ONCE][TILE::HELPED];
-            LLM42__UNROLLED(int s = 0; s < AT_ONCE; s++)
-                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++) {
-                    const int of = first + i * LANES,
-                              at = min((step0 + s) * TILE::STACK + of % TILE::STACK, a.blocks - 1);
-                    scale[s][i] = of_x[(size_t)at * a.rows + min(work.row0 + of / TILE::STACK, a.rows - 1)] * of_w[at];
-                }
-            LLM42__UNROLLED(int s = 0; s < AT_ONCE; s++) {
-                if (step0 + s >= steps) break;
-                llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
-                float *to = (float *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES);
-                LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++)
-                    if (first + i * LANES < TILE::ROWS * TILE::STACK) to[TILE::place(first + i * LANES)] = scale[s][i];
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::FULL_AT + 8 * place.stage);
-                place.advance();
-            }
+        LLM42__UNROLLED(int i = 0; i < AT_ONCE * TILE::HELPED; i++) {
+            const int of = first + i % TILE::HELPED * LANES, row = min(work.row0 + of / TILE::STACK, a.rows - 1),
+                      at = min((step + i / TILE::HELPED) * TILE::STACK + of % TILE::STACK, a.blocks - 1);
+            next[i / TILE::HELPED][i % TILE::HELPED] = of_x[(size_t)at * a.rows + row] * of_w[at];
+        }
+    };
+    llm42__wait_for_previous();
+    bool there = work.seek(a, blockIdx.x);
+    if (there) load(0);
+    for (int tile = blockIdx.x, step = 0; there;) {
+        const int count = min(steps - step, (int)AT_ONCE);
+        LLM42__UNROLLED(int i = 0; i < AT_ONCE * TILE::HELPED; i++) (&scale[0][0])[i] = (&next[0][0])[i];
+        step += AT_ONCE;
+        if (step >= steps) step = 0, there = work.seek(a, tile += gridDim.x);
+        if (there) load(step);
+        LLM42__UNROLLED(int s = 0; s < AT_ONCE; s++) {
+            if (s >= count) break;
+            llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
+            float *to = (float *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES);
+            LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++)
+                if (first + i * LANES < TILE::ROWS * TILE::STACK) to[TILE::place(first + i * LANES)] = scale[s][i];
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::FULL_AT + 8 * place.stage);
+            place.advance();
         }
     }
 }
@@ -1927,6 +1932,7 @@ static const llm42__e4m3_kind llm42__e4m3_kinds[] = {{"e4m3_16x8x1", 1, 8, llm42
                                                      {"e4m3_64x8x2", 1, 8, llm42__cu_e4m3_few<64, 8, 2, 2>},
                                                      {"e4m3_16x16x1", 9, 32, llm42__cu_e4m3_few<16, 16, 1, 2>},
                                                      {"e4m3_32x16x1", 9, 32, llm42__cu_e4m3_few<32, 16, 1, 2>},
+                                                     {"e4m3_64x16x2", 9, 16, llm42__cu_e4m3_few<64, 16, 2, 1>},
                                                      {"e4m3_64x16", 9, 16, llm42__cu_e4m3<16, 1>},
                                                      {"e4m3_64x32", 9, 128, llm42__cu_e4m3<32, 1>},
                                                      {"e4m3_128x32", 17, 128, llm42__cu_e4m3<32, 2>},
