@@ -2461,6 +2461,13 @@ template <int DP> struct llm42__pairs {
             x[i][1] = needed && there(i) ? __bfloat162float(from[high + i]) : 0.0f;
         }
     }
+    LLM42__DEVICE void add(const float *bias) {  // of the head
+        LLM42__UNROLLED(int i = 0; i < 8; i++) {
+            if (!there(i)) continue;
+            x[i][0] = llm42__rounded(x[i][0] + bias[low + i]);
+            x[i][1] = llm42__rounded(x[i][1] + bias[high + i]);
+        }
+    }
     LLM42__DEVICE void store(llm42__bf16 *to) const {
         if (whole) {
             uint4 piece[2];
@@ -2483,6 +2490,9 @@ template <int DP> struct llm42__pairs {
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP], rotated, and one layer of the cache [slots, K, DP]. DP is d, padded with
 // zeros. Work: DP / 16 lanes for each head of a row, each with eight pairs. Order (head norms): a lane's pairs
 // ascending, then lanes by butterfly. It depends on d alone.
+//
+// Where a v is infinite or NaN, 0 is stored, and NaN as the k of that element. So rows that see the position get NaN by
+// its score, and no others do: attention multiplies what a row does not see by 0, and 0 x NaN would be NaN.
 template <int DP>
 __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
@@ -2496,19 +2506,16 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
                            : (is_k ? k_cache : v_cache) + ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP;
     const bool needed = head < a.heads + 2 * a.kv_heads && (is_q || slot >= 0);
     const float *angle = (is_q ? a.q_rope : a.k_rope) + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
-    llm42__pairs<DP> p(a, lane);
+    llm42__pairs<DP> p(a, lane), v(a, lane);  // v: those of k's position
     float2 turn[8];  // cosine and sine
     LLM42__UNROLLED(int i = 0; i < 8; i++)
         turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
     const int at = is_q ? head * d : is_k ? a.k_at + kv_head * d : a.v_at + kv_head * d;
     p.load(qkv + (size_t)row * a.qkv_stride + at, needed);
-    if (a.bias && needed)
-        LLM42__UNROLLED(int i = 0; i < 8; i++) {
-            if (!p.there(i)) continue;
-            p.x[i][0] = llm42__rounded(p.x[i][0] + a.bias[head * d + p.low + i]);
-            p.x[i][1] = llm42__rounded(p.x[i][1] + a.bias[head * d + p.high + i]);
-        }
+    v.load(qkv + (size_t)row * a.qkv_stride + a.v_at + kv_head * d, needed && is_k);
+    if (a.bias && needed) p.add(a.bias + head * d);
+    if (a.bias && needed && is_k) v.add(a.bias + (head + a.kv_heads) * d);
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
     float sum = 0, scale = 1;
     if (a.q_norm || a.k_norm) {
@@ -2526,6 +2533,10 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
             const float2 before = {p.x[i][0], p.x[i][1]};
             p.x[i][0] = fmaf(before.x, turn[i].x, -(before.y * turn[i].y));
             p.x[i][1] = fmaf(before.y, turn[i].x, before.x * turn[i].y);
+        }
+        LLM42__UNROLLED(int j = 0; j < 2; j++) {
+            float &x = p.x[i][j], of = is_k ? v.x[i][j] : is_q ? 0.0f : x;
+            if (of - of != 0.0f) x = is_k ? NAN : 0.0f;
         }
     }
     p.store(to);

@@ -4404,8 +4404,11 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
         llm42__cpu_rope(cpu, cpu->rope, k, c->kv_heads, row->position);
     }
     if (row->flags & LLM42_ROW_KEEP_KV) return;
+    float *v = k + (size_t)w->pass->rows * kv;
+    for (size_t i = 0; i < kv; i++)  // as llm42__k_rope does it
+        if (v[i] - v[i] != 0) k[i] = NAN, v[i] = 0;
     llm42__cpu_kv_write(cpu, cpu->k, w->layer, row, pages, k);
-    llm42__cpu_kv_write(cpu, cpu->v, w->layer, row, pages, k + (size_t)w->pass->rows * kv);
+    llm42__cpu_kv_write(cpu, cpu->v, w->layer, row, pages, v);
 }
 
 // Projections, head norms, rope and the KV write of one layer, from h [R, D] to q [R, H*d] and the cache.
