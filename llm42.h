@@ -5008,6 +5008,8 @@ static float llm42__sm90_head_squares(const float *x, int d) {
 // steps of 128 keys. Scores are sums of llm42__sm90_multiply over d. The base is the unit's largest score so far; where
 // it grows, the unit's sums are scaled. Weights 2^(score - base) go to eight totals and, rounded to bf16, multiply
 // values, sixteen keys at a time. Units are merged in ascending order. Keys that the row does not see have weight 0.
+// A score is an fp32 number: where |score| is beyond about 10^6, its rounding alone changes weights by percents. From
+// 2^31 on weights may be infinite or all 0, and the result NaN: the base is rounded, the product in a weight's fma not.
 enum { LLM42__SM90_UNIT = 512, LLM42__SM90_STEP = 128, LLM42__SM90_STRIP = 32, LLM42__SM90_HEADS = 8 };
 typedef struct llm42__sm90_head {
     float q[256], weight[LLM42__SM90_STEP];  // weight: scores at first
