@@ -2490,6 +2490,13 @@ template <int DP> struct llm42__pairs {
             x[i][1] = needed && there(i) ? __bfloat162float(from[high + i]) : 0.0f;
         }
     }
+    LLM42__DEVICE void add(const float *bias) {  // of the head
+        LLM42__UNROLLED(int i = 0; i < 8; i++) {
+            if (!there(i)) continue;
+            x[i][0] = llm42__rounded(x[i][0] + bias[low + i]);
+            x[i][1] = llm42__rounded(x[i][1] + bias[high + i]);
+        }
+    }
     LLM42__DEVICE void store(llm42__bf16 *to) const {
         if (whole) {
             uint4 piece[2];
@@ -2512,6 +2519,10 @@ template <int DP> struct llm42__pairs {
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP], rotated, and one layer of the cache [slots, K, DP]. DP is d, padded with
 // zeros. Work: DP / 16 lanes for each head of a row, each with eight pairs. Order (head norms): a lane's pairs
 // ascending, then lanes by butterfly. It depends on d alone.
+//
+// Where an element of v is infinite or NaN, 0 is stored, and NaN as that element of k. So a row that sees the position
+// gets NaN by its score, and no other row does: attention multiplies values that a row does not see by 0, and 0 x NaN
+// would be NaN.
 template <int DP>
 __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
@@ -2525,19 +2536,16 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
                            : (is_k ? k_cache : v_cache) + ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP;
     const bool needed = head < a.heads + 2 * a.kv_heads && (is_q || slot >= 0);
     const float *angle = (is_q ? a.q_rope : a.k_rope) + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
-    llm42__pairs<DP> p(a, lane);
-    float2 turn[8];  // cosine and sine
+    llm42__pairs<DP> p(a, lane), v(a, lane);  // v: those of k's position
+    float2 turn[8];                           // cosine and sine
     LLM42__UNROLLED(int i = 0; i < 8; i++)
         turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
     const int at = is_q ? head * d : is_k ? a.k_at + kv_head * d : a.v_at + kv_head * d;
     p.load(qkv + (size_t)row * a.qkv_stride + at, needed);
-    if (a.bias && needed)
-        LLM42__UNROLLED(int i = 0; i < 8; i++) {
-            if (!p.there(i)) continue;
-            p.x[i][0] = llm42__rounded(p.x[i][0] + a.bias[head * d + p.low + i]);
-            p.x[i][1] = llm42__rounded(p.x[i][1] + a.bias[head * d + p.high + i]);
-        }
+    v.load(qkv + (size_t)row * a.qkv_stride + a.v_at + kv_head * d, needed && is_k);
+    if (a.bias && needed) p.add(a.bias + head * d);
+    if (a.bias && needed && is_k) v.add(a.bias + (head + a.kv_heads) * d);
     const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : nullptr;
     float sum = 0, scale = 1;
     if (a.q_norm || a.k_norm) {
@@ -2555,6 +2563,10 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
             const float2 before = {p.x[i][0], p.x[i][1]};
             p.x[i][0] = fmaf(before.x, turn[i].x, -(before.y * turn[i].y));
             p.x[i][1] = fmaf(before.y, turn[i].x, before.x * turn[i].y);
+        }
+        LLM42__UNROLLED(int j = 0; j < 2; j++) {
+            const float value = is_k ? v.x[i][j] : p.x[i][j];
+            if (!is_q && value - value != 0.0f) p.x[i][j] = is_k ? NAN : 0.0f;
         }
     }
     p.store(to);
@@ -2593,16 +2605,17 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool 
 //   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If it has
 //      grown, what the unit has summed is multiplied by 2^(old base - base)
 //   3. weights 2^(score x scale - base)
-//   4. eight totals of weights, one for each remainder of a key's position modulo 8. A total has four weights of each
-//      strip of 32 keys, added in ascending order; a step's four strips are added pairwise, and steps in ascending
-//      order
+//   4. eight totals of weights, one for each remainder of a key's position modulo 8. A step is four strips of 32 keys.
+//      In each strip a total adds its four weights, ascending; then (s0 + s1) + (s2 + s3); then total = fma(total,
+//      factor of 2., that sum)
 //   5. weights x values, by the tensor cores, on top of the sums of the steps before
 // At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
 // that a row does not see change none of the row's bits, nor do unseen keys within a step, whose weights are 0. So a
 // result depends on the row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
-// (A value that is NaN or infinite may reach rows of its sequence that do not see it, because 0 x NaN is NaN.)
+// (0 x NaN would be NaN, but all values are finite: where one is not, llm42__k_rope stores 0, and NaN in its key.)
 //
-// Units let several blocks share a long row that is decoded. Units are long because prompts merge each of them, too.
+// Units let several blocks share a long row that is decoded. Units are long because each merge costs time, in prompts,
+// too.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
@@ -2699,8 +2712,8 @@ LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a
     }
 }
 
-// The factors of a merge, `keep` for the sums so far and `take` for those of the unit, give both the higher of the two
-// bases. `base` becomes the higher one.
+// The factors of a merge, `keep` for the sums so far and `take` for those of the unit, scale both sums to the higher of
+// the two bases. `base` becomes the higher one.
 LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
     const float higher = fmaxf(base, unit_base), from = llm42__from_base(higher);
     keep = llm42__power(base - from);
@@ -2925,8 +2938,9 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
         }
         llm42__copy_arrive(base + shape::QUERIES_FULL_AT);
     }
-    // Copies all keys and values of a task. Those of earlier passes are copied before the wait for the kernel ahead, as
-    // long as the ring has room. (The wait comes before the queries, without which teams empty no slot of the ring.)
+    // Copies all keys and values of a task. Those of earlier passes are copied before the wait for the kernel ahead.
+    // The queries are copied behind this wait. So it must come before the ring is full, because teams empty no slot
+    // until they have queries.
     LLM42__DEVICE void run() {
         const int count = 2 * own.steps();
         bool waited = false;
@@ -3573,7 +3587,10 @@ static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int 
         shape = {kind.first, kind.second, llm42__decode_bytes(dp, group > 8 ? 2 : 1, kind.first, kind.second)};
         if (shape.bytes <= (few ? most : most / 2)) break;
     }
-    return shape;  // the last one may fit nowhere, or only once
+    // The last one may fit a multiprocessor only once. The caller launches two blocks for each all the same, half of
+    // which wait for the others to end. Once it always fits: with heads of up to 128 it needs less than every device
+    // has, and with wider ones an engine opens only where llm42__k_attend_prefill fits, which needs more.
+    return shape;
 }
 
 template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42__decode_shape &shape) {

@@ -1606,8 +1606,8 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
         *(llm42__header *)to.header = {
             pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(), p->draws, p->page_stride, ex->number, p->old,
             0};
-        memcpy((void *)to.prefill, prefill.data(), prefill.size() * sizeof prefill[0]);
-        memcpy((void *)to.decode, decode.data(), decode.size() * sizeof decode[0]);
+        std::copy(prefill.begin(), prefill.end(), (llm42__prefill_task *)to.prefill);
+        std::copy(decode.begin(), decode.end(), (llm42__decode_task *)to.decode);
         if (cu->has[reach]) p->head_bytes = (size_t)((unsigned char *)(to.decode + decode.size()) - base);
         p->pages_at = (size_t)((unsigned char *)to.pages - base);
     }

@@ -4406,8 +4406,11 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
         llm42__cpu_rope(cpu, cpu->rope, k, c->kv_heads, row->position);
     }
     if (row->flags & LLM42_ROW_KEEP_KV) return;
+    float *v = k + (size_t)w->pass->rows * kv;
+    for (size_t i = 0; i < kv; i++)  // as llm42__k_rope does it
+        if (v[i] - v[i] != 0) k[i] = NAN, v[i] = 0;
     llm42__cpu_kv_write(cpu, cpu->k, w->layer, row, pages, k);
-    llm42__cpu_kv_write(cpu, cpu->v, w->layer, row, pages, k + (size_t)w->pass->rows * kv);
+    llm42__cpu_kv_write(cpu, cpu->v, w->layer, row, pages, v);
 }
 
 // Projections, head norms, rope and the KV write of one layer, from h [R, D] to q [R, H*d] and the cache.
@@ -5007,6 +5010,8 @@ static float llm42__sm90_head_squares(const float *x, int d) {
 // steps of 128 keys. Scores are sums of llm42__sm90_multiply over d. The base is the unit's largest score so far; where
 // it grows, the unit's sums are scaled. Weights 2^(score - base) go to eight totals and, rounded to bf16, multiply
 // values, sixteen keys at a time. Units are merged in ascending order. Keys that the row does not see have weight 0.
+// A score is an fp32 number: where |score| is beyond about 10^6, its rounding alone changes weights by percents. From
+// 2^31 on weights may be infinite or all 0, and the result NaN: the base is rounded, the product in a weight's fma not.
 enum { LLM42__SM90_UNIT = 512, LLM42__SM90_STEP = 128, LLM42__SM90_STRIP = 32, LLM42__SM90_HEADS = 8 };
 typedef struct llm42__sm90_head {
     float q[256], weight[LLM42__SM90_STEP];  // weight: scores at first

@@ -97,32 +97,24 @@ TEST(steps_are_as_described) {
     }
 }
 
-// Sixteen equal products of largest significands: 32 bits do not hold the sum of the addends.
-TEST(sums_of_many_large_addends) {
+// A step of sixteen equal products of largest significands, on top of a sum.
+static void check_equal_products(float sign, float before) {
     float x[16], x_power[16], w[256], w_power[256], sum[16];
-    for (int sign = -1; sign <= 1; sign += 2) {
-        for (int i = 0; i < 16; i++) x[i] = 1.9921875f;
-        for (int i = 0; i < 256; i++) w[i] = (float)sign * 1.9921875f;
-        power_of(x, 16, x_power), power_of(w, 256, w_power);
-        for (int o = 0; o < 16; o++) sum[o] = (float)sign * 3.99f;
-        llm42__sm90_steps(x, x_power, w, w_power, 1, sum);
-        for (int o = 0; o < 16; o++)
-            CHECK_INT(llm42__bits(sum[o]), llm42__bits(described_step((float)sign * 3.99f, x, w)));
-    }
+    for (int i = 0; i < 16; i++) x[i] = 1.9921875f, sum[i] = before;
+    for (int i = 0; i < 256; i++) w[i] = sign * 1.9921875f;
+    power_of(x, 16, x_power), power_of(w, 256, w_power);
+    llm42__sm90_steps(x, x_power, w, w_power, 1, sum);
+    for (int o = 0; o < 16; o++) CHECK_INT(llm42__bits(sum[o]), llm42__bits(described_step(before, x, w)));
+}
+
+TEST(sums_of_many_large_addends) {  // 32 bits do not hold them
+    for (int sign = -1; sign <= 1; sign += 2) check_equal_products((float)sign, (float)sign * 3.99f);
 }
 
 // A sum of addends between 2^31 - 2^7 and 2^31 in units of the last place: it must be cut, not rounded.
 TEST(sums_just_below_the_largest_integer) {
-    float x[16], x_power[16], w[256], w_power[256], sum[16];
-    for (int i = 0; i < 16; i++) x[i] = 1.9921875f;
-    for (int i = 0; i < 256; i++) w[i] = 1.9921875f;
-    power_of(x, 16, x_power), power_of(w, 256, w_power);
-    for (int last = 0; last < 256; last++) {
-        const float before = ldexpf((float)(16744448 - last), -25);  // the products are 2^31 - 16744448 units
-        for (int o = 0; o < 16; o++) sum[o] = before;
-        llm42__sm90_steps(x, x_power, w, w_power, 1, sum);
-        for (int o = 0; o < 16; o++) CHECK_INT(llm42__bits(sum[o]), llm42__bits(described_step(before, x, w)));
-    }
+    for (int last = 0; last < 256; last++)  // the products are 2^31 - 16744448 units
+        check_equal_products(1, ldexpf((float)(16744448 - last), -25));
 }
 
 // Whole products: shapes that are no multiples, weights in bf16 and fp32, and values that need care.
@@ -357,33 +349,28 @@ TEST(least_exponent) {
 }
 
 TEST(special_values) {
-    const float inf = INFINITY, least = llm42__float(1), small = llm42__float(0x00010000u);
-    float a[16] = {0}, b[16] = {0};
-    CHECK_INT(llm42__bits(llm42__sm90_step(-0.0f, a, b, 1)), 0);  // zeros are +0
-    a[0] = 1, b[0] = -1, a[1] = b[1] = 1;
-    CHECK_INT(llm42__bits(llm42__sm90_step(-0.0f, a, b, 1)), 0);  // so is what cancels
-    a[1] = b[1] = 0, a[0] = b[0] = 0;
-    CHECK_INT(llm42__bits(llm42__sm90_step(least, a, b, 1)), 1);  // subnormal numbers count in full
-    CHECK_INT(llm42__bits(llm42__sm90_step(-least, a, b, 1)), 0x80000001u);
-    a[0] = small, b[0] = 1;
-    CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0x00010000u);
-    b[0] = 0.5f;
-    CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0x00008000u);
-    a[0] = b[0] = small;
-    CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0);  // too small for fp32: cut to zero
-    b[0] = -small;
-    CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0);  // and that is +0 too
-    a[0] = b[0] = llm42__float(0x7f7f0000u);
-    CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0x7f800000u);  // too large
-    b[0] = -b[0];
-    CHECK_INT(llm42__bits(llm42__sm90_step(0, a, b, 1)), 0xff800000u);
-    a[0] = inf, b[0] = 2;
-    CHECK_INT(llm42__bits(llm42__sm90_step(1, a, b, 1)), 0x7f800000u);
-    CHECK_INT(llm42__bits(llm42__sm90_step(-inf, a, b, 1)), 0x7fffffffu);
-    b[0] = 0;
-    CHECK_INT(llm42__bits(llm42__sm90_step(1, a, b, 1)), 0x7fffffffu);
-    a[0] = NAN, b[0] = 1;
-    CHECK_INT(llm42__bits(llm42__sm90_step(1, a, b, 1)), 0x7fffffffu);
+    const float inf = INFINITY, least = 0x1p-149f, small = 0x1p-133f, large = 0x1.fep127f;
+    const struct {
+        float sum, a, b, more;
+        uint32_t want;
+    } steps[] = {{-0.0f, 0, 0, 0, 0},   // zeros are +0
+                 {-0.0f, 1, -1, 1, 0},  // so is what cancels
+                 {least, 0, 0, 0, 1},   // subnormal numbers count in full
+                 {-least, 0, 0, 0, 0x80000001u},
+                 {0, small, 1, 0, 0x00010000u},
+                 {0, small, 0.5f, 0, 0x00008000u},
+                 {0, small, small, 0, 0},   // too small for fp32: cut to zero
+                 {0, small, -small, 0, 0},  // and that is +0 too
+                 {0, large, large, 0, 0x7f800000u},
+                 {0, large, -large, 0, 0xff800000u},
+                 {1, inf, 2, 0, 0x7f800000u},
+                 {-inf, inf, 2, 0, 0x7fffffffu},
+                 {1, inf, 0, 0, 0x7fffffffu},
+                 {1, NAN, 1, 0, 0x7fffffffu}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const float a[16] = {steps[i].a, steps[i].more}, b[16] = {steps[i].b, steps[i].more};
+        CHECK_INT(llm42__bits(llm42__sm90_step(steps[i].sum, a, b, 1)), steps[i].want);
+    }
 }
 
 // Log-probabilities of a text on tiny42 -------------------------------------------------------------------------------

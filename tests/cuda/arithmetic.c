@@ -143,9 +143,8 @@ static answer *ask(const llm42_backend *backend, llm42_arithmetic arithmetic, co
     else CHECK_MSG(false, "%s: %s", model->name, rig_error.text);
     rig_close(&g);
     options = asked, cuda_desc = own;
-    if (result == LLM42_OK) return a;
-    answer_free(a);
-    return NULL;
+    if (result) answer_free(a), a = NULL;
+    return a;
 }
 
 // Compares logits and outputs of a pass.
@@ -166,7 +165,7 @@ static bool compare_outputs(const char *what, int pass, const answer *want, cons
 }
 
 static void compare_answers(const char *what, const llm42_model *model, const answer *want, const answer *got,
-                            int context, const int32_t *ids) {
+                            int context, const int32_t *ids, int overflow) {
     static const char *const names[PASSES] = {"prompts", "a prompt and single rows", "single rows",
                                               "windows", "two single rows",          "rows of a sequence apart"};
     llm42_row row[MOST_ROWS];
@@ -179,6 +178,8 @@ static void compare_answers(const char *what, const llm42_model *model, const an
         if (equal < 0) return;  // what comes behind differs because of that
         if (!CHECK_MSG(equal > 0, "%s: no operator was probed", name)) return;
         if (!compare_outputs(name, p, want, got, model->config.vocab, count)) return;
+        for (int r = 0; r < count; r++)  // what overflows spoils the rows that see it, and no others
+            CHECK((got->out[0][p][r].token < 0) == (row[r].seq == 0 && row[r].position >= overflow));
         operators += equal, rows += count;
     }
     CHECK(true);
@@ -194,10 +195,13 @@ static bool films_differ(const film *a, const film *b) {
     return false;
 }
 
-// made: the same model for the tested backend, which may make its weights itself.
-static void check_model(const char *path, llm42_model *model, const llm42_model *made) {
-    int32_t *ids = random_ids(LEAD, model->config.vocab, 13);
+// made: the same model for the tested backend, which may make its weights itself. overflow: the position of sequence 0
+// that has the last token of the vocabulary, of which a value overflows; NONE: there is none.
+enum { NONE = 1 << 30 };
+static void check_model(const char *path, llm42_model *model, const llm42_model *made, int overflow) {
+    int32_t *ids = random_ids(LEAD, model->config.vocab - (overflow < NONE), 13);
     const int context = model->config.context < CONTEXT ? model->config.context : CONTEXT;
+    if (overflow < NONE) ids[overflow] = model->config.vocab - 1;
     if (!model->embed.data) SKIP("the model's weights are on the device alone: nothing to compare with");
     const variant asked = {"as asked for", false, options.leaves, options.ranks};
     const bool one = options.quick || options.leaves > 1 || options.ranks > 1;
@@ -207,7 +211,7 @@ static void check_model(const char *path, llm42_model *model, const llm42_model 
         snprintf(what, sizeof what, "%.400s, %s", path, v->name);
         answer *want = ask(llm42_backend_cpu(), LLM42_ARITHMETIC_SM90, model, v, context, ids),
                *got = ask(tested, LLM42_ARITHMETIC_SM90, made, v, context, ids);
-        if (want && got) compare_answers(what, model, want, got, context, ids);
+        if (want && got) compare_answers(what, model, want, got, context, ids, overflow);
         if (want && !i) {
             answer *other = ask(llm42_backend_cpu(), LLM42_ARITHMETIC_FP32, model, v, context, ids);
             CHECK_MSG(other && films_differ(&want->films[0], &other->films[0]),
@@ -224,11 +228,14 @@ static void check_model(const char *path, llm42_model *model, const llm42_model 
 static void check_arithmetic(const char *path) {
     llm42_model *model = load_model(path, false);
     llm42_model *made = is_cuda() && !strncmp(path, "synthetic:", 10) ? load_model(path, true) : NULL;
-    if (model) check_model(path, model, made ? made : model);
+    if (model) check_model(path, model, made ? made : model, NONE);
     llm42_model_free(model);
     llm42_model_free(made);
 }
 
+#define MIXTURE(width, experts, used, renorm)                                                               \
+    "\"moe_intermediate_size\": " #width ", \"num_experts\": " #experts ", \"num_experts_per_tok\": " #used \
+    ", \"norm_topk_prob\": " #renorm ", "
 // Widths that are no multiples of 64 or 16, every size of head, biases, head norms, windows, mixtures, fp32 weights.
 static const test_shape shapes[] = {
     {"mistral", 300, 96, 2, 12, 1, 80, 176, 0, false, "BF16", "\"sliding_window\": 700, ", 2048},
@@ -238,15 +245,10 @@ static const test_shape shapes[] = {
     {"qwen3", 256, 64, 2, 8, 4, 128, 136, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
     {"qwen3", 256, 2112, 1, 2, 1, 16, 72, 0, true, "BF16", "\"rope_parameters\": {\"rope_theta\": 1000000.0}, ", 512},
     {"llama", 256, 64, 1, 2, 1, 256, 72, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 2048},
-    {"qwen3_moe", 256, 96, 2, 4, 2, 32, 176, 40, false, "BF16",
-     "\"moe_intermediate_size\": 176, \"num_experts\": 40, \"num_experts_per_tok\": 5, \"norm_topk_prob\": true, ",
-     512},
-    {"qwen3_moe", 256, 64, 1, 4, 2, 64, 64, 4, false, "BF16",
-     "\"moe_intermediate_size\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": false, ", 512},
+    {"qwen3_moe", 256, 96, 2, 4, 2, 32, 176, 40, false, "BF16", MIXTURE(176, 40, 5, true), 512},
+    {"qwen3_moe", 256, 64, 1, 4, 2, 64, 64, 4, false, "BF16", MIXTURE(64, 4, 2, false), 512},
     // A lane of k_route has more than four experts, and more ranks than one.
-    {"qwen3_moe", 256, 64, 1, 4, 2, 32, 64, 130, false, "BF16",
-     "\"moe_intermediate_size\": 64, \"num_experts\": 130, \"num_experts_per_tok\": 34, \"norm_topk_prob\": true, ",
-     96},
+    {"qwen3_moe", 256, 64, 1, 4, 2, 32, 64, 130, false, "BF16", MIXTURE(64, 130, 34, true), 96},
 };
 
 // Puts a matrix in bf16 (or fp32, where a file has it misaligned) into e4m3, as a checkpoint would have it.
@@ -273,8 +275,7 @@ static void quantise(llm42_matrix *m, llm42_scaling scaling, float input_scale, 
 // of which some layers stay in bf16, and mixtures. mixed: o of the first layer, down and qkv of the last one.
 enum { BLOCK = LLM42_SCALING_BLOCK, CHANNEL = LLM42_SCALING_CHANNEL };
 #define THETA "\"rope_theta\": 10000.0, "
-#define EXPERTS \
-    "\"moe_intermediate_size\": 256, \"num_experts\": 6, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, "
+#define EXPERTS MIXTURE(256, 6, 2, true)
 static const struct {
     int scaling;
     float input_scale;
@@ -311,7 +312,7 @@ static void check_eight(const char *dir, int i) {
             quantise((llm42_matrix *)(uintptr_t)&layer->expert[m], scaling,
                      given * (float)(1 + m / 3 + 7 * (m % 3 == 2)), &kept);
     }
-    check_model(strrchr(path, '/') + 1, model, model);
+    check_model(strrchr(path, '/') + 1, model, model, NONE);
     llm42_model_free(model);
     for (int j = 0; j < (int)arrlen(kept); j++) free(kept[j]);
     arrfree(kept);
@@ -327,38 +328,50 @@ void part_e4m3(void) {
     test_remove(dir);
 }
 
+// The last token alone has a first element in its embedding, and one weight of v takes that beyond the largest number.
+static void check_overflow(const char *folder) {
+    enum { VOCAB = 96, DIM = 80, KV = 2 * 64 };
+    static const test_shape shape = {"qwen2", VOCAB, DIM, 2, 4, 2, 64, 176, 0, false, "BF16", "", 96};
+    static uint16_t embed[VOCAB * DIM], weight[KV * DIM];
+    test_model_folder(folder, &shape);
+    llm42_model *model = load_model(folder, false);
+    if (!model) return;
+    llm42_matrix *v = (llm42_matrix *)(uintptr_t)&model->layer[0].v;
+    assert(model->embed.type == LLM42_DTYPE_BF16 && v->type == LLM42_DTYPE_BF16);
+    memcpy(embed, model->embed.data, sizeof embed), memcpy(weight, v->data, sizeof weight);
+    for (int i = 0; i < VOCAB; i++) embed[i * DIM] = llm42__to_bf16(i == VOCAB - 1 ? 8 : 0);
+    weight[77 * DIM] = llm42__to_bf16(3e38f);
+    model->embed.data = embed, v->data = weight;
+    check_model("overflow", model, model, 60);
+    llm42_model_free(model);
+}
+
 void part_arithmetic(void) {
     char path[900], dir[64];
     struct dirent **list = NULL;
-    if (is_cuda()) {  // other GPUs have other tensor cores
-        llm42_model *model = load_model("synthetic:tiny", false);
-        rig g = {0};
-        const llm42_result result =
-            !model ? LLM42_IO
-                   : rig_try(&g, tested,
-                             (llm42_backend_desc)TEST_LIST(.model = model, .numerics.arithmetic = LLM42_ARITHMETIC_SM90,
-                                                           .max_rows = 16, .max_context = 16));
-        rig_close(&g);
-        llm42_model_free(model);
-        if (result == LLM42_UNSUPPORTED) {
-            SKIP(rig_error.text);
-            return;
-        }
-    }
-    if (options.model) {
-        check_arithmetic(options.model);
-        return;
-    }
-    check_arithmetic("synthetic:tiny");
-    check_arithmetic("synthetic:tiny-moe");
-    check_arithmetic("examples/tiny42");
+    llm42_model *tiny = load_model("synthetic:tiny", false);
+    rig g = {0};
+    const llm42_backend_desc desc = {
+        .model = tiny, .numerics.arithmetic = LLM42_ARITHMETIC_SM90, .max_rows = 16, .max_context = 16};
+    const bool other = is_cuda() && tiny && rig_try(&g, tested, desc) == LLM42_UNSUPPORTED;  // other tensor cores
+    rig_close(&g);
+    llm42_model_free(tiny);
+    if (other) SKIP(rig_error.text);
+    if (other) return;
     test_folder(dir);
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    snprintf(path, sizeof path, "%s/overflow", dir);
+    if (!options.model || !options.quick) check_overflow(path);
+    if (options.model) check_arithmetic(options.model);
+    for (size_t i = 0; !options.model && i < sizeof shapes / sizeof *shapes; i++) {
         snprintf(path, sizeof path, "%s/shape_%d_%s", dir, (int)i, shapes[i].type);
         test_model_folder(path, &shapes[i]);
         check_arithmetic(path);
     }
     test_remove(dir);
+    if (options.model) return;
+    check_arithmetic("synthetic:tiny");
+    check_arithmetic("synthetic:tiny-moe");
+    check_arithmetic("examples/tiny42");
     int count = scandir("tests/arch", &list, visible, alphasort);
     CHECK_MSG(count > 0, "run this in the repository's root: no tests/arch");
     for (int i = 0; i < count; i++) {
