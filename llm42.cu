@@ -2450,6 +2450,8 @@ static void llm42__vary_lt(llm42__cuda *cu, int product, int rows, const llm42__
     const auto [n, k] = llm42__product_shape(cu, product);
     std::vector<std::pair<double, uint32_t>> order;
     for (const llm42__lt_tile &tile : llm42__lt_tiles) {
+        // cuBLASLt takes wider tiles than blocks of scales, too, and then takes wrong scales.
+        if (base.e4m3 && (tile.outputs > LLM42__BLOCK || tile.rows > LLM42__BLOCK)) continue;
         const int blocks = ((n + tile.outputs - 1) / tile.outputs) * ((rows + tile.rows - 1) / tile.rows) * products,
                   processors = cu->device.multiProcessorCount, waves = (blocks + processors - 1) / processors;
         order.push_back({(double)waves * (tile.outputs * tile.rows + 16 * (tile.outputs + tile.rows)), tile.id});

@@ -75,6 +75,7 @@ static llm42_result probe_product(const bench *b, const probe_memory &m, llm42__
     const int M = cu->desc.fixed_rows;
     std::vector<llm42__algorithm> chosen((size_t)cu->max_rows + 1);  // cuBLASLt's, by rows
     std::vector<bool> known(chosen.size());
+    if (cublas && first_choice(cu, product, 1, &chosen[1], error) == LLM42_UNSUPPORTED) return LLM42_OK;
     char note[96] = "its own choice for each number of rows";
     const llm42__product_size size = llm42__product_shape(cu, product);
     const int n = size.n, k = size.k;

@@ -30,27 +30,32 @@ static double product_floor(const bench *b, int product, int rows) {
 // rate.
 static llm42_result products_at(const bench *b, int product, int rows, llm42__bf16 *y, llm42_error *error) {
     llm42__cuda *cu = b->cu;
-    static const char *const variants[] = {"cublas", "fast", "invariant", "fixed_tile"};
     llm42__algorithm first;
-    LLM42__TRY(first_choice(cu, product, rows, &first, error));
-    const llm42__algorithm tile = fixed_tile(product),
-                           *algorithms[] = {&first, llm42__algorithm_of(cu, product, LLM42_SCHEDULE_FAST, rows),
-                                            llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows), &tile};
+    const llm42_result offered = first_choice(cu, product, rows, &first, error);
+    if (offered != LLM42_OK && offered != LLM42_UNSUPPORTED) return offered;
+    const llm42__algorithm tile = fixed_tile(product);
+    std::vector<std::pair<const char *, const llm42__algorithm *>> variants = {
+        {"cublas", &first},
+        {"fast", llm42__algorithm_of(cu, product, LLM42_SCHEDULE_FAST, rows)},
+        {"invariant", llm42__algorithm_of(cu, product, LLM42_SCHEDULE_INVARIANT, rows)},
+        {"fixed_tile", &tile}};
+    if (offered != LLM42_OK) variants.erase(variants.begin());  // e4m3, with some numbers of rows
     const auto [n, k] = llm42__product_shape(cu, product);
     std::vector<way> ways, slow;
-    for (int i = 0; i < 4; i++) (i < 3 ? ways : slow).push_back(product_way(b, product, algorithms[i], rows, y));
+    for (const auto &[name, algorithm] : variants)
+        (algorithm == &tile ? slow : ways).push_back(product_way(b, product, algorithm, rows, y));
     progress(b, "products: %s, %d rows", llm42__product_names[product], rows);
     LLM42__TRY(time_in_turn(b, WARM_SECONDS, &ways, error));
     LLM42__TRY(time_in_turn(b, WARM_SECONDS, &slow, error));
     ways.push_back(slow[0]);
     for (size_t i = 0; i < ways.size(); i++) {
         const double us = ways[i].us;
-        const std::string name = llm42__algorithm_name(algorithms[i]);
-        kernels_line line = kernels_line_of("products", llm42__product_names[product], variants[i], rows);
+        const std::string name = llm42__algorithm_name(variants[i].second);
+        kernels_line line = kernels_line_of("products", llm42__product_names[product], variants[i].first, rows);
         line.us = us;
         line.tflop_per_s = 2e-6 * (double)rows * (double)n * (double)k / us;
         line.gb_per_s = 1e-3 * weight_bytes(product) * (double)n * (double)k / us;  // of weights
-        line.relative_pct = 100 * ways[0].us / us;
+        if (offered == LLM42_OK) line.relative_pct = 100 * ways[0].us / us;
         line.ceiling_pct = 100 * product_floor(b, product, rows) / us;
         line.note = name.c_str();
         emit(b, line);
