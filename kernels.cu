@@ -2427,7 +2427,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
                   llm42__meta meta, int rows, int width, int stride, int threads, float eps, llm42__blocks_of_x eight) {
     constexpr bool draws = KIND == LLM42__ADD_DRAWS;
-    extern __shared__ __align__(16) unsigned char shared[];
+    extern __shared__ __align__(1024) unsigned char shared[];
     __shared__ float of_warps[2][32];
     uint4 *sums = (uint4 *)shared;  // [stride / 8], if parts are added together or the block has more threads
     const llm42__held_pieces held = {stride};
