@@ -1494,10 +1494,11 @@ typedef struct llm42__e4m3_args {
     llm42__groups groups = {};  // of a mixture w is [E n, k], and rows are sorted by expert
 } llm42__e4m3_args;
 
-// With few rows wgmma has 64 rows for weights and would use few of its columns. Here its rows are four blocks of k of
-// sixteen outputs, and its columns are four blocks of k of ROWS rows of x, so that a copy takes 512 bytes of an output
-// at once. Of the products of each block with each other one only those of equal blocks are used. A lane has these
-// chains of one block for four sums. Four lanes exchange theirs, and then each adds the four chains of one sum.
+// With few rows of x. wgmma multiplies 64 rows of weights by its columns, of which a few rows of x would fill few. So
+// its 64 rows are sixteen outputs with four blocks of k each, and its columns are ROWS rows of x with the same four
+// blocks each. Of the sixteen pairs of blocks that it multiplies, the four with equal blocks are used. A copy then
+// takes 512 bytes of an output at once. A lane has these chains of one block for four sums. Four lanes exchange theirs,
+// and then each adds the four chains of one sum.
 template <int OUTPUTS_, int ROWS_, int GROUPS_, int RESIDENT_, bool CHANNEL_> struct llm42__e4m3_few {
     enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, GROUPS = GROUPS_, RESIDENT = RESIDENT_, CHANNEL = CHANNEL_, STACK = 4 };
     enum {
@@ -1582,8 +1583,9 @@ LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap 
     if (TILE::STACK == 1) llm42__launch_next();
 }
 
-// Puts scale of x * scale of w into the stages, by HELPERS warps, of which each lane has HELPED ones. first: of the
-// lane. Those of the next AT_ONCE steps are loaded before these are put, because scales of w come from far.
+// Puts scale of x * scale of w into the stages, by HELPERS warps. Each lane makes HELPED of these products for a stage,
+// the first of which is number `first`. It loads the scales of the next AT_ONCE stages before it stores the products of
+// the present ones, because scales of w come from far.
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a,
                                                int first) {
@@ -1920,8 +1922,8 @@ static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm
                      : llm42__launch_e4m3<block>(llm42__k_e4m3<block>, x, w, k, a, processors, stream);
 }
 
-// The builds that algorithms are chosen from, and for how many rows each may be. All give the same bits. The last one
-// may be for any number of rows.
+// The builds that algorithms are chosen from, and for how many rows each may be. All give the same bits. One is
+// for any number of rows.
 typedef struct llm42__e4m3_kind {
     const char *name;
     int least, most;
@@ -1961,9 +1963,10 @@ LLM42__DEVICE float llm42__largest(uint4 piece) {
         largest = fmaxf(largest, llm42__float((i % 2 ? word[i / 2] & 0x7fff0000u : word[i / 2] << 16 & 0x7fff0000u)));
     return largest;
 }
-// Eight bf16 values / scale, as e4m3. The quotients are those of an fp32 division, for scales from 1e-30 to 1e30 (all
-// 2^30 pairs of significands have been compared) and infinity. Beyond 1024 they need not be: e4m3 ends at 448. A
-// division would be much more code, which has to come from memory while weights pass through the caches.
+// Eight bf16 values / scale, as e4m3. The quotients are those of an fp32 division, for scales from 1e-27 on and
+// infinity: for each of the 2^30 pairs of significands, and with all exponents for many scales, they have been compared
+// with a division. Above 1024 a quotient may be wrong, which changes nothing because all above 448 becomes 448. A
+// division would be much more code, and instructions have to come from memory while weights pass through the caches.
 LLM42__DEVICE uint2 llm42__in_e4m3(uint4 piece, float scale) {
     const uint32_t word[4] = {piece.x, piece.y, piece.z, piece.w};
     const float inverse = __fdiv_rn(1.0f, scale), by = scale < INFINITY ? scale : 0.0f;

@@ -2095,6 +2095,21 @@ static bool llm42__config_says(const llm42__json *json, int object, const char *
     return i >= 0 && llm42__json_is(json, i, text);
 }
 
+// Runs when an object has been read. Refuses keys of it that nothing has read. Those in `nothing` mean nothing here,
+// nor does null, false or what is empty.
+static llm42_result llm42__config_quantised_unread(const llm42__json *json, int object, const char *nothing) {
+    char key[64];
+    for (int i = object; (i = llm42__json_next(json, object, i)) > 0;) {
+        const jsmntok_t *value = &json->token[i + 1];
+        snprintf(key, sizeof key, " %.*s ", LLM42__SHOW(json, i));
+        if (llm42__json_was_read(json, i) || strstr(nothing, key)) continue;
+        if (value->type == JSMN_PRIMITIVE ? strchr("nf", json->text[value->start]) != NULL : !value->size) continue;
+        LLM42__NOT_SUPPORTED("quantization_config: %.*s: unknown, and may change what the model computes",
+                             LLM42__SHOW(json, i));
+    }
+    return LLM42_OK;
+}
+
 // What a tensor in e4m3 will need. Which tensors are in e4m3 shows their type: lists of modules are not read.
 static llm42_result llm42__config_scales(llm42__owner *owner, const llm42__json *json, int block, bool one_scale,
                                          bool is_static, const char *ending) {
@@ -2147,18 +2162,32 @@ static llm42_result llm42__config_group(llm42__owner *owner, const llm42__json *
         LLM42__NOT_SUPPORTED(
             "quantization_config: config_groups: weights must be symmetric floats of 8 bits by channel, tensor or "
             "block, and activations by token (dynamic), tensor (static) or, for blocks, group of 128 (dynamic)");
-    return llm42__config_scales(owner, json, block ? llm42__json_get(json, weights, "block_structure") : -1, whole,
-                                is_static, "_scale");
+    static const char *const nothing = " block_structure group_size observer observer_kwargs scale_dtype zp_dtype ";
+    const int blocks = block ? llm42__json_get(json, weights, "block_structure") : -1,
+              format = llm42__json_get(json, group, "format");
+    if (!llm42__json_null(json, format) && !llm42__json_is(json, format, "float-quantized"))
+        LLM42__NOT_SUPPORTED("quantization_config: config_groups: format %.*s is not supported",
+                             LLM42__SHOW(json, format));
+    LLM42__TRY(llm42__config_quantised_unread(json, weights, nothing));
+    LLM42__TRY(llm42__config_quantised_unread(json, in, nothing));
+    LLM42__TRY(llm42__config_quantised_unread(json, group, " targets "));
+    return llm42__config_scales(owner, json, blocks, whole, is_static, "_scale");
 }
 
 static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__json *json, int at) {
-    static const char *const unknown[] = {"sparsity_config", "transform_config"};
+    static const char *const nothing =
+        " version ignore ignored_layers modules_to_not_convert quantization_status global_compression_ratio "
+        "is_checkpoint_fp8_serialized run_compressed ";
+    if (json->token[at].type != JSMN_OBJECT) LLM42__MALFORMED("quantization_config: expected an object");
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
     if (!llm42__json_null(json, kv))
         llm42__log(owner->log, owner->log_user, "%s: kv_cache_scheme is not used: the KV cache has the compute type",
                    json->path);
-    if (llm42__config_says(json, at, "quant_method", "fp8")) return llm42__config_fp8(owner, json, at);
+    if (llm42__config_says(json, at, "quant_method", "fp8")) {
+        LLM42__TRY(llm42__config_fp8(owner, json, at));
+        return llm42__config_quantised_unread(json, at, nothing);
+    }
     const bool compressed = llm42__config_says(json, at, "quant_method", "compressed-tensors") && format >= 0;
     if (!compressed || !llm42__json_is(json, format, "float-quantized")) {
         const int what = compressed ? format : method < 0 ? at : method;
@@ -2167,9 +2196,7 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
             "weights, or FP8 ones (fp8, or compressed-tensors as float-quantized)",
             LLM42__SHOW(json, what));
     }
-    for (int i = 0, key; i < 2; i++)
-        if ((key = llm42__json_get(json, at, unknown[i])) >= 0 && json->token[key].size > 0)
-            LLM42__NOT_SUPPORTED("quantization_config: %s: not supported", unknown[i]);
+    LLM42__TRY(llm42__config_quantised_unread(json, at, nothing));
     const bool listed = groups >= 0 && json->token[groups].type == JSMN_OBJECT;
     const int first = listed ? llm42__json_next(json, groups, groups) : 0;
     if (first <= 0 || llm42__json_next(json, groups, first) > 0)
@@ -2227,8 +2254,8 @@ static llm42_result llm42__load_scales(llm42_model *model, const char *name, con
     snprintf(of, sizeof of, "%.*s.input_scale", stem, name);
     LLM42__TRY(llm42__read_scales(model, of, 1, 1, 0, 1, &input_scale, error));
     m->input_scale = *input_scale;
-    if (m->input_scale < 1e-30f || m->input_scale > 1e30f)  // so that a reciprocal can divide by it
-        LLM42__FAIL(FORMAT, "%s: %s is %g: must be from 1e-30 to 1e30", w->path, of, (double)m->input_scale);
+    if (m->input_scale < 1e-27f || m->input_scale > 1e30f)  // so that a reciprocal can divide by it
+        LLM42__FAIL(FORMAT, "%s: %s is %g: must be from 1e-27 to 1e30", w->path, of, (double)m->input_scale);
     return LLM42_OK;
 }
 
