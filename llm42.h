@@ -1615,9 +1615,7 @@ LLM42__MAYBE_UNUSED static double llm42__wall_now(void *state) {
 
 LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double seconds) {
     for (double left; (left = seconds - llm42__wall_now(state)) > 0;) {
-        struct timespec t;
-        t.tv_sec = (time_t)left;
-        t.tv_nsec = (long)((left - (double)t.tv_sec) * 1e9);
+        const struct timespec t = {(time_t)left, (long)((left - floor(left)) * 1e9)};
         nanosleep(&t, NULL);
     }
 }
@@ -2576,16 +2574,6 @@ static const char *llm42__model_path(llm42_model *model, const char *folder, con
     return path;
 }
 
-// Opens a file of weights and keeps it. `path` must live as long as the model is being loaded; NULL: no memory for it.
-static llm42_result llm42__model_file(llm42_model *model, const char *path, llm42__file *file, llm42_error *error) {
-    llm42__owner *owner = model->owner;
-    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
-    LLM42__TRY(llm42__file_open(file, path, !owner->no_mmap, error));
-    if (LLM42__PUSH(owner->files, *file)) return LLM42_OK;
-    llm42__file_close(file);
-    LLM42__FAIL(MEMORY, "%s: out of memory", path);
-}
-
 // One entry of a safetensors header: {"dtype": .., "shape": [..], "data_offsets": [begin, end]}.
 static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, const char *data, size_t data_size,
                                              llm42__tensor *tensor) {
@@ -2636,10 +2624,17 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
     return LLM42_OK;
 }
 
-// Opens a safetensors file. It consists of the header's length (8 bytes), the header (JSON) and the data.
+// Opens a safetensors file. It consists of the header's length (8 bytes), the header (JSON) and the data. `path` must
+// live as long as the model is being loaded; NULL: no memory for it.
 static llm42_result llm42__safetensors_open(llm42_model *model, const char *path, llm42_error *error) {
+    llm42__owner *owner = model->owner;
     llm42__file file;
-    LLM42__TRY(llm42__model_file(model, path, &file, error));
+    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
+    LLM42__TRY(llm42__file_open(&file, path, !owner->no_mmap, error));
+    if (!LLM42__PUSH(owner->files, file)) {
+        llm42__file_close(&file);
+        LLM42__FAIL(MEMORY, "%s: out of memory", path);
+    }
     uint64_t header = 0;
     memcpy(&header, file.data, (size_t)LLM42__MIN(file.size, sizeof header));
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
@@ -2647,8 +2642,7 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
     const char *data = file.data + 8 + header;
     llm42__json json;
     llm42_result result = llm42__json_parse(&json, path, file.data + 8, (size_t)header, error);
-    if (result == LLM42_OK)
-        result = llm42__safetensors_header(model->owner, &json, data, file.size - 8 - (size_t)header);
+    if (result == LLM42_OK) result = llm42__safetensors_header(owner, &json, data, file.size - 8 - (size_t)header);
     llm42__free(json.token);
     return result;
 }
@@ -3694,7 +3688,7 @@ static void llm42__sm90_e4m3_chain(const float *x, const int8_t *exponent, size_
 
 enum { LLM42__THREADS = 1024 };        // of a team, at most
 typedef struct llm42__job llm42__job;  // what an operator works on, see section cpu
-typedef void llm42__task_fn(const llm42__job *job, int64_t task, int thread);
+typedef void llm42__task_fn(const llm42__job *job, int64_t task);
 
 typedef struct llm42__team {
     int threads;
@@ -3715,7 +3709,7 @@ static void llm42__team_relax(int *turns) {
     if (++*turns % 256 == 0) sched_yield();
 }
 
-static void llm42__team_work(llm42__team *team, int thread) {
+static void llm42__team_work(llm42__team *team) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
         if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket + 1, memory_order_acq_rel,
@@ -3723,7 +3717,7 @@ static void llm42__team_work(llm42__team *team, int thread) {
             continue;
         const int64_t first = (int64_t)(ticket & 0xffffff) * team->grain;
         for (int64_t task = first; task < LLM42__MIN(first + team->grain, team->tasks); task++)
-            team->fn(team->job, task, thread);
+            team->fn(team->job, task);
         atomic_fetch_sub_explicit(&team->left, 1, memory_order_release);
         ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     }
@@ -3733,7 +3727,7 @@ static void llm42__team_work(llm42__team *team, int thread) {
 static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64_t grain, llm42__task_fn *fn,
                             const llm42__job *job) {
     if (team->threads == 1 || work < 100000.0) {
-        for (int64_t task = 0; task < tasks; task++) fn(job, task, 0);
+        for (int64_t task = 0; task < tasks; task++) fn(job, task);
         return;
     }
     const int64_t parts = (tasks + grain - 1) / grain;
@@ -3744,14 +3738,14 @@ static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64
     team->grain = grain;
     atomic_store_explicit(&team->left, (int)parts, memory_order_relaxed);
     atomic_store_explicit(&team->ticket, ++team->number << 48 | (uint64_t)parts << 24, memory_order_release);
-    llm42__team_work(team, 0);
+    llm42__team_work(team);
     for (int turns = 0; atomic_load_explicit(&team->left, memory_order_acquire);) llm42__team_relax(&turns);
 }
 
 // What the other threads of a pass do until it is over.
-static void llm42__team_help(llm42__team *team, int thread) {
+static void llm42__team_help(llm42__team *team) {
     for (int turns = 0; !atomic_load_explicit(&team->over, memory_order_acquire); llm42__team_relax(&turns))
-        llm42__team_work(team, thread);
+        llm42__team_work(team);
 }
 
 // True in a child that was forked after a region of several threads: OpenMP would wait there for ever for threads that
@@ -3921,6 +3915,8 @@ typedef struct llm42__cpu {
     int threads;
     const llm42_model *model;
     const struct llm42__arithmetic *arithmetic;
+    llm42_pass pass;  // that runs
+    int part_count;   // into which it cuts the sums of o and down: leaves if it is INVARIANT, else ranks
     llm42__team team;
     int page_shift, pad;         // pad: head_dim rounded up to 16, the stride of a KV vector
     size_t kv_layer;             // elements of one layer of k (or v)
@@ -3957,7 +3953,6 @@ typedef struct llm42__product {
 // What the tasks of an operator need to know. An operator fills in the fields that it uses.
 struct llm42__job {
     llm42__cpu *cpu;
-    const llm42_pass *pass;
     int layer, rows, size;            // size: of a task, in values of a row or in heads
     const llm42__product *product;    // the first of them
     const float *in, *weight, *bias;  // bias: NULL, or of what is in `in`
@@ -3968,7 +3963,6 @@ struct llm42__job {
 // Where a row finds the keys and values of one KV head. It attends to the positions first <= t < end.
 typedef struct llm42__context {
     const llm42__cpu *cpu;
-    const llm42_pass *pass;
     const void *k, *v;  // the layer's
     const int32_t *pages;
     int kv_head, first, end;
@@ -3981,7 +3975,7 @@ typedef struct llm42__arithmetic {
     const char *name;  // for llm42_backend.arithmetic
     bool invariant;    // FAST and FIXED passes sum as INVARIANT ones do
     bool by_kv_head;   // a task of attention has all heads of a KV head; else it has one head
-    bool bias_last;    // an output of e4m3 is rounded before its bias is added, too
+    bool bias_last;    // an output is rounded before its bias is added, too, as the CUDA backend does it
 
     // One block of a matrix product: outputs n0 to n0 + 15, as far as there are so many, of all rows. x [rows, w->k] ->
     // p->y [rows, w->n]. The sum over p->k is cut into `parts`. scratch: [4 p->k].
@@ -4011,19 +4005,19 @@ static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = llm42__round_bf16(x[i]);
 }
 
-static void *llm42__cpu_scratch(const llm42__cpu *cpu, int thread) {
-    return cpu->scratch + cpu->scratch_size * (size_t)thread;
+// The calling thread's.
+static float *llm42__cpu_scratch(const llm42__cpu *cpu) {
+    return cpu->scratch + cpu->scratch_size * (size_t)llm42__team_thread();
 }
 
 // A task is a row of the input of a product with weights in e4m3: m->size values.
-static void llm42__quantise_task(const llm42__job *m, int64_t r, int thread) {
+static void llm42__quantise_task(const llm42__job *m, int64_t r) {
     const llm42_matrix *w = m->product->w;
     const size_t wide = m->cpu->wide, at = (size_t)r * wide;
     const int k = w->k, side = w->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : k;
     const float *x = m->in + (size_t)r * (size_t)k;
     float *value = m->cpu->eight + at, *scale = m->cpu->eight_scale + (size_t)r * (wide / LLM42__BLOCK);
     int8_t *exponent = m->cpu->eight_exponent + at;
-    (void)thread;
     for (int k0 = 0; k0 < k; k0 += side, scale++) {
         const int k1 = LLM42__MIN(k0 + side, k);
         float largest = 0;
@@ -4038,9 +4032,9 @@ static void llm42__quantise_task(const llm42__job *m, int64_t r, int thread) {
     for (int i = k; i % LLM42__BLOCK; i++) value[i] = 0, exponent[i] = llm42__e4m3_exponent(0);
 }
 
-// Stores outputs n0 to n0 + count - 1 of rows from r0 on: with the scales of outputs, bias and rounding.
-static void llm42__cpu_put_e4m3(const llm42__cpu *cpu, const llm42__product *p, int n0, int count, int r0, int rows,
-                                const float *sum) {
+// Stores outputs n0 to n0 + count - 1 of rows from r0 on: with scales by CHANNEL, bias and rounding.
+static void llm42__cpu_put(const llm42__cpu *cpu, const llm42__product *p, int n0, int count, int r0, int rows,
+                           const float *sum) {
     const bool round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
     for (int r = 0; r < rows; r++)
         for (int o = 0; o < count; o++) {
@@ -4084,27 +4078,25 @@ static void llm42__cpu_block_e4m3(const llm42__cpu *cpu, int rows, const llm42__
             if ((k + LLM42__BLOCK) % step && k + LLM42__BLOCK < p->k) continue;
             for (int i = 0; i < 16 * some; i++) sum[i] = k < step ? part[i] : sum[i] + part[i], part[i] = 0;
         }
-        llm42__cpu_put_e4m3(cpu, p, n0, count, r0, some, sum);
+        llm42__cpu_put(cpu, p, n0, count, r0, some, sum);
     }
 }
 
 // A task is a block of sixteen outputs of one of the products.
-static void llm42__matmul_task(const llm42__job *m, int64_t task, int thread) {
+static void llm42__matmul_task(const llm42__job *m, int64_t task) {
     const llm42__product *p = m->product;
     for (; task >= (p->w->n + 15) / 16; p++) task -= (p->w->n + 15) / 16;
     const int n = (p->w->n + p->ranks - 1) / p->ranks;
-    const int parts = llm42_cpu_splits(m->pass->schedule, m->pass->shape, n, p->k);
+    const int parts = llm42_cpu_splits(m->cpu->pass.schedule, m->cpu->pass.shape, n, p->k);
     if (p->w->type == LLM42_DTYPE_E4M3) llm42__cpu_block_e4m3(m->cpu, m->rows, p, (int)task * 16, parts);
-    else
-        m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16, parts, llm42__cpu_scratch(m->cpu, thread));
+    else m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16, parts, llm42__cpu_scratch(m->cpu));
 }
 
 // Shapes: x [R, k], some matrices [n, k], y [R, n].
 // Work: threads share blocks of sixteen outputs. A thread computes all rows of its blocks.
 // Order: that of the arithmetic over k, in llm42_cpu_splits(schedule, shape, n / ranks, k) parts.
-static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const float *x, int rows,
-                              const llm42__product *products, int count) {
-    const llm42__job job = {.cpu = cpu, .pass = pass, .rows = rows, .product = products, .in = x};
+static void llm42__cpu_matmul(llm42__cpu *cpu, const float *x, int rows, const llm42__product *products, int count) {
+    const llm42__job job = {.cpu = cpu, .rows = rows, .product = products, .in = x};
     int64_t blocks = 0;
     double work = 0;
     for (int i = 0; i < count; i++) {
@@ -4117,21 +4109,14 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const flo
     llm42__team_run(&cpu->team, work, blocks, grain, llm42__matmul_task, &job);
 }
 
-// The equal parts into which the sums of o and down are cut: leaves of INVARIANT passes, else ranks.
-static int llm42__cpu_part_count(const llm42__cpu *cpu, llm42_schedule schedule) {
-    int ranks = cpu->desc.tensor_parallel;
-    return schedule == LLM42_SCHEDULE_INVARIANT ? LLM42__MAX(cpu->desc.numerics.leaves, ranks) : ranks;
-}
-
 // Shapes: x [R, k], w [n, k] -> y [parts][R, n]. Order: that of llm42__cpu_matmul in each part of k. Leaves stay fp32.
-static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *w, const float *x, int rows,
-                               float *y) {
-    int parts = llm42__cpu_part_count(cpu, pass->schedule), k = w->k / parts;
-    const bool fp32 = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT;
+static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_matrix *w, const float *x, int rows, float *y) {
+    int parts = cpu->part_count, k = w->k / parts;
+    const bool fp32 = parts > 1 && cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT;
     llm42__product product[8];
     for (int p = 0; p < parts; p++, y += (size_t)rows * (size_t)w->n)
         product[p] = (llm42__product){.w = w, .y = y, .ranks = 1, .k0 = p * k, .k = k, .fp32 = fp32};
-    llm42__cpu_matmul(cpu, pass, x, rows, product, parts);
+    llm42__cpu_matmul(cpu, x, rows, product, parts);
 }
 
 static void llm42__add(float *to, const float *from, size_t n) {
@@ -4139,12 +4124,11 @@ static void llm42__add(float *to, const float *from, size_t n) {
 }
 
 // A task is a row.
-static void llm42__join_task(const llm42__job *j, int64_t r, int thread) {
-    (void)thread;
-    const size_t parts = (size_t)llm42__cpu_part_count(j->cpu, j->pass->schedule);
-    const size_t D = (size_t)j->cpu->model->config.dim, stride = (size_t)j->pass->rows * D;
+static void llm42__join_task(const llm42__job *j, int64_t r) {
+    const size_t parts = (size_t)j->cpu->part_count;
+    const size_t D = (size_t)j->cpu->model->config.dim, stride = (size_t)j->cpu->pass.rows * D;
     float *part = j->cpu->parts + (size_t)r * D, *out = j->out + (size_t)r * D;
-    if (j->pass->schedule == LLM42_SCHEDULE_INVARIANT) {
+    if (j->cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT) {
         for (size_t apart = 1; apart < parts; apart *= 2)
             for (size_t p = 0; p < parts; p += 2 * apart) llm42__add(part + p * stride, part + (p + apart) * stride, D);
     } else {
@@ -4155,18 +4139,17 @@ static void llm42__join_task(const llm42__job *j, int64_t r, int thread) {
 }
 
 // Shapes: cpu->parts [parts][R, D] -> out [R, D]. Order: leaves by a tree of neighbours, ranks one after the other.
-static void llm42__cpu_join(llm42__cpu *cpu, const llm42_pass *pass, float *out) {
-    const llm42__job job = {.cpu = cpu, .pass = pass, .out = out};
-    const double work = (double)llm42__cpu_part_count(cpu, pass->schedule) * pass->rows * cpu->model->config.dim;
-    llm42__team_run(&cpu->team, work, pass->rows, 1, llm42__join_task, &job);
+static void llm42__cpu_join(llm42__cpu *cpu, float *out) {
+    const llm42__job job = {.cpu = cpu, .out = out};
+    const double work = (double)cpu->part_count * cpu->pass.rows * cpu->model->config.dim;
+    llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__join_task, &job);
 }
 
 // Shapes: x [R, k], w [D, k] -> out [R, D], for o and down.
-static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *w, const float *x,
-                                     float *out) {
-    bool whole = llm42__cpu_part_count(cpu, pass->schedule) == 1;
-    llm42__cpu_partial(cpu, pass, w, x, pass->rows, whole ? out : cpu->parts);
-    if (!whole) llm42__cpu_join(cpu, pass, out);
+static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_matrix *w, const float *x, float *out) {
+    bool whole = cpu->part_count == 1;
+    llm42__cpu_partial(cpu, w, x, cpu->pass.rows, whole ? out : cpu->parts);
+    if (!whole) llm42__cpu_join(cpu, out);
 }
 
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: that of the arithmetic over n, for each row alone.
@@ -4242,30 +4225,29 @@ LLM42__INLINE void llm42__cpu_addresses(const llm42__context *c, const void *cac
 }
 
 // A task is a->size heads. Tasks take the heads of the first row, then those of the second row, and so on.
-static void llm42__attention_task(const llm42__job *a, int64_t task, int thread) {
+static void llm42__attention_task(const llm42__job *a, int64_t task) {
     const llm42__cpu *cpu = a->cpu;
     const llm42_config *c = &cpu->model->config;
     const int64_t head = task * a->size, at = head * c->head_dim;
-    const llm42_row *row = &a->pass->row[head / c->heads];
+    const llm42_row *row = &a->cpu->pass.row[head / c->heads];
     const size_t layer = (size_t)a->layer * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
-    llm42__context context = {
-        .cpu = cpu, .pass = a->pass, .pages = a->pass->seq[row->seq].pages, .end = row->position + 1};
+    llm42__context context = {.cpu = cpu, .pages = a->cpu->pass.seq[row->seq].pages, .end = row->position + 1};
     context.k = (const char *)cpu->k + layer, context.v = (const char *)cpu->v + layer;
     context.kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads);
     if (cpu->model->layer[a->layer].sliding) context.first = LLM42__MAX(0, context.end - c->sliding_window);
-    cpu->arithmetic->attend(&context, a->size, a->in + at, a->out + at, llm42__cpu_scratch(cpu, thread));
+    cpu->arithmetic->attend(&context, a->size, a->in + at, a->out + at, llm42__cpu_scratch(cpu));
 }
 
 // Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs, or pairs of a row
 // and a KV head.
 // Order: that of the arithmetic. It depends on the row's position, the schedule and its shape.
-static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int layer, const float *q, float *out) {
+static void llm42__cpu_attention(llm42__cpu *cpu, int layer, const float *q, float *out) {
     const llm42_config *c = &cpu->model->config;
     const int heads = cpu->arithmetic->by_kv_head ? c->heads / c->kv_heads : 1;
-    const llm42__job job = {.cpu = cpu, .pass = pass, .layer = layer, .size = heads, .in = q, .out = out};
-    const int64_t tasks = (int64_t)pass->rows * c->heads / heads;
+    const llm42__job job = {.cpu = cpu, .layer = layer, .size = heads, .in = q, .out = out};
+    const int64_t tasks = (int64_t)cpu->pass.rows * c->heads / heads;
     double work = 0;
-    for (int r = 0; r < pass->rows; r++) work += 2.0 * (pass->row[r].position + 1) * c->heads * c->head_dim;
+    for (int r = 0; r < cpu->pass.rows; r++) work += 2.0 * (cpu->pass.row[r].position + 1) * c->heads * c->head_dim;
     llm42__team_run(&cpu->team, work, tasks, 1 + tasks / (16 * cpu->team.threads), llm42__attention_task, &job);
 }
 
@@ -4277,8 +4259,7 @@ static void llm42__cpu_bias(const llm42__cpu *cpu, float *x, const float *bias, 
 }
 
 // A task is a row.
-static void llm42__gate_task(const llm42__job *g, int64_t r, int thread) {
-    (void)thread;
+static void llm42__gate_task(const llm42__job *g, int64_t r) {
     const size_t n = (size_t)g->size;
     float *gate = g->out + (size_t)r * n, *up = g->cpu->up + (size_t)r * n;
     llm42__cpu_bias(g->cpu, gate, g->out_bias, n);
@@ -4288,12 +4269,12 @@ static void llm42__gate_task(const llm42__job *g, int64_t r, int thread) {
 }
 
 // Shapes: h [R, D] -> cpu->gated [R, F]: silu(gate(h)) * up(h). Order: that of llm42__cpu_matmul.
-static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer,
-                               const llm42_matrix *gate, const llm42_matrix *up, const float *h, int rows) {
+static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_layer *layer, const llm42_matrix *gate,
+                               const llm42_matrix *up, const float *h, int rows) {
     const int ranks = cpu->desc.tensor_parallel;
     const llm42__product in[2] = {{.w = gate, .y = cpu->gated, .ranks = ranks, .k = gate->k},
                                   {.w = up, .y = cpu->up, .ranks = ranks, .k = up->k}};
-    llm42__cpu_matmul(cpu, pass, h, rows, in, 2);
+    llm42__cpu_matmul(cpu, h, rows, in, 2);
     const llm42__job job = {
         .cpu = cpu, .size = gate->n, .bias = layer->up_bias, .out_bias = layer->gate_bias, .out = cpu->gated};
     llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, 1, llm42__gate_task, &job);
@@ -4329,27 +4310,26 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
 // Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
 // depend on which other rows go to the same expert. Order: in each part of the sums over F, a row's experts are added
 // from +0, the likeliest first, by fma; then the parts are joined.
-static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer, const float *h,
-                           float *out) {
+static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const float *h, float *out) {
     const llm42_config *c = &cpu->model->config;
-    size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)pass->rows;
-    size_t parts = (size_t)llm42__cpu_part_count(cpu, pass->schedule);
-    bool leaves = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT;
+    size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)cpu->pass.rows;
+    size_t parts = (size_t)cpu->part_count;
+    bool leaves = parts > 1 && cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT;
     const llm42__product router = {
         .w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = cpu->desc.numerics.router_fp32};
-    llm42__cpu_matmul(cpu, pass, h, pass->rows, &router, 1);
-    llm42__cpu_route(cpu, cpu->logits, pass->rows);
+    llm42__cpu_matmul(cpu, h, cpu->pass.rows, &router, 1);
+    llm42__cpu_route(cpu, cpu->logits, cpu->pass.rows);
     for (int e = 0; e < c->experts; e++) {
         int rows = 0;
-        for (int32_t i = 0; i < pass->rows * c->experts_used; i++) {
+        for (int32_t i = 0; i < cpu->pass.rows * c->experts_used; i++) {
             if (cpu->expert_id[i] != e) continue;
             memcpy(cpu->expert_in + (size_t)rows * D, h + (size_t)i / used * D, D * sizeof *h);
             cpu->expert_rows[rows++] = i;
         }
         if (!rows) continue;
         float *to = cpu->expert_in + R * D;
-        llm42__cpu_gate_up(cpu, pass, layer, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
-        llm42__cpu_partial(cpu, pass, &layer->expert[3 * e + 2], cpu->gated, rows, to);
+        llm42__cpu_gate_up(cpu, layer, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
+        llm42__cpu_partial(cpu, &layer->expert[3 * e + 2], cpu->gated, rows, to);
         for (size_t p = 0; p < parts; p++)
             for (size_t j = 0; j < (size_t)rows; j++)
                 memcpy(cpu->expert_out + (p * R * used + (size_t)cpu->expert_rows[j]) * D,
@@ -4363,12 +4343,11 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
         for (size_t j = 0; j < D; j++) sum[j] = fmaf(cpu->expert_weight[i % (R * used)], term[j], sum[j]);
     }
     if (!leaves) llm42__cpu_round_all(cpu, sums, parts * R * D);
-    if (parts > 1) llm42__cpu_join(cpu, pass, out);
+    if (parts > 1) llm42__cpu_join(cpu, out);
 }
 
 // A task is a row: x += delta + its bias (if there is one), then h = norm(x).
-static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
-    (void)thread;
+static void llm42__residual_task(const llm42__job *w, int64_t r) {
     int D = w->cpu->model->config.dim;
     float *x = w->cpu->x + (size_t)r * (size_t)D;
     if (w->out) {
@@ -4380,20 +4359,19 @@ static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
     llm42__cpu_norm(w->cpu, x, 1, D, w->cpu->arithmetic->squares, w->weight, w->cpu->h + (size_t)r * (size_t)D);
 }
 
-static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, float *delta, const float *bias,
-                                const float *weight) {
+static void llm42__cpu_residual(llm42__cpu *cpu, float *delta, const float *bias, const float *weight) {
     const llm42__job job = {.cpu = cpu, .out = delta, .out_bias = bias, .weight = weight};
-    llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, 1, llm42__residual_task, &job);
+    llm42__team_run(&cpu->team, 8.0 * cpu->pass.rows * cpu->model->config.dim, cpu->pass.rows, 1, llm42__residual_task,
+                    &job);
 }
 
 // A task is a row: its head norms, rope and KV write.
-static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
-    (void)thread;
+static void llm42__rope_task(const llm42__job *w, int64_t r) {
     llm42__cpu *cpu = w->cpu;
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[w->layer];
-    const llm42_row *row = &w->pass->row[r];
-    const int32_t *pages = w->pass->seq[row->seq].pages;
+    const llm42_row *row = &w->cpu->pass.row[r];
+    const int32_t *pages = w->cpu->pass.seq[row->seq].pages;
     size_t kv = (size_t)(c->kv_heads * c->head_dim);
     float *q = cpu->q + (size_t)r * (size_t)(c->heads * c->head_dim), *k = cpu->kv + (size_t)r * kv;
     if (layer->q_norm) {
@@ -4406,7 +4384,7 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
         llm42__cpu_rope(cpu, cpu->rope, k, c->kv_heads, row->position);
     }
     if (row->flags & LLM42_ROW_KEEP_KV) return;
-    float *v = k + (size_t)w->pass->rows * kv;
+    float *v = k + (size_t)w->cpu->pass.rows * kv;
     for (size_t i = 0; i < kv; i++)  // as llm42__k_rope does it
         if (v[i] - v[i] != 0) k[i] = NAN, v[i] = 0;
     llm42__cpu_kv_write(cpu, cpu->k, w->layer, row, pages, k);
@@ -4414,55 +4392,52 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
 }
 
 // Projections, head norms, rope and the KV write of one layer, from h [R, D] to q [R, H*d] and the cache.
-static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
+static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
-    float *k = cpu->kv, *v = cpu->kv + (size_t)pass->rows * (size_t)(c->kv_heads * c->head_dim);
+    float *k = cpu->kv, *v = cpu->kv + (size_t)cpu->pass.rows * (size_t)(c->kv_heads * c->head_dim);
     const int ranks = cpu->desc.tensor_parallel, kv_ranks = LLM42__MIN(ranks, c->kv_heads);
     const llm42__product products[3] = {
         {.w = &layer->q, .bias = layer->q_bias, .y = cpu->q, .ranks = ranks, .k = c->dim},
         {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks, .k = c->dim},
         {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim},
     };
-    llm42__cpu_matmul(cpu, pass, cpu->h, pass->rows, products, 3);
-    const llm42__job job = {.cpu = cpu, .pass = pass, .layer = l};
-    double work = 8.0 * pass->rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
-    llm42__team_run(&cpu->team, work, pass->rows, 1, llm42__rope_task, &job);
+    llm42__cpu_matmul(cpu, cpu->h, cpu->pass.rows, products, 3);
+    const llm42__job job = {.cpu = cpu, .layer = l};
+    double work = 8.0 * cpu->pass.rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
+    llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__rope_task, &job);
 }
 
 // A task is one of the rows that have LLM42_ROW_SAMPLE. It draws a token, or -1 if the logits are not finite, because
 // then the log-probability is not finite either.
-static void llm42__sample_task(const llm42__job *d, int64_t task, int thread) {
+static void llm42__sample_task(const llm42__job *d, int64_t task) {
     const int r = d->cpu->sampled[task], vocab = d->cpu->model->config.vocab;
-    const llm42_row *row = &d->pass->row[r];
+    const llm42_row *row = &d->cpu->pass.row[r];
     const size_t V = (size_t)vocab;
     const float *logits = d->cpu->logits + (size_t)task * V;
-    if (d->pass->logits) memcpy(d->pass->logits + (size_t)r * V, logits, V * sizeof *logits);
-    const llm42_output out = llm42__sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
+    if (d->cpu->pass.logits) memcpy(d->cpu->pass.logits + (size_t)r * V, logits, V * sizeof *logits);
+    const llm42_output out = llm42__sample(logits, vocab, &d->cpu->pass.seq[row->seq].sampling, row->position,
                                            d->cpu->arithmetic->sum_exp);
-    (void)thread;
-    d->pass->out[r] = out;
-    if (!(out.logprob - out.logprob == 0)) d->pass->out[r].token = -1;
+    d->cpu->pass.out[r] = out;
+    if (!(out.logprob - out.logprob == 0)) d->cpu->pass.out[r].token = -1;
 }
 
 // The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
-static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
-    size_t D = (size_t)cpu->model->config.dim, V = (size_t)cpu->model->config.vocab;
+static void llm42__cpu_head_out(llm42__cpu *cpu) {
+    const llm42_model *m = cpu->model;
+    const size_t D = (size_t)m->config.dim;
     int count = 0;
-    for (int r = 0; r < pass->rows; r++) {
-        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
+    for (int r = 0; r < cpu->pass.rows; r++) {
+        if (!(cpu->pass.row[r].flags & LLM42_ROW_SAMPLE)) continue;
         memmove(cpu->h + (size_t)count * D, cpu->h + (size_t)r * D, D * sizeof *cpu->h);
         cpu->sampled[count++] = r;
     }
     if (!count) return;
-    const llm42__product head = {.w = &cpu->model->head,
-                                 .y = cpu->logits,
-                                 .ranks = cpu->desc.tensor_parallel,
-                                 .k = cpu->model->config.dim,
-                                 .fp32 = cpu->desc.numerics.logits_fp32};
-    llm42__cpu_matmul(cpu, pass, cpu->h, count, &head, 1);
-    const llm42__job draw = {.cpu = cpu, .pass = pass};
-    llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, 1, llm42__sample_task, &draw);
+    llm42__product head = {.w = &m->head, .y = cpu->logits, .ranks = cpu->desc.tensor_parallel, .k = m->config.dim};
+    head.fp32 = cpu->desc.numerics.logits_fp32;
+    llm42__cpu_matmul(cpu, cpu->h, count, &head, 1);
+    const llm42__job draw = {.cpu = cpu};
+    llm42__team_run(&cpu->team, 16.0 * count * m->config.vocab, count, 1, llm42__sample_task, &draw);
 }
 
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
@@ -4482,65 +4457,67 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
 }
 
 // Gives [rows, width] values of one operator to the pass's probe. Only one thread runs between operators.
-static void llm42__cpu_probe(const llm42_pass *pass, int layer, const char *name, int width, const float *values) {
-    if (pass->probe) pass->probe(pass->probe_user, layer, name, pass->rows, width, values);
+static void llm42__cpu_probe(const llm42__cpu *cpu, int layer, const char *name, int width, const float *values) {
+    if (cpu->pass.probe) cpu->pass.probe(cpu->pass.probe_user, layer, name, cpu->pass.rows, width, values);
 }
 
 // The model, from embedding to tokens. One thread calls it; the others join in llm42__team_run.
-static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
+static void llm42__cpu_forward(llm42__cpu *cpu) {
     const llm42_model *m = cpu->model;
     const llm42_config *c = &m->config;
-    int R = pass->rows, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    int R = cpu->pass.rows, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     size_t D = (size_t)c->dim, size = m->embed.type == LLM42_DTYPE_BF16 ? 2 : 4;
     for (int r = 0; r < R; r++)
-        llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)pass->row[r].token * D * size,
-                           m->embed.type, D);
+        llm42__convert_f32(cpu->x + (size_t)r * D,
+                           (const char *)m->embed.data + (size_t)cpu->pass.row[r].token * D * size, m->embed.type, D);
     for (size_t i = 0; c->embed_scale > 0 && i < (size_t)R * D; i++) cpu->x[i] *= c->embed_scale;
     llm42__cpu_round_all(cpu, cpu->x, (size_t)R * D);
-    llm42__cpu_probe(pass, -1, "embed", c->dim, cpu->x);
+    llm42__cpu_probe(cpu, -1, "embed", c->dim, cpu->x);
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *layer = &m->layer[l];
-        llm42__cpu_residual(cpu, pass, l ? cpu->delta : NULL, l ? layer[-1].down_bias : NULL, layer->attention_norm);
-        llm42__cpu_probe(pass, l, "attention_norm", c->dim, cpu->h);
-        llm42__cpu_qkv(cpu, pass, l);
-        llm42__cpu_probe(pass, l, "q", q, cpu->q);
-        llm42__cpu_probe(pass, l, "k", kv, cpu->kv);
-        llm42__cpu_probe(pass, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
-        llm42__cpu_attention(cpu, pass, l, cpu->q, cpu->attended);
-        llm42__cpu_probe(pass, l, "attention", q, cpu->attended);
-        llm42__cpu_matmul_joined(cpu, pass, &layer->o, cpu->attended, cpu->delta);
-        llm42__cpu_probe(pass, l, "o", c->dim, cpu->delta);
-        llm42__cpu_residual(cpu, pass, cpu->delta, layer->o_bias, layer->ffn_norm);
-        llm42__cpu_probe(pass, l, "ffn_norm", c->dim, cpu->h);
+        llm42__cpu_residual(cpu, l ? cpu->delta : NULL, l ? layer[-1].down_bias : NULL, layer->attention_norm);
+        llm42__cpu_probe(cpu, l, "attention_norm", c->dim, cpu->h);
+        llm42__cpu_qkv(cpu, l);
+        llm42__cpu_probe(cpu, l, "q", q, cpu->q);
+        llm42__cpu_probe(cpu, l, "k", kv, cpu->kv);
+        llm42__cpu_probe(cpu, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
+        llm42__cpu_attention(cpu, l, cpu->q, cpu->attended);
+        llm42__cpu_probe(cpu, l, "attention", q, cpu->attended);
+        llm42__cpu_matmul_joined(cpu, &layer->o, cpu->attended, cpu->delta);
+        llm42__cpu_probe(cpu, l, "o", c->dim, cpu->delta);
+        llm42__cpu_residual(cpu, cpu->delta, layer->o_bias, layer->ffn_norm);
+        llm42__cpu_probe(cpu, l, "ffn_norm", c->dim, cpu->h);
         if (c->experts) {
-            llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->delta);
+            llm42__cpu_moe(cpu, layer, cpu->h, cpu->delta);
         } else {
-            llm42__cpu_gate_up(cpu, pass, layer, &layer->gate, &layer->up, cpu->h, R);
-            llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gated);
-            llm42__cpu_matmul_joined(cpu, pass, &layer->down, cpu->gated, cpu->delta);
+            llm42__cpu_gate_up(cpu, layer, &layer->gate, &layer->up, cpu->h, R);
+            llm42__cpu_probe(cpu, l, "gate", c->ffn, cpu->gated);
+            llm42__cpu_matmul_joined(cpu, &layer->down, cpu->gated, cpu->delta);
         }
-        llm42__cpu_probe(pass, l, "down", c->dim, cpu->delta);
+        llm42__cpu_probe(cpu, l, "down", c->dim, cpu->delta);
     }
-    llm42__cpu_residual(cpu, pass, cpu->delta, m->layer[c->layers - 1].down_bias, m->final_norm);
-    llm42__cpu_probe(pass, -1, "final_norm", c->dim, cpu->h);
-    llm42__cpu_head_out(cpu, pass);
+    llm42__cpu_residual(cpu, cpu->delta, m->layer[c->layers - 1].down_bias, m->final_norm);
+    llm42__cpu_probe(cpu, -1, "final_norm", c->dim, cpu->h);
+    llm42__cpu_head_out(cpu);
 }
 
-static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_error *error) {
+static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cpu *cpu = state;
-    llm42_pass pass = *wanted;
-    LLM42__TRY(llm42__cpu_check(cpu, &pass, error));
-    if (cpu->arithmetic->invariant) pass.schedule = LLM42_SCHEDULE_INVARIANT;
-    cpu->team.threads = cpu->work_per_row * pass.rows < 3e6 ? 1 : cpu->threads;  // waking threads costs time
+    LLM42__TRY(llm42__cpu_check(cpu, pass, error));
+    cpu->pass = *pass;
+    if (cpu->arithmetic->invariant) cpu->pass.schedule = LLM42_SCHEDULE_INVARIANT;
+    cpu->part_count = cpu->desc.tensor_parallel;
+    if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT)
+        cpu->part_count = LLM42__MAX(cpu->part_count, cpu->desc.numerics.leaves);
+    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->threads;  // waking threads costs time
     if (cpu->team.threads > 1 && llm42__team_lost()) cpu->team.threads = 1;
     atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #ifdef _OPENMP
 #pragma omp parallel num_threads(cpu->team.threads)
 #endif
     {
-        const int thread = llm42__team_thread();
-        if (thread) llm42__team_help(&cpu->team, thread);
-        else llm42__cpu_forward(cpu, &pass), atomic_store_explicit(&cpu->team.over, true, memory_order_release);
+        if (llm42__team_thread()) llm42__team_help(&cpu->team);
+        else llm42__cpu_forward(cpu), atomic_store_explicit(&cpu->team.over, true, memory_order_release);
     }
     return LLM42_OK;
 }
@@ -4558,7 +4535,7 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
     size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
-    size_t parts = (size_t)llm42__cpu_part_count(cpu, LLM42_SCHEDULE_INVARIANT);  // of any schedule, at most
+    size_t parts = (size_t)LLM42__MAX(cpu->desc.numerics.leaves, cpu->desc.tensor_parallel);
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size, used = (size_t)c->experts_used;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
@@ -4770,12 +4747,6 @@ LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__microkernel *tile, const float
     return sum;
 }
 
-static void llm42__fp32_widen(const uint16_t *from, int k, float *to) {
-    int i = 0;
-    for (; i + 16 <= k; i += 16) llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
-    for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
-}
-
 // Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
 static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
                               const llm42__product *p, int n0, int count, int parts, float *panel) {
@@ -4791,7 +4762,7 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kin
         for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
             w[o] = matrix + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
             if (!widen) continue;
-            llm42__fp32_widen(w[o], k, panel + (size_t)o * (size_t)k);
+            llm42__convert_f32(panel + (size_t)o * (size_t)k, w[o], LLM42_DTYPE_BF16, (size_t)k);
             w[o] = panel + (size_t)o * (size_t)k;
         }
         const char *next = matrix + (size_t)(n0 + o0) * stride + ahead;
@@ -4882,11 +4853,11 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     int begin = first & ~15, step;
     assert(heads == 1);
     (void)heads;
-    if (c->pass->schedule == LLM42_SCHEDULE_INVARIANT) {
+    if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT) {
         begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
         step = LLM42__INVARIANT_CONTEXT;
     } else {
-        int parts = llm42_cpu_splits(c->pass->schedule, c->pass->shape, 0, end - begin);
+        int parts = llm42_cpu_splits(cpu->pass.schedule, cpu->pass.shape, 0, end - begin);
         step = ((end - begin + parts - 1) / parts + 15) & ~15;
     }
     float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
@@ -4946,7 +4917,7 @@ static const llm42__arithmetic llm42__fp32 = {
 // kernels.cu take them.
 // Tensor cores of other generations round in other ways: tests/cuda/steps.cu says how to add theirs.
 
-// An output is rounded to bf16 before its bias is added, as the CUDA backend does it. Order: that of llm42__sm90_rows.
+// Order: that of llm42__sm90_rows.
 static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
                               int parts, float *scratch) {
     const int K = p->w->k, count = LLM42__MIN(16, p->w->n - n0);
@@ -4954,20 +4925,14 @@ static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, c
     const void *w[16];
     float sums[LLM42__SM90_ROWS * 16];
     assert(parts == 1);
-    (void)cpu, (void)parts, (void)scratch;
+    (void)parts, (void)scratch;
     for (int o = 0; o < 16; o++)  // a missing output repeats the last one
         w[o] = (const char *)p->w->data +
                ((size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)K + (size_t)p->k0) * (bf16 ? 2 : 4);
     for (int r0 = 0; r0 < rows; r0 += LLM42__SM90_ROWS) {
         const int r1 = LLM42__MIN(rows, r0 + LLM42__SM90_ROWS);
         llm42__sm90_rows(x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, p->k, sums);
-        for (int r = r0; r < r1; r++)
-            for (int o = 0; o < count; o++) {
-                float sum = sums[16 * (r - r0) + o];
-                if (!p->fp32) sum = llm42__round_bf16(sum);
-                if (p->bias) sum = llm42__round_bf16(sum + p->bias[n0 + o]);
-                p->y[(size_t)r * (size_t)p->w->n + (size_t)(n0 + o)] = sum;
-            }
+        llm42__cpu_put(cpu, p, n0, count, r0, r1 - r0, sums);
     }
 }
 
@@ -6636,12 +6601,6 @@ static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double conte
     m->rows[kind] += rows;
 }
 
-// Adds a request that decodes, with drafts after its newest token.
-static void llm42__mix_decode(llm42_mix *m, const llm42_request *r, int drafts) {
-    llm42__mix_add(m, drafts ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE, 1 + drafts, r->kv + 1 + 0.5 * drafts);
-    m->windows += drafts > 0;
-}
-
 static llm42_mix llm42__mix_join(llm42_mix a, llm42_mix b) {
     for (int k = 0; k < LLM42_KIND_COUNT; k++) llm42__mix_add(&a, (llm42_kind)k, b.rows[k], b.context[k]);
     a.windows += b.windows;
@@ -6658,8 +6617,12 @@ static llm42__work llm42__work_of(const llm42_view *v) {
         room -= rows;
         w.windows += r->verifications;
         w.recomputed += r->recomputed;
-        if (r->state == LLM42_STATE_DECODE) llm42__mix_decode(r->verified ? &w.decode : &w.ordinary, r, r->drafts);
         w.drafts |= r->verified && r->drafts;
+        if (r->state != LLM42_STATE_DECODE) continue;
+        llm42_mix *mix = r->verified ? &w.decode : &w.ordinary;
+        const llm42_kind kind = r->drafts ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE;
+        llm42__mix_add(mix, kind, 1 + r->drafts, r->kv + 1 + 0.5 * r->drafts);
+        mix->windows += r->drafts > 0;
     }
     return w;
 }
