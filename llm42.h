@@ -238,11 +238,9 @@ extern "C" {
     X(LLM42_BACKEND, -9, "a pass failed on the backend")                                                       \
     X(LLM42_PLAN, -10, "a planner's plan breaks a rule")
 
-typedef enum llm42_result {
-#define LLM42__X(name, value, text) name = value,
-    LLM42_RESULTS(LLM42__X)
-#undef LLM42__X
-} llm42_result;
+#define LLM42__RESULT(name, value, text) name = value,
+typedef enum llm42_result { LLM42_RESULTS(LLM42__RESULT) } llm42_result;
+#undef LLM42__RESULT
 
 // What went wrong, in one line that names the file or field to mend. Every function that takes an error accepts NULL.
 typedef struct llm42_error {
@@ -675,11 +673,10 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
     P("bonus", experiment.bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)           \
     P("chunked", policy.chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
-#define LLM42__VALUE(name, ...) name,
+#define LLM42__VALUE(name, ...) name,  // for each list of values of an enum
 #define LLM42__POLICY(name, field, type, none, values) typedef enum type { none = 0, values(LLM42__VALUE) } type;
 LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-#undef LLM42__VALUE
 
 // What a preset sets. Every field's default is the preset's, unless its comment says otherwise.
 typedef struct llm42_policy {
@@ -787,12 +784,7 @@ typedef struct llm42_request {
     X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                            \
     X(LLM42_EVENT_PASS, "pass")               /* request 0; n: rows; see schedule, shape, begin */
 
-typedef enum llm42_event_type {
-    LLM42_EVENT_NONE = 0,
-#define LLM42__X(name, text) name,
-    LLM42_EVENTS(LLM42__X)
-#undef LLM42__X
-} llm42_event_type;
+typedef enum llm42_event_type { LLM42_EVENT_NONE = 0, LLM42_EVENTS(LLM42__VALUE) } llm42_event_type;
 
 typedef struct llm42_event {
     llm42_event_type type;
@@ -906,11 +898,7 @@ struct llm42_view {
     X(LLM42_RULE_PREEMPT, "preempt names a request that runs")                                                        \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
-typedef enum llm42_rule {
-#define LLM42__X(name, text) name,
-    LLM42_RULES(LLM42__X)
-#undef LLM42__X
-} llm42_rule;
+typedef enum llm42_rule { LLM42_RULES(LLM42__VALUE) } llm42_rule;
 
 // The functions run inside llm42_engine_step, on the caller's thread, and must call no function of the engine. They
 // return LLM42_OK or an error; llm42_fail writes its text. For runs that repeat, a planner reads nothing but the view,
@@ -1697,9 +1685,8 @@ llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *for
 }
 
 static const char *llm42__result_word(llm42_result result, bool text) {
-#define LLM42__X(name, value, text) [1 - (value)] = {#name, text},
-    static const char *const word[][2] = {LLM42_RESULTS(LLM42__X)};
-#undef LLM42__X
+#define LLM42__RESULT_WORDS(name, value, text) [1 - (value)] = {#name, text},
+    static const char *const word[][2] = {LLM42_RESULTS(LLM42__RESULT_WORDS)};
     const size_t i = (size_t)(1 - (int64_t)result);
     return i < sizeof word / sizeof *word ? word[i][text] : "unknown result";
 }
@@ -1708,9 +1695,8 @@ const char *llm42_result_name(llm42_result result) { return llm42__result_word(r
 const char *llm42_result_text(llm42_result result) { return llm42__result_word(result, true); }
 
 const char *llm42_event_name(llm42_event_type type) {
-#define LLM42__X(name, text) text,
-    static const char *const name[] = {"none", LLM42_EVENTS(LLM42__X)};
-#undef LLM42__X
+#define LLM42__EVENT_NAME(name, text) text,
+    static const char *const name[] = {"none", LLM42_EVENTS(LLM42__EVENT_NAME)};
     return (size_t)type < sizeof name / sizeof *name ? name[type] : name[0];
 }
 
@@ -1721,17 +1707,15 @@ const char *llm42_schedule_name(llm42_schedule schedule) {
 }
 
 void llm42_preset_apply(llm42_engine_desc *desc) {
-#define LLM42__X(value, word, meaning, ...) [value] = {__VA_ARGS__},
-    static const llm42_engine_desc presets[] = {LLM42_PRESETS(LLM42__X)};
-#undef LLM42__X
+#define LLM42__PRESET(value, word, meaning, ...) [value] = {__VA_ARGS__},
+    static const llm42_engine_desc presets[] = {LLM42_PRESETS(LLM42__PRESET)};
     if (!desc->preset) desc->preset = LLM42_PRESET_DVR;
     if ((size_t)desc->preset >= sizeof presets / sizeof *presets) return;  // llm42_engine_open refuses it
     for (int i = 0; i < 2; i++) {
         const llm42_engine_desc *from = &presets[i ? LLM42_PRESET_DVR : desc->preset];
-#define LLM42__POLICY(name, field, type, none, values) \
+#define LLM42__PRESET_POLICY(name, field, type, none, values) \
     if (!desc->field) desc->field = from->field;
-        LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
+        LLM42_POLICIES(LLM42__PRESET_POLICY)
         const int most = desc->policy.verifier == LLM42_VERIFIER_FIXED ? 32 : INT32_MAX;
         if (!desc->policy.window) desc->policy.window = from->policy.window;
         if (!desc->policy.group) desc->policy.group = LLM42__MIN(from->policy.group, most);
@@ -5515,18 +5499,17 @@ typedef struct llm42__protocol {
 
 static llm42__protocol llm42__protocol_of(const llm42_policy *p) {
     // clang-format off
-#define LLM42__X(verifier, prefill, replay, prompt, place, shares)       \
+#define LLM42__HOW(verifier, prefill, replay, prompt, place, shares)     \
     [LLM42_VERIFIER_##verifier][LLM42_PREFILL_##prefill] = {             \
         LLM42_SCHEDULE_##replay, LLM42_SCHEDULE_##prompt, LLM42__##place, LLM42__SHARE_##shares},
     static const llm42__protocol table[LLM42_VERIFIER_INVARIANT + 1][LLM42_PREFILL_INVARIANT + 1] = {
         //       verifier   prefill    replay     prompt     place        shares
-        LLM42__X(FIXED,     PACKED,    FIXED,     FIXED,     IN_REPLAY,   ALL)
-        LLM42__X(FIXED,     ISOLATED,  FIXED,     FIXED,     ALONE,       NONE)
-        LLM42__X(FIXED,     INVARIANT, FIXED,     INVARIANT, IN_ORDINARY, PROMPT)
-        LLM42__X(INVARIANT, PACKED,    INVARIANT, INVARIANT, IN_REPLAY,   ALL)
-        LLM42__X(INVARIANT, ISOLATED,  INVARIANT, INVARIANT, ALONE,       ALL)
-        LLM42__X(INVARIANT, INVARIANT, INVARIANT, INVARIANT, IN_ORDINARY, ALL)};
-#undef LLM42__X
+        LLM42__HOW(FIXED,     PACKED,    FIXED,     FIXED,     IN_REPLAY,   ALL)
+        LLM42__HOW(FIXED,     ISOLATED,  FIXED,     FIXED,     ALONE,       NONE)
+        LLM42__HOW(FIXED,     INVARIANT, FIXED,     INVARIANT, IN_ORDINARY, PROMPT)
+        LLM42__HOW(INVARIANT, PACKED,    INVARIANT, INVARIANT, IN_REPLAY,   ALL)
+        LLM42__HOW(INVARIANT, ISOLATED,  INVARIANT, INVARIANT, ALONE,       ALL)
+        LLM42__HOW(INVARIANT, INVARIANT, INVARIANT, INVARIANT, IN_ORDINARY, ALL)};
     // clang-format on
     llm42__protocol how = table[p->verifier][p->prefill];
     // In mode HYBRID the way TOGETHER has ordinary passes with prompts; other ways have them in replay passes.
@@ -5643,11 +5626,8 @@ static void llm42__view_update(llm42_engine *e) {
 
 // The error of a planner that has broken a rule. request: the id that it is about, or 0.
 static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
-    static const char *const rules[][2] = {
-#define LLM42__X(name, text) {#name, text},
-        LLM42_RULES(LLM42__X)
-#undef LLM42__X
-    };
+#define LLM42__RULE_WORDS(name, text) {#name, text},
+    static const char *const rules[][2] = {LLM42_RULES(LLM42__RULE_WORDS)};
     char about[128] = "";
     if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
     if (rule == LLM42_RULE_SCHEDULE) {
@@ -7146,7 +7126,6 @@ static void llm42__resolve(llm42_engine_desc *d) {
         int64_t gigabyte = (1 << 30) / ((int64_t)llm42_kv_token_bytes(c, d->numerics.compute) * d->kv.page_size);
         d->kv.pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
     }
-#undef LLM42__DEFAULT
 }
 
 // A table of functions that the user gives needs a name of one word, and the function that is required.
@@ -7162,11 +7141,8 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
 #define LLM42__ONE(...) +1
-#define LLM42__POLICY(name, field, type, none, values) {#field, (int64_t)d->field, 1, 0 values(LLM42__ONE), false},
-        LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
-#undef LLM42__ONE
-            {"policy.window", d->policy.window, 1, 4096, false},
+#define LLM42__FIELD(name, field, type, none, values) {#field, (int64_t)d->field, 1, 0 values(LLM42__ONE), false},
+        LLM42_POLICIES(LLM42__FIELD){"policy.window", d->policy.window, 1, 4096, false},
         {"policy.group", d->policy.group, 1, 4096, false},
         {"policy.window x policy.group", (int64_t)d->policy.window * d->policy.group, 1, 1 << 20, false},
         {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
