@@ -470,15 +470,13 @@ typedef struct llm42_numerics {
     llm42_arithmetic arithmetic;  // how sums round; default: the backend's own; not simulated
     bool logits_fp32;             // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
-    // does. Rounding can make the logits of two experts equal. Then the expert with the lower index is chosen, even if
-    // the other one's logit was larger before, and the row gets quite different logits. The weights of the chosen
-    // experts are rounded in either case.
+    // does, so that two may become equal: then the expert with the lower index is chosen, even if the other one's was
+    // larger before, and the row gets quite different logits. The chosen experts' weights are rounded in either case.
     bool router_fp32;
     // The equal parts, called leaves, into which an INVARIANT pass cuts the sums that ranks cut (see DETERMINISM). It
     // joins them by a fixed binary tree. 1, 2, 4 or 8; default: 1. If there are more ranks, each rank's part is a leaf.
     // The number must divide .heads and .ffn, and on a GPU 16 x leaves and 16 x ranks must divide .heads x .head_dim.
-    // If weights are in e4m3, .heads x .head_dim / leaves and .ffn / leaves must be multiples of 128, likewise for
-    // ranks.
+    // If weights are in e4m3, each part of .heads x .head_dim and of .ffn must be a multiple of 128, also of a rank.
     int leaves;
 } llm42_numerics;
 
@@ -1182,6 +1180,9 @@ LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, v
     (log)(user, line);  // <tgmath.h> has a macro of this name
 }
 
+// of: what has .log and .log_user
+#define LLM42__LOG(of, ...) llm42__log((of)->log, (of)->log_user, __VA_ARGS__)
+
 // Integer fields of a desc, each with the range that it must lie in.
 typedef struct llm42__field {
     const char *name;
@@ -1475,8 +1476,7 @@ LLM42__BOTH uint8_t llm42__to_e4m3(float x) {
     return (uint8_t)(sign | (size > 0x7f800000u ? 0x7fu : rounded));
 }
 
-// The scale of numbers of which `largest` is the largest magnitude. A number is stored as llm42__to_e4m3(number /
-// scale).
+// The scale of numbers of which `largest` is the largest magnitude. Stored is llm42__to_e4m3(number / scale).
 LLM42__BOTH float llm42__e4m3_scale(float largest) {
     const float scale = largest / 448.0f;
     return scale < 1e-10f ? 1e-10f : scale;
@@ -1650,8 +1650,7 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 // >>arrays -------------------------------------------------------------------------------------------------------
 // Owns: arrays that grow (stb_ds).
 // Calls: nothing; stb_ds.
-// Invariant: stb_ds does not check for failed allocations, so LLM42__PUSH makes room before stb_ds would have to
-// allocate, and is false when memory is short.
+// Invariant: stb_ds checks no allocation, so LLM42__PUSH makes room before it, and is false when memory is short.
 static bool llm42__make_room(void **array, size_t element) {
     size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
     if (length < capacity) return true;
@@ -2100,10 +2099,9 @@ static llm42_result llm42__config_fp8(llm42__owner *owner, const llm42__json *js
         !(llm42__json_null(json, power) || llm42__json_is(json, power, "float")))
         LLM42__NOT_SUPPORTED("quantization_config: fmt, scale_fmt: only e4m3 with scales in bf16 or fp32 is supported");
     if (is_static == blocks || (!is_static && !llm42__config_says(json, at, "activation_scheme", "dynamic")))
-        LLM42__NOT_SUPPORTED(
-            "quantization_config: activation_scheme must be dynamic with weight_block_size, and static "
-            "without%s",
-            is_static || blocks ? "" : ": " LLM42__SHARED_SCALE);
+        LLM42__NOT_SUPPORTED("quantization_config: activation_scheme must be dynamic with weight_block_size, and "
+                             "static without%s",
+                             is_static || blocks ? "" : ": " LLM42__SHARED_SCALE);
     return llm42__config_scales(owner, json, block, !blocks, is_static, blocks ? "_scale_inv" : "_scale");
 }
 
@@ -2138,16 +2136,14 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
     if (!llm42__json_null(json, kv))
-        llm42__log(owner->log, owner->log_user, "%s: kv_cache_scheme is not used: the KV cache has the compute type",
-                   json->path);
+        LLM42__LOG(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
     if (llm42__config_says(json, at, "quant_method", "fp8")) return llm42__config_fp8(owner, json, at);
     const bool compressed = llm42__config_says(json, at, "quant_method", "compressed-tensors") && format >= 0;
     if (!compressed || !llm42__json_is(json, format, "float-quantized")) {
         const int what = compressed ? format : method < 0 ? at : method;
-        LLM42__NOT_SUPPORTED(
-            "quantization_config: the model is quantised as %.*s, which llm42 does not read: take bf16 "
-            "weights, or FP8 ones (fp8, or compressed-tensors as float-quantized)",
-            LLM42__SHOW(json, what));
+        LLM42__NOT_SUPPORTED("quantization_config: the model is quantised as %.*s, which llm42 does not read: take "
+                             "bf16 weights, or FP8 ones (fp8, or compressed-tensors as float-quantized)",
+                             LLM42__SHOW(json, what));
     }
     for (int i = 0, key; i < 2; i++)
         if ((key = llm42__json_get(json, at, unknown[i])) >= 0 && json->token[key].size > 0)
@@ -2159,8 +2155,7 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     return llm42__config_group(owner, json, first + 1);
 }
 
-// Reads `count` scales from number `first` on, of a tensor of `all` scales, `across` in a row. If all is 1, its one
-// scale becomes `count` of them.
+// Reads `count` scales from number `first` on, of a tensor of `all`, `across` in a row. If all is 1, it is repeated.
 static llm42_result llm42__read_scales(llm42_model *model, const char *name, int64_t all, int across, int64_t first,
                                        int count, const float **out, llm42_error *error) {
     llm42__tensor *t = llm42__find_tensor(model, name);
@@ -2314,7 +2309,7 @@ static llm42_result llm42__config_unread(const llm42__owner *owner, const llm42_
         const size_t used = strlen(others);
         snprintf(others + used, sizeof others - used, "%s%.*s", used ? ", " : "", LLM42__SHOW(json, i));
     }
-    if (others[0]) llm42__log(owner->log, owner->log_user, "%s: not used: %s", json->path, others);
+    if (others[0]) LLM42__LOG(owner, "%s: not used: %s", json->path, others);
     return LLM42_OK;
 }
 
@@ -2439,9 +2434,8 @@ static llm42_result llm42__config_family(llm42__owner *owner, const llm42__json 
     return LLM42_OK;
 }
 
-// Granite's four multipliers. The residual stream is kept divided by residual_multiplier, so that a layer's output is
-// added without a multiplier. Norms give the same result, because their epsilon is divided by the multiplier's square.
-// logits_scaling is for the loader.
+// Granite's multipliers; logits_scaling is for the loader. The residual stream is kept divided by residual_multiplier,
+// so that outputs are added as they are. Norms give the same result: their epsilon is divided by its square.
 static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *json, double *logits_scaling) {
     double embedding = 1, residual = 1, attention = 1;
     LLM42__TRY(llm42__json_field(json, 0, "embedding_multiplier", 1e-6, 1e6, &embedding));
@@ -2488,8 +2482,7 @@ static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *j
 }
 
 // Which layers have a sliding window: as layer_types says, or else as the family has it. transformers ignores
-// layer_types for mixtral, ministral3, phi3 and qwen3_moe: a folder of these is refused if only some layers have the
-// window.
+// layer_types for mixtral, ministral3, phi3 and qwen3_moe: they are refused if only some layers have the window.
 static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json *json, llm42_layer *layer) {
     llm42_config *c = &owner->model.config;
     const int windows = owner->family->windows, types = llm42__json_get(json, 0, "layer_types");
@@ -2741,8 +2734,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     return LLM42_OK;
 }
 
-// The experts stand in tensors of their own, named in one of two ways, or as transformers 5 keeps them: those of a
-// layer in two.
+// Experts stand in tensors of their own, named in one of two ways, or, as of transformers 5, those of a layer in two.
 static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     static const char *const spelled[2][4] = {{"mlp", "gate_proj", "up_proj", "down_proj"},
                                               {"block_sparse_moe", "w1", "w3", "w2"}};
@@ -2820,8 +2812,7 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
     return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
 }
 
-// Reads config.json and what it says of layers, or, with layer NULL, generation_config.json. Of a model that also sees
-// or hears, the part that reads text stands in text_config.
+// Reads config.json, or, with layer NULL, generation_config.json. Models that also see or hear have a text_config.
 static llm42_result llm42__config_all(llm42_model *model, const llm42__json *json, llm42_layer **layer) {
     llm42__owner *owner = model->owner;
     llm42__json text = *json;
@@ -2881,8 +2872,7 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
     const bool there = llm42__find_tensor(model, own) != NULL;
     if (c->tied && there)
-        llm42__log(owner->log, owner->log_user, "%s: tie_word_embeddings is true, but %s is there and is used",
-                   model->name, own);
+        LLM42__LOG(owner, "%s: tie_word_embeddings is true, but %s is there and is used", model->name, own);
     if (there || !c->tied) return c->tied = false, llm42__load_tensor(model, own, &head, false, error);
     model->head = model->embed;
     return LLM42_OK;
@@ -2906,11 +2896,10 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
         else if (!t->used) unused++, one = i;
     }
     if (kv)
-        llm42__log(owner->log, owner->log_user,
-                   "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
+        LLM42__LOG(owner, "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
     if (unused)
-        llm42__log(owner->log, owner->log_user, "%s: %d tensors that no layer uses, for instance %.*s", model->name,
-                   unused, owner->tensors[one].length, owner->tensors[one].name);
+        LLM42__LOG(owner, "%s: %d tensors that no layer uses, for instance %.*s", model->name, unused,
+                   owner->tensors[one].length, owner->tensors[one].name);
     arrfree(owner->tensors);
     return LLM42_OK;
 }
@@ -3010,8 +2999,8 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                             desc->path);
     else result = llm42__load_folder(m, desc->path, error);
     if (result != LLM42_OK) return llm42_model_free(m), result;
-    llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied",
-               m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
+    LLM42__LOG(desc, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied", m->name,
+               m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
                desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
     assert(m->owner && !*model);
     *model = m;
@@ -3502,13 +3491,6 @@ typedef struct llm42__e4m3_panel {
     int8_t exponent[LLM42__BLOCK * 16];
 } llm42__e4m3_panel;
 
-#if LLM42__ISA
-// All ones where a lane is negative, else zeros.
-LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
-    return (llm42__lanes_int)LLM42__L(srai_epi32)((llm42__lanes_raw)x, 31);
-}
-#endif
-
 // Sixteen rows of so many bytes, and zeros behind them -> byte [128][16 rows]. See llm42__sm90_turn.
 static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byte) {
     for (int k = 0; k < LLM42__BLOCK; k += 16, byte += 256) {
@@ -3536,6 +3518,11 @@ static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byt
 }
 
 #if LLM42__ISA
+// All ones where a lane is negative, else zeros.
+LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
+    return (llm42__lanes_int)LLM42__L(srai_epi32)((llm42__lanes_raw)x, 31);
+}
+
 static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
     uint8_t bytes[LLM42__BLOCK * 16];
     llm42__e4m3_turn(w, terms, bytes);
@@ -3912,8 +3899,7 @@ typedef struct llm42__cpu {
     float *gated, *up, *logits;  // [R, F], silu(gate) * up; [R, F]; [R, V], or the router's
     float *parts;                // [parts][R, D] of o or down, before they are joined
     // The input of products with weights in e4m3: [R, wide] values without their scales, and zeros behind a row's end,
-    // their exponents (llm42__e4m3_exponent), and the scales [R, wide / 128], of which scaling CHANNEL has one in a
-    // row.
+    // their exponents (llm42__e4m3_exponent), and the scales [R, wide / 128]; scaling CHANNEL has one in a row.
     float *eight, *eight_scale;
     int8_t *eight_exponent;
     size_t wide;
@@ -4222,8 +4208,7 @@ static void llm42__attention_task(const llm42__job *a, int64_t task) {
     cpu->arithmetic->attend(&context, a->size, a->in + at, a->out + at, llm42__cpu_scratch(cpu));
 }
 
-// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs, or pairs of a row
-// and a KV head.
+// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share pairs of a row and a head (or KV head).
 // Order: that of the arithmetic. It depends on the row's position, the schedule and its shape.
 static void llm42__cpu_attention(llm42__cpu *cpu, int layer, const float *q, float *out) {
     const llm42_config *c = &cpu->model->config;
@@ -4298,7 +4283,6 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const floa
     const llm42_config *c = &cpu->model->config;
     size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)cpu->pass.rows;
     size_t parts = (size_t)cpu->part_count;
-    bool leaves = parts > 1 && cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT;
     const llm42__product router = {
         .w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = cpu->desc.numerics.router_fp32};
     llm42__cpu_matmul(cpu, h, cpu->pass.rows, &router, 1);
@@ -4326,7 +4310,7 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const floa
         const float *term = cpu->expert_out + i * D;
         for (size_t j = 0; j < D; j++) sum[j] = fmaf(cpu->expert_weight[i % (R * used)], term[j], sum[j]);
     }
-    if (!leaves) llm42__cpu_round_all(cpu, sums, parts * R * D);
+    if (parts == 1 || cpu->pass.schedule != LLM42_SCHEDULE_INVARIANT) llm42__cpu_round_all(cpu, sums, parts * R * D);
     if (parts > 1) llm42__cpu_join(cpu, out);
 }
 
@@ -4392,18 +4376,17 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__rope_task, &job);
 }
 
-// A task is one of the rows that have LLM42_ROW_SAMPLE. It draws a token, or -1 if the logits are not finite, because
-// then the log-probability is not finite either.
+// A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
 static void llm42__sample_task(const llm42__job *d, int64_t task) {
     const int r = d->cpu->sampled[task], vocab = d->cpu->model->config.vocab;
-    const llm42_row *row = &d->cpu->pass.row[r];
+    const llm42_pass *pass = &d->cpu->pass;
+    const llm42_row *row = &pass->row[r];
     const size_t V = (size_t)vocab;
     const float *logits = d->cpu->logits + (size_t)task * V;
-    if (d->cpu->pass.logits) memcpy(d->cpu->pass.logits + (size_t)r * V, logits, V * sizeof *logits);
-    const llm42_output out = llm42__sample(logits, vocab, &d->cpu->pass.seq[row->seq].sampling, row->position,
-                                           d->cpu->arithmetic->sum_exp);
-    d->cpu->pass.out[r] = out;
-    if (!(out.logprob - out.logprob == 0)) d->cpu->pass.out[r].token = -1;
+    if (pass->logits) memcpy(pass->logits + (size_t)r * V, logits, V * sizeof *logits);
+    llm42_output *out = &pass->out[r];
+    *out = llm42__sample(logits, vocab, &pass->seq[row->seq].sampling, row->position, d->cpu->arithmetic->sum_exp);
+    if (!(out->logprob - out->logprob == 0)) out->token = -1;
 }
 
 // The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
@@ -4634,8 +4617,8 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     }
     llm42__rope_table(c, false, cpu->rope, desc->max_context);
     if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);
-    llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(),
-               cpu->threads, desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
+    LLM42__LOG(desc, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(), cpu->threads,
+               desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
                desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
                desc->page_size);
     *state = cpu;
@@ -4710,7 +4693,6 @@ LLM42__TILE(2, 8, 2x8_bf16, true, true)
 LLM42__TILE(2, 8, 2x8_fp32, false, false)
 LLM42__TILE(4, 4, 4x4_bf16, true, true)
 LLM42__TILE(4, 4, 4x4_fp32, false, false)
-#undef LLM42__TILE
 
 typedef struct llm42__tile_kind {
     int rows, outputs;
@@ -5155,8 +5137,7 @@ static const llm42_table *llm42__cost_table(const llm42_calibration *c, llm42_sc
     return known && c->cost[schedule][kind].xs ? &c->cost[schedule][kind] : NULL;
 }
 
-// llm42_calibration_ms, if the device pads the pass to so many rows. All rows of a padded pass attend to as many
-// positions as those that are not padding.
+// llm42_calibration_ms, if the device pads the pass to so many rows. Rows that pad it attend to nothing.
 static double llm42__padded_ms(const llm42_table *t, double rows, double padded, double context) {
     if (!t || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
     const double ms = llm42__cost_ms(t, rows, context);
@@ -5373,7 +5354,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->ranks = ranks;
     sim->layers = d->model->config.layers;
     for (int i = 0; i < slots; i++) sim->request[i].id = -1;
-    llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", c->name, c->device);
+    LLM42__LOG(d, "sim backend: calibration %s, %s", c->name, c->device);
     *state = sim;
     return LLM42_OK;
 }
@@ -6075,8 +6056,7 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     return LLM42_OK;
 }
 
-// Runs the planned pass and gives its results to its requests. If it fails, the KV of its windows is undefined, so they
-// must be verified before they decode again.
+// Runs the planned pass. If it fails, the KV of its windows is undefined: they must be verified before they decode.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_pass pass = {.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape};
@@ -6772,7 +6752,7 @@ static void llm42__ask_for_drafts(llm42_engine *e) {
     else if (seconds > 0) e->backend->wait_until(e->state, e->view.now + seconds);
     if (result != LLM42_OK) {
         e->stats.draft_failures++;
-        llm42__log(e->desc.log, e->desc.log_user, "drafter %s: %s: the engine goes on without drafts", d->name,
+        LLM42__LOG(&e->desc, "drafter %s: %s: the engine goes on without drafts", d->name,
                    error->text[0] ? error->text : "it returned an error and no text");
     }
     llm42__carry_out(e);  // what was asked for inside the events
@@ -6808,8 +6788,7 @@ static bool llm42__reserve_plan(llm42_engine *e) {
     return true;
 }
 
-// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if no
-// request runs, which may be because all were preempted.
+// Asks the planner for the next pass until there are pages for it. e->batch has no rows if then no request runs.
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42__batch *b = &e->batch;
@@ -6953,7 +6932,7 @@ static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
 // Ends a request whose logits are not finite. The other requests of the pass are not affected.
 static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
     if (r->asked & LLM42__CANCEL) return;  // in an event of this pass: llm42__carry_out ends it
-    llm42__log(e->desc.log, e->desc.log_user,
+    LLM42__LOG(&e->desc,
                "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
                "infinity, or overflow",
                (long long)r->info.id, r->info.prompt_count + r->info.committed);
