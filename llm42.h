@@ -861,8 +861,7 @@ struct llm42_view {
     const llm42_request *waiting;         // the one with the earliest .arrival, which may lie ahead; NULL: none
     int pages_free;                       // KV pages that no request holds
     llm42_planned last;                   // the last pass
-    // The seconds that a pass of a mix would take alone, as the backend estimates them, or else as far as passes that
-    // have run tell. Negative: not known yet.
+    // The seconds that a pass of a mix takes alone, by the backend or by passes that have run. Negative: not known.
     double (*seconds)(const llm42_view *view, const llm42_mix *mix);
     bool measured;  // `seconds` goes by passes that have run
     // The seconds of verifying one candidate later, if decoding a token takes `decode` seconds: its share of a replay
@@ -5095,8 +5094,7 @@ static double llm42__table_at(const llm42_table *t, int i, double y) {
     return t->ys == 1 ? *value : value[0] + (y - t->y[k]) / (t->y[k + 1] - t->y[k]) * (value[1] - value[0]);
 }
 
-// The same of pass times. Outside the table's contexts the lines of two numbers of rows may cross. There the later one
-// is raised, so that times fall no more than they may in a table: by a quarter, and not to the last rows.
+// The same of pass times. Where the lines of two numbers of rows cross, beyond the table, the later one is raised.
 static double llm42__cost_at(const llm42_table *t, int row, double context) {
     double ms = 0;
     for (int i = context < t->y[0] || context > t->y[t->ys - 1] ? 0 : row; i <= row; i++)
@@ -5435,15 +5433,24 @@ typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
 
+// How deterministic requests run: which schedule replay passes have, and passes with rows of prompts; where prompts
+// run; and what of the KV depends on nothing but its tokens, so that the prefix cache may share it.
+enum { LLM42__IN_REPLAY, LLM42__ALONE, LLM42__IN_ORDINARY };  // beside windows, one to a pass, beside all that decodes
+enum { LLM42__SHARE_ALL, LLM42__SHARE_PROMPT, LLM42__SHARE_NONE };  // none: a prompt's bits depend on the pass's shape
+typedef struct llm42__protocol {
+    llm42_schedule replay, prompt;
+    int place, shares;
+} llm42__protocol;
+
 enum { LLM42__BUCKETS = 4096 };  // a power of two
 
 struct llm42_engine {
     llm42_engine_desc desc;
     const llm42_backend *backend;
-    void *state;                  // the backend's
-    unsigned schedules;           // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
-    llm42_schedule reproducible;  // schedule of the passes whose KV deterministic requests share
-    llm42__memory memory;         // all that an engine allocates, but for its requests
+    void *state;           // the backend's
+    unsigned schedules;    // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
+    llm42__protocol how;   // by desc.policy
+    llm42__memory memory;  // all that an engine allocates, but for its requests
     llm42__kv kv;
     int M;  // W x G; rows of a FIXED replay pass
     int pages_per_slot;
@@ -5469,15 +5476,6 @@ struct llm42_engine {
 
 static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_MODE_DVR || mode == LLM42_MODE_HYBRID; }
 
-// How deterministic requests run: which schedule replay passes have, and passes with rows of prompts; where prompts
-// run; and what of the KV depends on nothing but its tokens, so that the prefix cache may share it.
-enum { LLM42__IN_REPLAY, LLM42__ALONE, LLM42__IN_ORDINARY };  // beside windows, one to a pass, beside all that decodes
-enum { LLM42__SHARE_ALL, LLM42__SHARE_PROMPT, LLM42__SHARE_NONE };  // none: a prompt's bits depend on the pass's shape
-typedef struct llm42__protocol {
-    llm42_schedule replay, prompt;
-    int place, shares;
-} llm42__protocol;
-
 static llm42__protocol llm42__protocol_of(const llm42_policy *p) {
     // clang-format off
 #define LLM42__HOW(verifier, prefill, replay, prompt, place, shares)     \
@@ -5495,6 +5493,7 @@ static llm42__protocol llm42__protocol_of(const llm42_policy *p) {
     llm42__protocol how = table[p->verifier][p->prefill];
     // In mode HYBRID the way TOGETHER has ordinary passes with prompts; other ways have them in replay passes.
     if (p->mode == LLM42_MODE_HYBRID && how.place == LLM42__IN_ORDINARY) how.place = LLM42__IN_REPLAY;
+    if (p->mode == LLM42_MODE_BATCH_INVARIANT) how.prompt = LLM42_SCHEDULE_INVARIANT;
     return how;
 }
 
@@ -5755,15 +5754,13 @@ static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool r
 }
 
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
-    const bool none = llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
-    return e->desc.kv.prefix_cache && !(r->info.verified && none);
+    return e->desc.kv.prefix_cache && !(r->info.verified && e->how.shares == LLM42__SHARE_NONE);
 }
 
 // How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get:
 // the output tokens of a verified request may have theirs from rows of another schedule.
 static int llm42__reproducible_limit(const llm42_engine *e, const llm42__request *r) {
-    const bool prompt = llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_PROMPT;
-    return r->info.verified && prompt ? r->info.prompt_count : INT32_MAX;
+    return r->info.verified && e->how.shares == LLM42__SHARE_PROMPT ? r->info.prompt_count : INT32_MAX;
 }
 
 // Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
@@ -6178,7 +6175,7 @@ void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_kind kind, int
 // How many rows of its prompt a request may have in a pass of this schedule. Tokens of a deterministic request that
 // were committed before a preemption run in the passes that verified them.
 static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
-    const llm42__protocol how = llm42__protocol_of(&v->desc->policy);
+    const llm42__protocol how = v->engine->how;
     const int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
     if (r->state != LLM42_STATE_PREFILL) return 0;
     if (!r->verified) return all;
@@ -6187,9 +6184,8 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
     return prompt > 0 && how.prompt != v->replay ? prompt : all;
 }
 
-// A window has a row for the last committed token and a row for each candidate and draft. Each row's output is compared
-// with the token after it. The last row has none after it; its output is the bonus token. Without the bonus (which
-// drafts always have), and when no token may follow the last candidate, that row is left out.
+// A window has a row for the last committed token and a row for each candidate and draft. The last row's output is the
+// bonus token. Without the bonus (which drafts always have), and when no token may follow, that row is left out.
 static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
     const int after = r->candidates + r->drafts;
     if (!r->verified || r->state != LLM42_STATE_DECODE || (!after && v->window_ready)) return 0;
@@ -6221,8 +6217,7 @@ static int llm42__broken_rule(const llm42_engine *e, const llm42__request *r, co
 
 // True if the bits of a prompt depend on the pass's shape: then it must be alone, and is cut at the token budget only.
 static bool llm42__runs_alone(const llm42_engine *e, const llm42_request *r, llm42_kind kind) {
-    return r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count &&
-           llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
+    return r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count && e->how.shares == LLM42__SHARE_NONE;
 }
 
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
@@ -6234,7 +6229,7 @@ static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
 
 // Rows of a prompt that may ride in ordinary passes.
 static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
-    if (r->verified && llm42__protocol_of(&v->desc->policy).place != LLM42__IN_ORDINARY) return 0;
+    if (r->verified && v->engine->how.place != LLM42__IN_ORDINARY) return 0;
     return llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT);
 }
 
@@ -6287,7 +6282,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     (void)user, (void)error;
     if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
     if (plan->count) return LLM42_OK;
-    const bool beside = llm42__protocol_of(p).place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
+    const bool beside = v->engine->how.place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
     bool prompts = due.replay_prompts && !turn;
     bool verify = due.windows &&
@@ -6373,8 +6368,7 @@ int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *or
 // what would be padding. Only the budget, all of which HYBRID takes, allows more rows than 32 windows have.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
-    const int M = p->window * p->group, held = plan->count;
-    const int place = llm42__protocol_of(p).place;
+    const int M = p->window * p->group, held = plan->count, place = v->engine->how.place;
     const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = place == LLM42__ALONE;
     bool ride = place == LLM42__IN_ORDINARY;
     int most = fixed || isolated ? M : LLM42__MIN(M, LLM42__MAX(32 * p->window, v->desc->token_budget));
@@ -6950,7 +6944,7 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 }
 
 // Takes the rows of a prompt or of decoding, which have written KV. That KV counts as reproducible if all KV before it
-// does, the pass has schedule e->reproducible, and the token that it gives is final: candidates may be dropped.
+// does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
 // verified request decodes, if a window with the same row would run under the same schedule on the same KV.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
@@ -6958,7 +6952,7 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42
     bool as_replayed = whole && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
                        e->view.replay == LLM42_SCHEDULE_INVARIANT;
     bool final = prompt || !r->info.verified || as_replayed;
-    bool reproducible = whole && e->batch.plan.schedule == e->reproducible && final;
+    bool reproducible = whole && e->batch.plan.schedule == e->how.prompt && final;
     assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
@@ -7001,7 +6995,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     const llm42_output *out = b->out + row;
     const int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates + r->info.drafts);
     const int first = r->info.committed, prompt = r->info.prompt_count;
-    bool reproducible = r->info.verified || (r->reproducible == r->info.kv && b->plan.schedule == e->reproducible);
+    bool reproducible = r->info.verified || (r->reproducible == r->info.kv && b->plan.schedule == e->how.prompt);
     int32_t *expected = r->tokens + prompt + first;
     int agreed = 0;
     while (agreed < compared && out[agreed].token == expected[agreed]) agreed++;
@@ -7243,16 +7237,15 @@ static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
     const llm42_policy *p = &d->policy;
-    const llm42__protocol how = llm42__protocol_of(p);
     e->backend = d->backend;
+    e->how = llm42__protocol_of(p);
     e->M = p->window * p->group;
     e->schedules = llm42_policy_schedules(p);
-    e->reproducible = p->mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT : how.prompt;
     if (!llm42__engine_allocate(e))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d->max_running,
                     d->kv.pages);
     e->view.window_ready = d->experiment.bonus == LLM42_BONUS_ON ? p->window - 1 : p->window;
-    e->view.replay = how.replay;
+    e->view.replay = e->how.replay;
     e->view.desc = &e->desc;
     e->view.running = e->running;
     e->view.engine = e;
