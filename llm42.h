@@ -7114,8 +7114,8 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
 #define LLM42__ONE(...) +1
-#define LLM42__FIELD(name, field, type, none, values) {#field, (int64_t)d->field, 1, 0 values(LLM42__ONE), false},
-        LLM42_POLICIES(LLM42__FIELD){"policy.window", d->policy.window, 1, 4096, false},
+#define LLM42__RANGE(name, field, type, none, values) {#field, (int64_t)d->field, 1, 0 values(LLM42__ONE), false},
+        LLM42_POLICIES(LLM42__RANGE){"policy.window", d->policy.window, 1, 4096, false},
         {"policy.group", d->policy.group, 1, 4096, false},
         {"policy.window x policy.group", (int64_t)d->policy.window * d->policy.group, 1, 1 << 20, false},
         {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
