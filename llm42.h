@@ -1180,7 +1180,7 @@ LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, v
 }
 
 // of: what has .log and .log_user
-#define LLM42__LOG(of, ...) llm42__log((of)->log, (of)->log_user, __VA_ARGS__)
+#define LLM42__LOG_TO(of, ...) llm42__log((of)->log, (of)->log_user, __VA_ARGS__)
 
 // Integer fields of a desc, each with the range that it must lie in.
 typedef struct llm42__field {
@@ -2135,7 +2135,7 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
     if (!llm42__json_null(json, kv))
-        LLM42__LOG(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
+        LLM42__LOG_TO(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
     if (llm42__config_says(json, at, "quant_method", "fp8")) return llm42__config_fp8(owner, json, at);
     const bool compressed = llm42__config_says(json, at, "quant_method", "compressed-tensors") && format >= 0;
     if (!compressed || !llm42__json_is(json, format, "float-quantized")) {
@@ -2308,7 +2308,7 @@ static llm42_result llm42__config_unread(const llm42__owner *owner, const llm42_
         const size_t used = strlen(others);
         snprintf(others + used, sizeof others - used, "%s%.*s", used ? ", " : "", LLM42__SHOW(json, i));
     }
-    if (others[0]) LLM42__LOG(owner, "%s: not used: %s", json->path, others);
+    if (others[0]) LLM42__LOG_TO(owner, "%s: not used: %s", json->path, others);
     return LLM42_OK;
 }
 
@@ -2871,7 +2871,7 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
     const bool there = llm42__find_tensor(model, own) != NULL;
     if (c->tied && there)
-        LLM42__LOG(owner, "%s: tie_word_embeddings is true, but %s is there and is used", model->name, own);
+        LLM42__LOG_TO(owner, "%s: tie_word_embeddings is true, but %s is there and is used", model->name, own);
     if (there || !c->tied) return c->tied = false, llm42__load_tensor(model, own, &head, false, error);
     model->head = model->embed;
     return LLM42_OK;
@@ -2895,10 +2895,10 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
         else if (!t->used) unused++, one = i;
     }
     if (kv)
-        LLM42__LOG(owner, "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
+        LLM42__LOG_TO(owner, "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
     if (unused)
-        LLM42__LOG(owner, "%s: %d tensors that no layer uses, for instance %.*s", model->name, unused,
-                   owner->tensors[one].length, owner->tensors[one].name);
+        LLM42__LOG_TO(owner, "%s: %d tensors that no layer uses, for instance %.*s", model->name, unused,
+                      owner->tensors[one].length, owner->tensors[one].name);
     arrfree(owner->tensors);
     return LLM42_OK;
 }
@@ -2998,9 +2998,9 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                             desc->path);
     else result = llm42__load_folder(m, desc->path, error);
     if (result != LLM42_OK) return llm42_model_free(m), result;
-    LLM42__LOG(desc, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied", m->name,
-               m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
-               desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
+    LLM42__LOG_TO(desc, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied", m->name,
+                  m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
+                  desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
     assert(m->owner && !*model);
     *model = m;
     return LLM42_OK;
@@ -4616,10 +4616,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     }
     llm42__rope_table(c, false, cpu->rope, desc->max_context);
     if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);
-    LLM42__LOG(desc, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(), cpu->threads,
-               desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
-               desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
-               desc->page_size);
+    LLM42__LOG_TO(desc, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(), cpu->threads,
+                  desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
+                  desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
+                  desc->page_size);
     *state = cpu;
     return LLM42_OK;
 }
@@ -5352,7 +5352,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->ranks = ranks;
     sim->layers = d->model->config.layers;
     for (int i = 0; i < slots; i++) sim->request[i].id = -1;
-    LLM42__LOG(d, "sim backend: calibration %s, %s", c->name, c->device);
+    LLM42__LOG_TO(d, "sim backend: calibration %s, %s", c->name, c->device);
     *state = sim;
     return LLM42_OK;
 }
@@ -6746,8 +6746,8 @@ static void llm42__ask_for_drafts(llm42_engine *e) {
     else if (seconds > 0) e->backend->wait_until(e->state, e->view.now + seconds);
     if (result != LLM42_OK) {
         e->stats.draft_failures++;
-        LLM42__LOG(&e->desc, "drafter %s: %s: the engine goes on without drafts", d->name,
-                   error->text[0] ? error->text : "it returned an error and no text");
+        LLM42__LOG_TO(&e->desc, "drafter %s: %s: the engine goes on without drafts", d->name,
+                      error->text[0] ? error->text : "it returned an error and no text");
     }
     llm42__carry_out(e);  // what was asked for inside the events
 }
@@ -6926,10 +6926,10 @@ static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
 // Ends a request whose logits are not finite. The other requests of the pass are not affected.
 static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
     if (r->asked & LLM42__CANCEL) return;  // in an event of this pass: llm42__carry_out ends it
-    LLM42__LOG(&e->desc,
-               "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
-               "infinity, or overflow",
-               (long long)r->info.id, r->info.prompt_count + r->info.committed);
+    LLM42__LOG_TO(&e->desc,
+                  "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
+                  "infinity, or overflow",
+                  (long long)r->info.id, r->info.prompt_count + r->info.committed);
     llm42__finish(e, r, LLM42_FINISH_ERROR);
 }
 
