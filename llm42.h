@@ -238,11 +238,9 @@ extern "C" {
     X(LLM42_BACKEND, -9, "a pass failed on the backend")                                                       \
     X(LLM42_PLAN, -10, "a planner's plan breaks a rule")
 
-typedef enum llm42_result {
-#define LLM42__X(name, value, text) name = value,
-    LLM42_RESULTS(LLM42__X)
-#undef LLM42__X
-} llm42_result;
+#define LLM42__RESULT(name, value, text) name = value,
+typedef enum llm42_result { LLM42_RESULTS(LLM42__RESULT) } llm42_result;
+#undef LLM42__RESULT
 
 // What went wrong, in one line that names the file or field to mend. Every function that takes an error accepts NULL.
 typedef struct llm42_error {
@@ -472,15 +470,13 @@ typedef struct llm42_numerics {
     llm42_arithmetic arithmetic;  // how sums round; default: the backend's own; not simulated
     bool logits_fp32;             // default: under bf16 logits are rounded to bf16, as serving engines do
     // Keep the router logits of a mixture in fp32. Default: under bf16 they are rounded to bf16, as HF transformers
-    // does. Rounding can make the logits of two experts equal. Then the expert with the lower index is chosen, even if
-    // the other one's logit was larger before, and the row gets quite different logits. The weights of the chosen
-    // experts are rounded in either case.
+    // does, so that two may become equal: then the expert with the lower index is chosen, even if the other one's was
+    // larger before, and the row gets quite different logits. The chosen experts' weights are rounded in either case.
     bool router_fp32;
     // The equal parts, called leaves, into which an INVARIANT pass cuts the sums that ranks cut (see DETERMINISM). It
     // joins them by a fixed binary tree. 1, 2, 4 or 8; default: 1. If there are more ranks, each rank's part is a leaf.
     // The number must divide .heads and .ffn, and on a GPU 16 x leaves and 16 x ranks must divide .heads x .head_dim.
-    // If weights are in e4m3, .heads x .head_dim / leaves and .ffn / leaves must be multiples of 128, likewise for
-    // ranks.
+    // If weights are in e4m3, each part of .heads x .head_dim and of .ffn must be a multiple of 128, also of a rank.
     int leaves;
 } llm42_numerics;
 
@@ -675,11 +671,10 @@ LLM42_API double llm42_calibration_flip_rate(const llm42_calibration *calibratio
     P("bonus", experiment.bonus, llm42_bonus, LLM42_BONUS_DEFAULT, LLM42_BONUSES)           \
     P("chunked", policy.chunked_prefill, llm42_chunked, LLM42_CHUNKED_DEFAULT, LLM42_CHUNKEDS)
 
-#define LLM42__VALUE(name, ...) name,
+#define LLM42__VALUE(name, ...) name,  // for each list of values of an enum
 #define LLM42__POLICY(name, field, type, none, values) typedef enum type { none = 0, values(LLM42__VALUE) } type;
 LLM42_POLICIES(LLM42__POLICY)
 #undef LLM42__POLICY
-#undef LLM42__VALUE
 
 // What a preset sets. Every field's default is the preset's, unless its comment says otherwise.
 typedef struct llm42_policy {
@@ -787,12 +782,7 @@ typedef struct llm42_request {
     X(LLM42_EVENT_FINISHED, "finished")       /* n: tokens returned; see finish */                            \
     X(LLM42_EVENT_PASS, "pass")               /* request 0; n: rows; see schedule, shape, begin */
 
-typedef enum llm42_event_type {
-    LLM42_EVENT_NONE = 0,
-#define LLM42__X(name, text) name,
-    LLM42_EVENTS(LLM42__X)
-#undef LLM42__X
-} llm42_event_type;
+typedef enum llm42_event_type { LLM42_EVENT_NONE = 0, LLM42_EVENTS(LLM42__VALUE) } llm42_event_type;
 
 typedef struct llm42_event {
     llm42_event_type type;
@@ -871,8 +861,7 @@ struct llm42_view {
     const llm42_request *waiting;         // the one with the earliest .arrival, which may lie ahead; NULL: none
     int pages_free;                       // KV pages that no request holds
     llm42_planned last;                   // the last pass
-    // The seconds that a pass of a mix would take alone, as the backend estimates them, or else as far as passes that
-    // have run tell. Negative: not known yet.
+    // The seconds that a pass of a mix takes alone, by the backend or by passes that have run. Negative: not known.
     double (*seconds)(const llm42_view *view, const llm42_mix *mix);
     bool measured;  // `seconds` goes by passes that have run
     // The seconds of verifying one candidate later, if decoding a token takes `decode` seconds: its share of a replay
@@ -906,11 +895,7 @@ struct llm42_view {
     X(LLM42_RULE_PREEMPT, "preempt names a request that runs")                                                        \
     X(LLM42_RULE_ARRIVED, "admit names a waiting request that has arrived")
 
-typedef enum llm42_rule {
-#define LLM42__X(name, text) name,
-    LLM42_RULES(LLM42__X)
-#undef LLM42__X
-} llm42_rule;
+typedef enum llm42_rule { LLM42_RULES(LLM42__VALUE) } llm42_rule;
 
 // The functions run inside llm42_engine_step, on the caller's thread, and must call no function of the engine. They
 // return LLM42_OK or an error; llm42_fail writes its text. For runs that repeat, a planner reads nothing but the view,
@@ -1193,6 +1178,9 @@ LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, v
     assert(!strchr(line, '\n'));
     (log)(user, line);  // <tgmath.h> has a macro of this name
 }
+
+// of: what has .log and .log_user
+#define LLM42__LOG_TO(of, ...) llm42__log((of)->log, (of)->log_user, __VA_ARGS__)
 
 // Integer fields of a desc, each with the range that it must lie in.
 typedef struct llm42__field {
@@ -1487,8 +1475,7 @@ LLM42__BOTH uint8_t llm42__to_e4m3(float x) {
     return (uint8_t)(sign | (size > 0x7f800000u ? 0x7fu : rounded));
 }
 
-// The scale of numbers of which `largest` is the largest magnitude. A number is stored as llm42__to_e4m3(number /
-// scale).
+// The scale of numbers of which `largest` is the largest magnitude. Stored is llm42__to_e4m3(number / scale).
 LLM42__BOTH float llm42__e4m3_scale(float largest) {
     const float scale = largest / 448.0f;
     return scale < 1e-10f ? 1e-10f : scale;
@@ -1615,9 +1602,7 @@ LLM42__MAYBE_UNUSED static double llm42__wall_now(void *state) {
 
 LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double seconds) {
     for (double left; (left = seconds - llm42__wall_now(state)) > 0;) {
-        struct timespec t;
-        t.tv_sec = (time_t)left;
-        t.tv_nsec = (long)((left - (double)t.tv_sec) * 1e9);
+        const struct timespec t = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - floor(left)) * 1e9)};
         nanosleep(&t, NULL);
     }
 }
@@ -1664,8 +1649,7 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 // >>arrays -------------------------------------------------------------------------------------------------------
 // Owns: arrays that grow (stb_ds).
 // Calls: nothing; stb_ds.
-// Invariant: stb_ds does not check for failed allocations, so LLM42__PUSH makes room before stb_ds would have to
-// allocate, and is false when memory is short.
+// Invariant: stb_ds checks no allocation, so LLM42__PUSH makes room before it, and is false when memory is short.
 static bool llm42__make_room(void **array, size_t element) {
     size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
     if (length < capacity) return true;
@@ -1699,9 +1683,8 @@ llm42_result llm42_fail(llm42_error *error, llm42_result result, const char *for
 }
 
 static const char *llm42__result_word(llm42_result result, bool text) {
-#define LLM42__X(name, value, text) [1 - (value)] = {#name, text},
-    static const char *const word[][2] = {LLM42_RESULTS(LLM42__X)};
-#undef LLM42__X
+#define LLM42__RESULT_WORDS(name, value, text) [1 - (value)] = {#name, text},
+    static const char *const word[][2] = {LLM42_RESULTS(LLM42__RESULT_WORDS)};
     const size_t i = (size_t)(1 - (int64_t)result);
     return i < sizeof word / sizeof *word ? word[i][text] : "unknown result";
 }
@@ -1710,9 +1693,8 @@ const char *llm42_result_name(llm42_result result) { return llm42__result_word(r
 const char *llm42_result_text(llm42_result result) { return llm42__result_word(result, true); }
 
 const char *llm42_event_name(llm42_event_type type) {
-#define LLM42__X(name, text) text,
-    static const char *const name[] = {"none", LLM42_EVENTS(LLM42__X)};
-#undef LLM42__X
+#define LLM42__EVENT_NAME(name, text) text,
+    static const char *const name[] = {"none", LLM42_EVENTS(LLM42__EVENT_NAME)};
     return (size_t)type < sizeof name / sizeof *name ? name[type] : name[0];
 }
 
@@ -1723,17 +1705,15 @@ const char *llm42_schedule_name(llm42_schedule schedule) {
 }
 
 void llm42_preset_apply(llm42_engine_desc *desc) {
-#define LLM42__X(value, word, meaning, ...) [value] = {__VA_ARGS__},
-    static const llm42_engine_desc presets[] = {LLM42_PRESETS(LLM42__X)};
-#undef LLM42__X
+#define LLM42__PRESET(value, word, meaning, ...) [value] = {__VA_ARGS__},
+    static const llm42_engine_desc presets[] = {LLM42_PRESETS(LLM42__PRESET)};
     if (!desc->preset) desc->preset = LLM42_PRESET_DVR;
     if ((size_t)desc->preset >= sizeof presets / sizeof *presets) return;  // llm42_engine_open refuses it
     for (int i = 0; i < 2; i++) {
         const llm42_engine_desc *from = &presets[i ? LLM42_PRESET_DVR : desc->preset];
-#define LLM42__POLICY(name, field, type, none, values) \
+#define LLM42__PRESET_POLICY(name, field, type, none, values) \
     if (!desc->field) desc->field = from->field;
-        LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
+        LLM42_POLICIES(LLM42__PRESET_POLICY)
         const int most = desc->policy.verifier == LLM42_VERIFIER_FIXED ? 32 : INT32_MAX;
         if (!desc->policy.window) desc->policy.window = from->policy.window;
         if (!desc->policy.group) desc->policy.group = LLM42__MIN(from->policy.group, most);
@@ -2133,10 +2113,9 @@ static llm42_result llm42__config_fp8(llm42__owner *owner, const llm42__json *js
         !(llm42__json_null(json, power) || llm42__json_is(json, power, "float")))
         LLM42__NOT_SUPPORTED("quantization_config: fmt, scale_fmt: only e4m3 with scales in bf16 or fp32 is supported");
     if (is_static == blocks || (!is_static && !llm42__config_says(json, at, "activation_scheme", "dynamic")))
-        LLM42__NOT_SUPPORTED(
-            "quantization_config: activation_scheme must be dynamic with weight_block_size, and static "
-            "without%s",
-            is_static || blocks ? "" : ": " LLM42__SHARED_SCALE);
+        LLM42__NOT_SUPPORTED("quantization_config: activation_scheme must be dynamic with weight_block_size, and "
+                             "static without%s",
+                             is_static || blocks ? "" : ": " LLM42__SHARED_SCALE);
     return llm42__config_scales(owner, json, block, !blocks, is_static, blocks ? "_scale_inv" : "_scale");
 }
 
@@ -2182,8 +2161,7 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
     if (!llm42__json_null(json, kv))
-        llm42__log(owner->log, owner->log_user, "%s: kv_cache_scheme is not used: the KV cache has the compute type",
-                   json->path);
+        LLM42__LOG_TO(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
     if (llm42__config_says(json, at, "quant_method", "fp8")) {
         LLM42__TRY(llm42__config_fp8(owner, json, at));
         return llm42__config_quantised_unread(json, at, nothing);
@@ -2191,10 +2169,9 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     const bool compressed = llm42__config_says(json, at, "quant_method", "compressed-tensors") && format >= 0;
     if (!compressed || !llm42__json_is(json, format, "float-quantized")) {
         const int what = compressed ? format : method < 0 ? at : method;
-        LLM42__NOT_SUPPORTED(
-            "quantization_config: the model is quantised as %.*s, which llm42 does not read: take bf16 "
-            "weights, or FP8 ones (fp8, or compressed-tensors as float-quantized)",
-            LLM42__SHOW(json, what));
+        LLM42__NOT_SUPPORTED("quantization_config: the model is quantised as %.*s, which llm42 does not read: take "
+                             "bf16 weights, or FP8 ones (fp8, or compressed-tensors as float-quantized)",
+                             LLM42__SHOW(json, what));
     }
     LLM42__TRY(llm42__config_quantised_unread(json, at, nothing));
     const bool listed = groups >= 0 && json->token[groups].type == JSMN_OBJECT;
@@ -2204,8 +2181,7 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     return llm42__config_group(owner, json, first + 1);
 }
 
-// Reads `count` scales from number `first` on, of a tensor of `all` scales, `across` in a row. If all is 1, its one
-// scale becomes `count` of them.
+// Reads `count` scales from number `first` on, of a tensor of `all`, `across` in a row. If all is 1, it is repeated.
 static llm42_result llm42__read_scales(llm42_model *model, const char *name, int64_t all, int across, int64_t first,
                                        int count, const float **out, llm42_error *error) {
     llm42__tensor *t = llm42__find_tensor(model, name);
@@ -2359,7 +2335,7 @@ static llm42_result llm42__config_unread(const llm42__owner *owner, const llm42_
         const size_t used = strlen(others);
         snprintf(others + used, sizeof others - used, "%s%.*s", used ? ", " : "", LLM42__SHOW(json, i));
     }
-    if (others[0]) llm42__log(owner->log, owner->log_user, "%s: not used: %s", json->path, others);
+    if (others[0]) LLM42__LOG_TO(owner, "%s: not used: %s", json->path, others);
     return LLM42_OK;
 }
 
@@ -2484,9 +2460,8 @@ static llm42_result llm42__config_family(llm42__owner *owner, const llm42__json 
     return LLM42_OK;
 }
 
-// Granite's four multipliers. The residual stream is kept divided by residual_multiplier, so that a layer's output is
-// added without a multiplier. Norms give the same result, because their epsilon is divided by the multiplier's square.
-// logits_scaling is for the loader.
+// Granite's multipliers; logits_scaling is for the loader. The residual stream is kept divided by residual_multiplier,
+// so that outputs are added as they are. Norms give the same result: their epsilon is divided by its square.
 static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *json, double *logits_scaling) {
     double embedding = 1, residual = 1, attention = 1;
     LLM42__TRY(llm42__json_field(json, 0, "embedding_multiplier", 1e-6, 1e6, &embedding));
@@ -2533,8 +2508,7 @@ static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *j
 }
 
 // Which layers have a sliding window: as layer_types says, or else as the family has it. transformers ignores
-// layer_types for mixtral, ministral3, phi3 and qwen3_moe: a folder of these is refused if only some layers have the
-// window.
+// layer_types for mixtral, ministral3, phi3 and qwen3_moe: they are refused if only some layers have the window.
 static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json *json, llm42_layer *layer) {
     llm42_config *c = &owner->model.config;
     const int windows = owner->family->windows, types = llm42__json_get(json, 0, "layer_types");
@@ -2603,16 +2577,6 @@ static const char *llm42__model_path(llm42_model *model, const char *folder, con
     return path;
 }
 
-// Opens a file of weights and keeps it. `path` must live as long as the model is being loaded; NULL: no memory for it.
-static llm42_result llm42__model_file(llm42_model *model, const char *path, llm42__file *file, llm42_error *error) {
-    llm42__owner *owner = model->owner;
-    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
-    LLM42__TRY(llm42__file_open(file, path, !owner->no_mmap, error));
-    if (LLM42__PUSH(owner->files, *file)) return LLM42_OK;
-    llm42__file_close(file);
-    LLM42__FAIL(MEMORY, "%s: out of memory", path);
-}
-
 // One entry of a safetensors header: {"dtype": .., "shape": [..], "data_offsets": [begin, end]}.
 static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, const char *data, size_t data_size,
                                              llm42__tensor *tensor) {
@@ -2663,10 +2627,17 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
     return LLM42_OK;
 }
 
-// Opens a safetensors file. It consists of the header's length (8 bytes), the header (JSON) and the data.
+// Opens a safetensors file. It consists of the header's length (8 bytes), the header (JSON) and the data. `path` must
+// live as long as the model is being loaded; NULL: no memory for it.
 static llm42_result llm42__safetensors_open(llm42_model *model, const char *path, llm42_error *error) {
+    llm42__owner *owner = model->owner;
     llm42__file file;
-    LLM42__TRY(llm42__model_file(model, path, &file, error));
+    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
+    LLM42__TRY(llm42__file_open(&file, path, !owner->no_mmap, error));
+    if (!LLM42__PUSH(owner->files, file)) {
+        llm42__file_close(&file);
+        LLM42__FAIL(MEMORY, "%s: out of memory", path);
+    }
     uint64_t header = 0;
     memcpy(&header, file.data, (size_t)LLM42__MIN(file.size, sizeof header));
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
@@ -2674,8 +2645,7 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
     const char *data = file.data + 8 + header;
     llm42__json json;
     llm42_result result = llm42__json_parse(&json, path, file.data + 8, (size_t)header, error);
-    if (result == LLM42_OK)
-        result = llm42__safetensors_header(model->owner, &json, data, file.size - 8 - (size_t)header);
+    if (result == LLM42_OK) result = llm42__safetensors_header(owner, &json, data, file.size - 8 - (size_t)header);
     llm42__free(json.token);
     return result;
 }
@@ -2790,8 +2760,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     return LLM42_OK;
 }
 
-// The experts stand in tensors of their own, named in one of two ways, or as transformers 5 keeps them: those of a
-// layer in two.
+// Experts stand in tensors of their own, named in one of two ways, or, as of transformers 5, those of a layer in two.
 static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     static const char *const spelled[2][4] = {{"mlp", "gate_proj", "up_proj", "down_proj"},
                                               {"block_sparse_moe", "w1", "w3", "w2"}};
@@ -2869,8 +2838,7 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
     return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
 }
 
-// Reads config.json and what it says of layers, or, with layer NULL, generation_config.json. Of a model that also sees
-// or hears, the part that reads text stands in text_config.
+// Reads config.json, or, with layer NULL, generation_config.json. Models that also see or hear have a text_config.
 static llm42_result llm42__config_all(llm42_model *model, const llm42__json *json, llm42_layer **layer) {
     llm42__owner *owner = model->owner;
     llm42__json text = *json;
@@ -2930,8 +2898,7 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
     const bool there = llm42__find_tensor(model, own) != NULL;
     if (c->tied && there)
-        llm42__log(owner->log, owner->log_user, "%s: tie_word_embeddings is true, but %s is there and is used",
-                   model->name, own);
+        LLM42__LOG_TO(owner, "%s: tie_word_embeddings is true, but %s is there and is used", model->name, own);
     if (there || !c->tied) return c->tied = false, llm42__load_tensor(model, own, &head, false, error);
     model->head = model->embed;
     return LLM42_OK;
@@ -2955,11 +2922,10 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
         else if (!t->used) unused++, one = i;
     }
     if (kv)
-        llm42__log(owner->log, owner->log_user,
-                   "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
+        LLM42__LOG_TO(owner, "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
     if (unused)
-        llm42__log(owner->log, owner->log_user, "%s: %d tensors that no layer uses, for instance %.*s", model->name,
-                   unused, owner->tensors[one].length, owner->tensors[one].name);
+        LLM42__LOG_TO(owner, "%s: %d tensors that no layer uses, for instance %.*s", model->name, unused,
+                      owner->tensors[one].length, owner->tensors[one].name);
     arrfree(owner->tensors);
     return LLM42_OK;
 }
@@ -3059,9 +3025,9 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                             desc->path);
     else result = llm42__load_folder(m, desc->path, error);
     if (result != LLM42_OK) return llm42_model_free(m), result;
-    llm42__log(desc->log, desc->log_user, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied",
-               m->name, m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
-               desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
+    LLM42__LOG_TO(desc, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied", m->name,
+                  m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
+                  desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
     assert(m->owner && !*model);
     *model = m;
     return LLM42_OK;
@@ -3551,13 +3517,6 @@ typedef struct llm42__e4m3_panel {
     int8_t exponent[LLM42__BLOCK * 16];
 } llm42__e4m3_panel;
 
-#if LLM42__ISA
-// All ones where a lane is negative, else zeros.
-LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
-    return (llm42__lanes_int)LLM42__L(srai_epi32)((llm42__lanes_raw)x, 31);
-}
-#endif
-
 // Sixteen rows of so many bytes, and zeros behind them -> byte [128][16 rows]. See llm42__sm90_turn.
 static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byte) {
     for (int k = 0; k < LLM42__BLOCK; k += 16, byte += 256) {
@@ -3585,6 +3544,11 @@ static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byt
 }
 
 #if LLM42__ISA
+// All ones where a lane is negative, else zeros.
+LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
+    return (llm42__lanes_int)LLM42__L(srai_epi32)((llm42__lanes_raw)x, 31);
+}
+
 static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
     uint8_t bytes[LLM42__BLOCK * 16];
     llm42__e4m3_turn(w, terms, bytes);
@@ -3721,7 +3685,7 @@ static void llm42__sm90_e4m3_chain(const float *x, const int8_t *exponent, size_
 
 enum { LLM42__THREADS = 1024 };        // of a team, at most
 typedef struct llm42__job llm42__job;  // what an operator works on, see section cpu
-typedef void llm42__task_fn(const llm42__job *job, int64_t task, int thread);
+typedef void llm42__task_fn(const llm42__job *job, int64_t task);
 
 typedef struct llm42__team {
     int threads;
@@ -3742,7 +3706,7 @@ static void llm42__team_relax(int *turns) {
     if (++*turns % 256 == 0) sched_yield();
 }
 
-static void llm42__team_work(llm42__team *team, int thread) {
+static void llm42__team_work(llm42__team *team) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
         if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket + 1, memory_order_acq_rel,
@@ -3750,7 +3714,7 @@ static void llm42__team_work(llm42__team *team, int thread) {
             continue;
         const int64_t first = (int64_t)(ticket & 0xffffff) * team->grain;
         for (int64_t task = first; task < LLM42__MIN(first + team->grain, team->tasks); task++)
-            team->fn(team->job, task, thread);
+            team->fn(team->job, task);
         atomic_fetch_sub_explicit(&team->left, 1, memory_order_release);
         ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     }
@@ -3760,7 +3724,7 @@ static void llm42__team_work(llm42__team *team, int thread) {
 static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64_t grain, llm42__task_fn *fn,
                             const llm42__job *job) {
     if (team->threads == 1 || work < 100000.0) {
-        for (int64_t task = 0; task < tasks; task++) fn(job, task, 0);
+        for (int64_t task = 0; task < tasks; task++) fn(job, task);
         return;
     }
     const int64_t parts = (tasks + grain - 1) / grain;
@@ -3771,14 +3735,14 @@ static void llm42__team_run(llm42__team *team, double work, int64_t tasks, int64
     team->grain = grain;
     atomic_store_explicit(&team->left, (int)parts, memory_order_relaxed);
     atomic_store_explicit(&team->ticket, ++team->number << 48 | (uint64_t)parts << 24, memory_order_release);
-    llm42__team_work(team, 0);
+    llm42__team_work(team);
     for (int turns = 0; atomic_load_explicit(&team->left, memory_order_acquire);) llm42__team_relax(&turns);
 }
 
 // What the other threads of a pass do until it is over.
-static void llm42__team_help(llm42__team *team, int thread) {
+static void llm42__team_help(llm42__team *team) {
     for (int turns = 0; !atomic_load_explicit(&team->over, memory_order_acquire); llm42__team_relax(&turns))
-        llm42__team_work(team, thread);
+        llm42__team_work(team);
 }
 
 // True in a child that was forked after a region of several threads: OpenMP would wait there for ever for threads that
@@ -3948,6 +3912,8 @@ typedef struct llm42__cpu {
     int threads;
     const llm42_model *model;
     const struct llm42__arithmetic *arithmetic;
+    llm42_pass pass;  // that runs
+    int part_count;   // into which it cuts the sums of o and down: leaves if it is INVARIANT, else ranks
     llm42__team team;
     int page_shift, pad;         // pad: head_dim rounded up to 16, the stride of a KV vector
     size_t kv_layer;             // elements of one layer of k (or v)
@@ -3959,8 +3925,7 @@ typedef struct llm42__cpu {
     float *gated, *up, *logits;  // [R, F], silu(gate) * up; [R, F]; [R, V], or the router's
     float *parts;                // [parts][R, D] of o or down, before they are joined
     // The input of products with weights in e4m3: [R, wide] values without their scales, and zeros behind a row's end,
-    // their exponents (llm42__e4m3_exponent), and the scales [R, wide / 128], of which scaling CHANNEL has one in a
-    // row.
+    // their exponents (llm42__e4m3_exponent), and the scales [R, wide / 128]; scaling CHANNEL has one in a row.
     float *eight, *eight_scale;
     int8_t *eight_exponent;
     size_t wide;
@@ -3984,7 +3949,6 @@ typedef struct llm42__product {
 // What the tasks of an operator need to know. An operator fills in the fields that it uses.
 struct llm42__job {
     llm42__cpu *cpu;
-    const llm42_pass *pass;
     int layer, rows, size;            // size: of a task, in values of a row or in heads
     const llm42__product *product;    // the first of them
     const float *in, *weight, *bias;  // bias: NULL, or of what is in `in`
@@ -3995,7 +3959,6 @@ struct llm42__job {
 // Where a row finds the keys and values of one KV head. It attends to the positions first <= t < end.
 typedef struct llm42__context {
     const llm42__cpu *cpu;
-    const llm42_pass *pass;
     const void *k, *v;  // the layer's
     const int32_t *pages;
     int kv_head, first, end;
@@ -4008,7 +3971,7 @@ typedef struct llm42__arithmetic {
     const char *name;  // for llm42_backend.arithmetic
     bool invariant;    // FAST and FIXED passes sum as INVARIANT ones do
     bool by_kv_head;   // a task of attention has all heads of a KV head; else it has one head
-    bool bias_last;    // an output of e4m3 is rounded before its bias is added, too
+    bool bias_last;    // an output is rounded before its bias is added, too, as the CUDA backend does it
 
     // One block of a matrix product: outputs n0 to n0 + 15, as far as there are so many, of all rows. x [rows, w->k] ->
     // p->y [rows, w->n]. The sum over p->k is cut into `parts`. scratch: [4 p->k].
@@ -4038,19 +4001,19 @@ static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
     for (size_t i = 0; i < n; i++) x[i] = llm42__round_bf16(x[i]);
 }
 
-static void *llm42__cpu_scratch(const llm42__cpu *cpu, int thread) {
-    return cpu->scratch + cpu->scratch_size * (size_t)thread;
+// The calling thread's.
+static float *llm42__cpu_scratch(const llm42__cpu *cpu) {
+    return cpu->scratch + cpu->scratch_size * (size_t)llm42__team_thread();
 }
 
 // A task is a row of the input of a product with weights in e4m3: m->size values.
-static void llm42__quantise_task(const llm42__job *m, int64_t r, int thread) {
+static void llm42__quantise_task(const llm42__job *m, int64_t r) {
     const llm42_matrix *w = m->product->w;
     const size_t wide = m->cpu->wide, at = (size_t)r * wide;
     const int k = w->k, side = w->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : k;
     const float *x = m->in + (size_t)r * (size_t)k;
     float *value = m->cpu->eight + at, *scale = m->cpu->eight_scale + (size_t)r * (wide / LLM42__BLOCK);
     int8_t *exponent = m->cpu->eight_exponent + at;
-    (void)thread;
     for (int k0 = 0; k0 < k; k0 += side, scale++) {
         const int k1 = LLM42__MIN(k0 + side, k);
         float largest = 0;
@@ -4065,9 +4028,9 @@ static void llm42__quantise_task(const llm42__job *m, int64_t r, int thread) {
     for (int i = k; i % LLM42__BLOCK; i++) value[i] = 0, exponent[i] = llm42__e4m3_exponent(0);
 }
 
-// Stores outputs n0 to n0 + count - 1 of rows from r0 on: with the scales of outputs, bias and rounding.
-static void llm42__cpu_put_e4m3(const llm42__cpu *cpu, const llm42__product *p, int n0, int count, int r0, int rows,
-                                const float *sum) {
+// Stores outputs n0 to n0 + count - 1 of rows from r0 on: with scales by CHANNEL, bias and rounding.
+static void llm42__cpu_put(const llm42__cpu *cpu, const llm42__product *p, int n0, int count, int r0, int rows,
+                           const float *sum) {
     const bool round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
     for (int r = 0; r < rows; r++)
         for (int o = 0; o < count; o++) {
@@ -4111,27 +4074,25 @@ static void llm42__cpu_block_e4m3(const llm42__cpu *cpu, int rows, const llm42__
             if ((k + LLM42__BLOCK) % step && k + LLM42__BLOCK < p->k) continue;
             for (int i = 0; i < 16 * some; i++) sum[i] = k < step ? part[i] : sum[i] + part[i], part[i] = 0;
         }
-        llm42__cpu_put_e4m3(cpu, p, n0, count, r0, some, sum);
+        llm42__cpu_put(cpu, p, n0, count, r0, some, sum);
     }
 }
 
 // A task is a block of sixteen outputs of one of the products.
-static void llm42__matmul_task(const llm42__job *m, int64_t task, int thread) {
+static void llm42__matmul_task(const llm42__job *m, int64_t task) {
     const llm42__product *p = m->product;
     for (; task >= (p->w->n + 15) / 16; p++) task -= (p->w->n + 15) / 16;
     const int n = (p->w->n + p->ranks - 1) / p->ranks;
-    const int parts = llm42_cpu_splits(m->pass->schedule, m->pass->shape, n, p->k);
+    const int parts = llm42_cpu_splits(m->cpu->pass.schedule, m->cpu->pass.shape, n, p->k);
     if (p->w->type == LLM42_DTYPE_E4M3) llm42__cpu_block_e4m3(m->cpu, m->rows, p, (int)task * 16, parts);
-    else
-        m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16, parts, llm42__cpu_scratch(m->cpu, thread));
+    else m->cpu->arithmetic->block(m->cpu, m->in, m->rows, p, (int)task * 16, parts, llm42__cpu_scratch(m->cpu));
 }
 
 // Shapes: x [R, k], some matrices [n, k], y [R, n].
 // Work: threads share blocks of sixteen outputs. A thread computes all rows of its blocks.
 // Order: that of the arithmetic over k, in llm42_cpu_splits(schedule, shape, n / ranks, k) parts.
-static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const float *x, int rows,
-                              const llm42__product *products, int count) {
-    const llm42__job job = {.cpu = cpu, .pass = pass, .rows = rows, .product = products, .in = x};
+static void llm42__cpu_matmul(llm42__cpu *cpu, const float *x, int rows, const llm42__product *products, int count) {
+    const llm42__job job = {.cpu = cpu, .rows = rows, .product = products, .in = x};
     int64_t blocks = 0;
     double work = 0;
     for (int i = 0; i < count; i++) {
@@ -4144,21 +4105,14 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, const llm42_pass *pass, const flo
     llm42__team_run(&cpu->team, work, blocks, grain, llm42__matmul_task, &job);
 }
 
-// The equal parts into which the sums of o and down are cut: leaves of INVARIANT passes, else ranks.
-static int llm42__cpu_part_count(const llm42__cpu *cpu, llm42_schedule schedule) {
-    int ranks = cpu->desc.tensor_parallel;
-    return schedule == LLM42_SCHEDULE_INVARIANT ? LLM42__MAX(cpu->desc.numerics.leaves, ranks) : ranks;
-}
-
 // Shapes: x [R, k], w [n, k] -> y [parts][R, n]. Order: that of llm42__cpu_matmul in each part of k. Leaves stay fp32.
-static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *w, const float *x, int rows,
-                               float *y) {
-    int parts = llm42__cpu_part_count(cpu, pass->schedule), k = w->k / parts;
-    const bool fp32 = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT;
+static void llm42__cpu_partial(llm42__cpu *cpu, const llm42_matrix *w, const float *x, int rows, float *y) {
+    int parts = cpu->part_count, k = w->k / parts;
+    const bool fp32 = parts > 1 && cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT;
     llm42__product product[8];
     for (int p = 0; p < parts; p++, y += (size_t)rows * (size_t)w->n)
         product[p] = (llm42__product){.w = w, .y = y, .ranks = 1, .k0 = p * k, .k = k, .fp32 = fp32};
-    llm42__cpu_matmul(cpu, pass, x, rows, product, parts);
+    llm42__cpu_matmul(cpu, x, rows, product, parts);
 }
 
 static void llm42__add(float *to, const float *from, size_t n) {
@@ -4166,12 +4120,11 @@ static void llm42__add(float *to, const float *from, size_t n) {
 }
 
 // A task is a row.
-static void llm42__join_task(const llm42__job *j, int64_t r, int thread) {
-    (void)thread;
-    const size_t parts = (size_t)llm42__cpu_part_count(j->cpu, j->pass->schedule);
-    const size_t D = (size_t)j->cpu->model->config.dim, stride = (size_t)j->pass->rows * D;
+static void llm42__join_task(const llm42__job *j, int64_t r) {
+    const size_t parts = (size_t)j->cpu->part_count;
+    const size_t D = (size_t)j->cpu->model->config.dim, stride = (size_t)j->cpu->pass.rows * D;
     float *part = j->cpu->parts + (size_t)r * D, *out = j->out + (size_t)r * D;
-    if (j->pass->schedule == LLM42_SCHEDULE_INVARIANT) {
+    if (j->cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT) {
         for (size_t apart = 1; apart < parts; apart *= 2)
             for (size_t p = 0; p < parts; p += 2 * apart) llm42__add(part + p * stride, part + (p + apart) * stride, D);
     } else {
@@ -4182,18 +4135,17 @@ static void llm42__join_task(const llm42__job *j, int64_t r, int thread) {
 }
 
 // Shapes: cpu->parts [parts][R, D] -> out [R, D]. Order: leaves by a tree of neighbours, ranks one after the other.
-static void llm42__cpu_join(llm42__cpu *cpu, const llm42_pass *pass, float *out) {
-    const llm42__job job = {.cpu = cpu, .pass = pass, .out = out};
-    const double work = (double)llm42__cpu_part_count(cpu, pass->schedule) * pass->rows * cpu->model->config.dim;
-    llm42__team_run(&cpu->team, work, pass->rows, 1, llm42__join_task, &job);
+static void llm42__cpu_join(llm42__cpu *cpu, float *out) {
+    const llm42__job job = {.cpu = cpu, .out = out};
+    const double work = (double)cpu->part_count * cpu->pass.rows * cpu->model->config.dim;
+    llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__join_task, &job);
 }
 
 // Shapes: x [R, k], w [D, k] -> out [R, D], for o and down.
-static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_pass *pass, const llm42_matrix *w, const float *x,
-                                     float *out) {
-    bool whole = llm42__cpu_part_count(cpu, pass->schedule) == 1;
-    llm42__cpu_partial(cpu, pass, w, x, pass->rows, whole ? out : cpu->parts);
-    if (!whole) llm42__cpu_join(cpu, pass, out);
+static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_matrix *w, const float *x, float *out) {
+    bool whole = cpu->part_count == 1;
+    llm42__cpu_partial(cpu, w, x, cpu->pass.rows, whole ? out : cpu->parts);
+    if (!whole) llm42__cpu_join(cpu, out);
 }
 
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: that of the arithmetic over n, for each row alone.
@@ -4269,30 +4221,28 @@ LLM42__INLINE void llm42__cpu_addresses(const llm42__context *c, const void *cac
 }
 
 // A task is a->size heads. Tasks take the heads of the first row, then those of the second row, and so on.
-static void llm42__attention_task(const llm42__job *a, int64_t task, int thread) {
+static void llm42__attention_task(const llm42__job *a, int64_t task) {
     const llm42__cpu *cpu = a->cpu;
     const llm42_config *c = &cpu->model->config;
     const int64_t head = task * a->size, at = head * c->head_dim;
-    const llm42_row *row = &a->pass->row[head / c->heads];
+    const llm42_row *row = &a->cpu->pass.row[head / c->heads];
     const size_t layer = (size_t)a->layer * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
-    llm42__context context = {
-        .cpu = cpu, .pass = a->pass, .pages = a->pass->seq[row->seq].pages, .end = row->position + 1};
+    llm42__context context = {.cpu = cpu, .pages = a->cpu->pass.seq[row->seq].pages, .end = row->position + 1};
     context.k = (const char *)cpu->k + layer, context.v = (const char *)cpu->v + layer;
     context.kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads);
     if (cpu->model->layer[a->layer].sliding) context.first = LLM42__MAX(0, context.end - c->sliding_window);
-    cpu->arithmetic->attend(&context, a->size, a->in + at, a->out + at, llm42__cpu_scratch(cpu, thread));
+    cpu->arithmetic->attend(&context, a->size, a->in + at, a->out + at, llm42__cpu_scratch(cpu));
 }
 
-// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share (row, head) pairs, or pairs of a row
-// and a KV head.
+// Shapes: q [R, H*d] -> out [R, H*d], over the paged cache. Work: threads share pairs of a row and a head (or KV head).
 // Order: that of the arithmetic. It depends on the row's position, the schedule and its shape.
-static void llm42__cpu_attention(llm42__cpu *cpu, const llm42_pass *pass, int layer, const float *q, float *out) {
+static void llm42__cpu_attention(llm42__cpu *cpu, int layer, const float *q, float *out) {
     const llm42_config *c = &cpu->model->config;
     const int heads = cpu->arithmetic->by_kv_head ? c->heads / c->kv_heads : 1;
-    const llm42__job job = {.cpu = cpu, .pass = pass, .layer = layer, .size = heads, .in = q, .out = out};
-    const int64_t tasks = (int64_t)pass->rows * c->heads / heads;
+    const llm42__job job = {.cpu = cpu, .layer = layer, .size = heads, .in = q, .out = out};
+    const int64_t tasks = (int64_t)cpu->pass.rows * c->heads / heads;
     double work = 0;
-    for (int r = 0; r < pass->rows; r++) work += 2.0 * (pass->row[r].position + 1) * c->heads * c->head_dim;
+    for (int r = 0; r < cpu->pass.rows; r++) work += 2.0 * (cpu->pass.row[r].position + 1) * c->heads * c->head_dim;
     llm42__team_run(&cpu->team, work, tasks, 1 + tasks / (16 * cpu->team.threads), llm42__attention_task, &job);
 }
 
@@ -4304,8 +4254,7 @@ static void llm42__cpu_bias(const llm42__cpu *cpu, float *x, const float *bias, 
 }
 
 // A task is a row.
-static void llm42__gate_task(const llm42__job *g, int64_t r, int thread) {
-    (void)thread;
+static void llm42__gate_task(const llm42__job *g, int64_t r) {
     const size_t n = (size_t)g->size;
     float *gate = g->out + (size_t)r * n, *up = g->cpu->up + (size_t)r * n;
     llm42__cpu_bias(g->cpu, gate, g->out_bias, n);
@@ -4315,12 +4264,12 @@ static void llm42__gate_task(const llm42__job *g, int64_t r, int thread) {
 }
 
 // Shapes: h [R, D] -> cpu->gated [R, F]: silu(gate(h)) * up(h). Order: that of llm42__cpu_matmul.
-static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer,
-                               const llm42_matrix *gate, const llm42_matrix *up, const float *h, int rows) {
+static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_layer *layer, const llm42_matrix *gate,
+                               const llm42_matrix *up, const float *h, int rows) {
     const int ranks = cpu->desc.tensor_parallel;
     const llm42__product in[2] = {{.w = gate, .y = cpu->gated, .ranks = ranks, .k = gate->k},
                                   {.w = up, .y = cpu->up, .ranks = ranks, .k = up->k}};
-    llm42__cpu_matmul(cpu, pass, h, rows, in, 2);
+    llm42__cpu_matmul(cpu, h, rows, in, 2);
     const llm42__job job = {
         .cpu = cpu, .size = gate->n, .bias = layer->up_bias, .out_bias = layer->gate_bias, .out = cpu->gated};
     llm42__team_run(&cpu->team, 16.0 * rows * gate->n, rows, 1, llm42__gate_task, &job);
@@ -4356,27 +4305,25 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
 // Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
 // depend on which other rows go to the same expert. Order: in each part of the sums over F, a row's experts are added
 // from +0, the likeliest first, by fma; then the parts are joined.
-static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_layer *layer, const float *h,
-                           float *out) {
+static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const float *h, float *out) {
     const llm42_config *c = &cpu->model->config;
-    size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)pass->rows;
-    size_t parts = (size_t)llm42__cpu_part_count(cpu, pass->schedule);
-    bool leaves = parts > 1 && pass->schedule == LLM42_SCHEDULE_INVARIANT;
+    size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)cpu->pass.rows;
+    size_t parts = (size_t)cpu->part_count;
     const llm42__product router = {
         .w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = cpu->desc.numerics.router_fp32};
-    llm42__cpu_matmul(cpu, pass, h, pass->rows, &router, 1);
-    llm42__cpu_route(cpu, cpu->logits, pass->rows);
+    llm42__cpu_matmul(cpu, h, cpu->pass.rows, &router, 1);
+    llm42__cpu_route(cpu, cpu->logits, cpu->pass.rows);
     for (int e = 0; e < c->experts; e++) {
         int rows = 0;
-        for (int32_t i = 0; i < pass->rows * c->experts_used; i++) {
+        for (int32_t i = 0; i < cpu->pass.rows * c->experts_used; i++) {
             if (cpu->expert_id[i] != e) continue;
             memcpy(cpu->expert_in + (size_t)rows * D, h + (size_t)i / used * D, D * sizeof *h);
             cpu->expert_rows[rows++] = i;
         }
         if (!rows) continue;
         float *to = cpu->expert_in + R * D;
-        llm42__cpu_gate_up(cpu, pass, layer, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
-        llm42__cpu_partial(cpu, pass, &layer->expert[3 * e + 2], cpu->gated, rows, to);
+        llm42__cpu_gate_up(cpu, layer, &layer->expert[3 * e], &layer->expert[3 * e + 1], cpu->expert_in, rows);
+        llm42__cpu_partial(cpu, &layer->expert[3 * e + 2], cpu->gated, rows, to);
         for (size_t p = 0; p < parts; p++)
             for (size_t j = 0; j < (size_t)rows; j++)
                 memcpy(cpu->expert_out + (p * R * used + (size_t)cpu->expert_rows[j]) * D,
@@ -4389,13 +4336,12 @@ static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_pass *pass, const llm42_
         const float *term = cpu->expert_out + i * D;
         for (size_t j = 0; j < D; j++) sum[j] = fmaf(cpu->expert_weight[i % (R * used)], term[j], sum[j]);
     }
-    if (!leaves) llm42__cpu_round_all(cpu, sums, parts * R * D);
-    if (parts > 1) llm42__cpu_join(cpu, pass, out);
+    if (parts == 1 || cpu->pass.schedule != LLM42_SCHEDULE_INVARIANT) llm42__cpu_round_all(cpu, sums, parts * R * D);
+    if (parts > 1) llm42__cpu_join(cpu, out);
 }
 
 // A task is a row: x += delta + its bias (if there is one), then h = norm(x).
-static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
-    (void)thread;
+static void llm42__residual_task(const llm42__job *w, int64_t r) {
     int D = w->cpu->model->config.dim;
     float *x = w->cpu->x + (size_t)r * (size_t)D;
     if (w->out) {
@@ -4407,20 +4353,19 @@ static void llm42__residual_task(const llm42__job *w, int64_t r, int thread) {
     llm42__cpu_norm(w->cpu, x, 1, D, w->cpu->arithmetic->squares, w->weight, w->cpu->h + (size_t)r * (size_t)D);
 }
 
-static void llm42__cpu_residual(llm42__cpu *cpu, const llm42_pass *pass, float *delta, const float *bias,
-                                const float *weight) {
+static void llm42__cpu_residual(llm42__cpu *cpu, float *delta, const float *bias, const float *weight) {
     const llm42__job job = {.cpu = cpu, .out = delta, .out_bias = bias, .weight = weight};
-    llm42__team_run(&cpu->team, 8.0 * pass->rows * cpu->model->config.dim, pass->rows, 1, llm42__residual_task, &job);
+    llm42__team_run(&cpu->team, 8.0 * cpu->pass.rows * cpu->model->config.dim, cpu->pass.rows, 1, llm42__residual_task,
+                    &job);
 }
 
 // A task is a row: its head norms, rope and KV write.
-static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
-    (void)thread;
+static void llm42__rope_task(const llm42__job *w, int64_t r) {
     llm42__cpu *cpu = w->cpu;
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[w->layer];
-    const llm42_row *row = &w->pass->row[r];
-    const int32_t *pages = w->pass->seq[row->seq].pages;
+    const llm42_row *row = &w->cpu->pass.row[r];
+    const int32_t *pages = w->cpu->pass.seq[row->seq].pages;
     size_t kv = (size_t)(c->kv_heads * c->head_dim);
     float *q = cpu->q + (size_t)r * (size_t)(c->heads * c->head_dim), *k = cpu->kv + (size_t)r * kv;
     if (layer->q_norm) {
@@ -4433,7 +4378,7 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
         llm42__cpu_rope(cpu, cpu->rope, k, c->kv_heads, row->position);
     }
     if (row->flags & LLM42_ROW_KEEP_KV) return;
-    float *v = k + (size_t)w->pass->rows * kv;
+    float *v = k + (size_t)w->cpu->pass.rows * kv;
     for (size_t i = 0; i < kv; i++)  // as llm42__k_rope does it
         if (v[i] - v[i] != 0) k[i] = NAN, v[i] = 0;
     llm42__cpu_kv_write(cpu, cpu->k, w->layer, row, pages, k);
@@ -4441,55 +4386,51 @@ static void llm42__rope_task(const llm42__job *w, int64_t r, int thread) {
 }
 
 // Projections, head norms, rope and the KV write of one layer, from h [R, D] to q [R, H*d] and the cache.
-static void llm42__cpu_qkv(llm42__cpu *cpu, const llm42_pass *pass, int l) {
+static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
-    float *k = cpu->kv, *v = cpu->kv + (size_t)pass->rows * (size_t)(c->kv_heads * c->head_dim);
+    float *k = cpu->kv, *v = cpu->kv + (size_t)cpu->pass.rows * (size_t)(c->kv_heads * c->head_dim);
     const int ranks = cpu->desc.tensor_parallel, kv_ranks = LLM42__MIN(ranks, c->kv_heads);
     const llm42__product products[3] = {
         {.w = &layer->q, .bias = layer->q_bias, .y = cpu->q, .ranks = ranks, .k = c->dim},
         {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks, .k = c->dim},
         {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim},
     };
-    llm42__cpu_matmul(cpu, pass, cpu->h, pass->rows, products, 3);
-    const llm42__job job = {.cpu = cpu, .pass = pass, .layer = l};
-    double work = 8.0 * pass->rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
-    llm42__team_run(&cpu->team, work, pass->rows, 1, llm42__rope_task, &job);
+    llm42__cpu_matmul(cpu, cpu->h, cpu->pass.rows, products, 3);
+    const llm42__job job = {.cpu = cpu, .layer = l};
+    double work = 8.0 * cpu->pass.rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
+    llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__rope_task, &job);
 }
 
-// A task is one of the rows that have LLM42_ROW_SAMPLE. It draws a token, or -1 if the logits are not finite, because
-// then the log-probability is not finite either.
-static void llm42__sample_task(const llm42__job *d, int64_t task, int thread) {
+// A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
+static void llm42__sample_task(const llm42__job *d, int64_t task) {
     const int r = d->cpu->sampled[task], vocab = d->cpu->model->config.vocab;
-    const llm42_row *row = &d->pass->row[r];
+    const llm42_pass *pass = &d->cpu->pass;
+    const llm42_row *row = &pass->row[r];
     const size_t V = (size_t)vocab;
     const float *logits = d->cpu->logits + (size_t)task * V;
-    if (d->pass->logits) memcpy(d->pass->logits + (size_t)r * V, logits, V * sizeof *logits);
-    const llm42_output out = llm42__sample(logits, vocab, &d->pass->seq[row->seq].sampling, row->position,
-                                           d->cpu->arithmetic->sum_exp);
-    (void)thread;
-    d->pass->out[r] = out;
-    if (!(out.logprob - out.logprob == 0)) d->pass->out[r].token = -1;
+    if (pass->logits) memcpy(pass->logits + (size_t)r * V, logits, V * sizeof *logits);
+    llm42_output *out = &pass->out[r];
+    *out = llm42__sample(logits, vocab, &pass->seq[row->seq].sampling, row->position, d->cpu->arithmetic->sum_exp);
+    if (!(out->logprob - out->logprob == 0)) out->token = -1;
 }
 
 // The LM head and the draw, from h [R, D], for rows that have LLM42_ROW_SAMPLE.
-static void llm42__cpu_head_out(llm42__cpu *cpu, const llm42_pass *pass) {
-    size_t D = (size_t)cpu->model->config.dim, V = (size_t)cpu->model->config.vocab;
+static void llm42__cpu_head_out(llm42__cpu *cpu) {
+    const llm42_model *m = cpu->model;
+    const size_t D = (size_t)m->config.dim;
     int count = 0;
-    for (int r = 0; r < pass->rows; r++) {
-        if (!(pass->row[r].flags & LLM42_ROW_SAMPLE)) continue;
+    for (int r = 0; r < cpu->pass.rows; r++) {
+        if (!(cpu->pass.row[r].flags & LLM42_ROW_SAMPLE)) continue;
         memmove(cpu->h + (size_t)count * D, cpu->h + (size_t)r * D, D * sizeof *cpu->h);
         cpu->sampled[count++] = r;
     }
     if (!count) return;
-    const llm42__product head = {.w = &cpu->model->head,
-                                 .y = cpu->logits,
-                                 .ranks = cpu->desc.tensor_parallel,
-                                 .k = cpu->model->config.dim,
-                                 .fp32 = cpu->desc.numerics.logits_fp32};
-    llm42__cpu_matmul(cpu, pass, cpu->h, count, &head, 1);
-    const llm42__job draw = {.cpu = cpu, .pass = pass};
-    llm42__team_run(&cpu->team, 16.0 * (double)count * (double)V, count, 1, llm42__sample_task, &draw);
+    llm42__product head = {.w = &m->head, .y = cpu->logits, .ranks = cpu->desc.tensor_parallel, .k = m->config.dim};
+    head.fp32 = cpu->desc.numerics.logits_fp32;
+    llm42__cpu_matmul(cpu, cpu->h, count, &head, 1);
+    const llm42__job draw = {.cpu = cpu};
+    llm42__team_run(&cpu->team, 16.0 * count * m->config.vocab, count, 1, llm42__sample_task, &draw);
 }
 
 static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
@@ -4509,65 +4450,67 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
 }
 
 // Gives [rows, width] values of one operator to the pass's probe. Only one thread runs between operators.
-static void llm42__cpu_probe(const llm42_pass *pass, int layer, const char *name, int width, const float *values) {
-    if (pass->probe) pass->probe(pass->probe_user, layer, name, pass->rows, width, values);
+static void llm42__cpu_probe(const llm42__cpu *cpu, int layer, const char *name, int width, const float *values) {
+    if (cpu->pass.probe) cpu->pass.probe(cpu->pass.probe_user, layer, name, cpu->pass.rows, width, values);
 }
 
 // The model, from embedding to tokens. One thread calls it; the others join in llm42__team_run.
-static void llm42__cpu_forward(llm42__cpu *cpu, const llm42_pass *pass) {
+static void llm42__cpu_forward(llm42__cpu *cpu) {
     const llm42_model *m = cpu->model;
     const llm42_config *c = &m->config;
-    int R = pass->rows, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    int R = cpu->pass.rows, q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
     size_t D = (size_t)c->dim, size = m->embed.type == LLM42_DTYPE_BF16 ? 2 : 4;
     for (int r = 0; r < R; r++)
-        llm42__convert_f32(cpu->x + (size_t)r * D, (const char *)m->embed.data + (size_t)pass->row[r].token * D * size,
-                           m->embed.type, D);
+        llm42__convert_f32(cpu->x + (size_t)r * D,
+                           (const char *)m->embed.data + (size_t)cpu->pass.row[r].token * D * size, m->embed.type, D);
     for (size_t i = 0; c->embed_scale > 0 && i < (size_t)R * D; i++) cpu->x[i] *= c->embed_scale;
     llm42__cpu_round_all(cpu, cpu->x, (size_t)R * D);
-    llm42__cpu_probe(pass, -1, "embed", c->dim, cpu->x);
+    llm42__cpu_probe(cpu, -1, "embed", c->dim, cpu->x);
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *layer = &m->layer[l];
-        llm42__cpu_residual(cpu, pass, l ? cpu->delta : NULL, l ? layer[-1].down_bias : NULL, layer->attention_norm);
-        llm42__cpu_probe(pass, l, "attention_norm", c->dim, cpu->h);
-        llm42__cpu_qkv(cpu, pass, l);
-        llm42__cpu_probe(pass, l, "q", q, cpu->q);
-        llm42__cpu_probe(pass, l, "k", kv, cpu->kv);
-        llm42__cpu_probe(pass, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
-        llm42__cpu_attention(cpu, pass, l, cpu->q, cpu->attended);
-        llm42__cpu_probe(pass, l, "attention", q, cpu->attended);
-        llm42__cpu_matmul_joined(cpu, pass, &layer->o, cpu->attended, cpu->delta);
-        llm42__cpu_probe(pass, l, "o", c->dim, cpu->delta);
-        llm42__cpu_residual(cpu, pass, cpu->delta, layer->o_bias, layer->ffn_norm);
-        llm42__cpu_probe(pass, l, "ffn_norm", c->dim, cpu->h);
+        llm42__cpu_residual(cpu, l ? cpu->delta : NULL, l ? layer[-1].down_bias : NULL, layer->attention_norm);
+        llm42__cpu_probe(cpu, l, "attention_norm", c->dim, cpu->h);
+        llm42__cpu_qkv(cpu, l);
+        llm42__cpu_probe(cpu, l, "q", q, cpu->q);
+        llm42__cpu_probe(cpu, l, "k", kv, cpu->kv);
+        llm42__cpu_probe(cpu, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
+        llm42__cpu_attention(cpu, l, cpu->q, cpu->attended);
+        llm42__cpu_probe(cpu, l, "attention", q, cpu->attended);
+        llm42__cpu_matmul_joined(cpu, &layer->o, cpu->attended, cpu->delta);
+        llm42__cpu_probe(cpu, l, "o", c->dim, cpu->delta);
+        llm42__cpu_residual(cpu, cpu->delta, layer->o_bias, layer->ffn_norm);
+        llm42__cpu_probe(cpu, l, "ffn_norm", c->dim, cpu->h);
         if (c->experts) {
-            llm42__cpu_moe(cpu, pass, layer, cpu->h, cpu->delta);
+            llm42__cpu_moe(cpu, layer, cpu->h, cpu->delta);
         } else {
-            llm42__cpu_gate_up(cpu, pass, layer, &layer->gate, &layer->up, cpu->h, R);
-            llm42__cpu_probe(pass, l, "gate", c->ffn, cpu->gated);
-            llm42__cpu_matmul_joined(cpu, pass, &layer->down, cpu->gated, cpu->delta);
+            llm42__cpu_gate_up(cpu, layer, &layer->gate, &layer->up, cpu->h, R);
+            llm42__cpu_probe(cpu, l, "gate", c->ffn, cpu->gated);
+            llm42__cpu_matmul_joined(cpu, &layer->down, cpu->gated, cpu->delta);
         }
-        llm42__cpu_probe(pass, l, "down", c->dim, cpu->delta);
+        llm42__cpu_probe(cpu, l, "down", c->dim, cpu->delta);
     }
-    llm42__cpu_residual(cpu, pass, cpu->delta, m->layer[c->layers - 1].down_bias, m->final_norm);
-    llm42__cpu_probe(pass, -1, "final_norm", c->dim, cpu->h);
-    llm42__cpu_head_out(cpu, pass);
+    llm42__cpu_residual(cpu, cpu->delta, m->layer[c->layers - 1].down_bias, m->final_norm);
+    llm42__cpu_probe(cpu, -1, "final_norm", c->dim, cpu->h);
+    llm42__cpu_head_out(cpu);
 }
 
-static llm42_result llm42__cpu_run(void *state, const llm42_pass *wanted, llm42_error *error) {
+static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_error *error) {
     llm42__cpu *cpu = state;
-    llm42_pass pass = *wanted;
-    LLM42__TRY(llm42__cpu_check(cpu, &pass, error));
-    if (cpu->arithmetic->invariant) pass.schedule = LLM42_SCHEDULE_INVARIANT;
-    cpu->team.threads = cpu->work_per_row * pass.rows < 3e6 ? 1 : cpu->threads;  // waking threads costs time
+    LLM42__TRY(llm42__cpu_check(cpu, pass, error));
+    cpu->pass = *pass;
+    if (cpu->arithmetic->invariant) cpu->pass.schedule = LLM42_SCHEDULE_INVARIANT;
+    cpu->part_count = cpu->desc.tensor_parallel;
+    if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT)
+        cpu->part_count = LLM42__MAX(cpu->part_count, cpu->desc.numerics.leaves);
+    cpu->team.threads = cpu->work_per_row * pass->rows < 3e6 ? 1 : cpu->threads;  // waking threads costs time
     if (cpu->team.threads > 1 && llm42__team_lost()) cpu->team.threads = 1;
     atomic_store_explicit(&cpu->team.over, false, memory_order_relaxed);
 #ifdef _OPENMP
 #pragma omp parallel num_threads(cpu->team.threads)
 #endif
     {
-        const int thread = llm42__team_thread();
-        if (thread) llm42__team_help(&cpu->team, thread);
-        else llm42__cpu_forward(cpu, &pass), atomic_store_explicit(&cpu->team.over, true, memory_order_release);
+        if (llm42__team_thread()) llm42__team_help(&cpu->team);
+        else llm42__cpu_forward(cpu), atomic_store_explicit(&cpu->team.over, true, memory_order_release);
     }
     return LLM42_OK;
 }
@@ -4585,7 +4528,7 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
     size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
-    size_t parts = (size_t)llm42__cpu_part_count(cpu, LLM42_SCHEDULE_INVARIANT);  // of any schedule, at most
+    size_t parts = (size_t)LLM42__MAX(cpu->desc.numerics.leaves, cpu->desc.tensor_parallel);
     size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size, used = (size_t)c->experts_used;
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
@@ -4700,10 +4643,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     }
     llm42__rope_table(c, false, cpu->rope, desc->max_context);
     if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);
-    llm42__log(desc->log, desc->log_user, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(),
-               cpu->threads, desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
-               desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
-               desc->page_size);
+    LLM42__LOG_TO(desc, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(), cpu->threads,
+                  desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
+                  desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
+                  desc->page_size);
     *state = cpu;
     return LLM42_OK;
 }
@@ -4776,7 +4719,6 @@ LLM42__TILE(2, 8, 2x8_bf16, true, true)
 LLM42__TILE(2, 8, 2x8_fp32, false, false)
 LLM42__TILE(4, 4, 4x4_bf16, true, true)
 LLM42__TILE(4, 4, 4x4_fp32, false, false)
-#undef LLM42__TILE
 
 typedef struct llm42__tile_kind {
     int rows, outputs;
@@ -4797,12 +4739,6 @@ LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__microkernel *tile, const float
     return sum;
 }
 
-static void llm42__fp32_widen(const uint16_t *from, int k, float *to) {
-    int i = 0;
-    for (; i + 16 <= k; i += 16) llm42__v16_store(to + i, llm42__v16_load_bf16(from + i));
-    for (; i < k; i++) to[i] = llm42__from_bf16(from[i]);
-}
-
 // Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
 static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
                               const llm42__product *p, int n0, int count, int parts, float *panel) {
@@ -4818,7 +4754,7 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kin
         for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
             w[o] = matrix + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
             if (!widen) continue;
-            llm42__fp32_widen(w[o], k, panel + (size_t)o * (size_t)k);
+            llm42__convert_f32(panel + (size_t)o * (size_t)k, w[o], LLM42_DTYPE_BF16, (size_t)k);
             w[o] = panel + (size_t)o * (size_t)k;
         }
         const char *next = matrix + (size_t)(n0 + o0) * stride + ahead;
@@ -4909,11 +4845,11 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     int begin = first & ~15, step;
     assert(heads == 1);
     (void)heads;
-    if (c->pass->schedule == LLM42_SCHEDULE_INVARIANT) {
+    if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT) {
         begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
         step = LLM42__INVARIANT_CONTEXT;
     } else {
-        int parts = llm42_cpu_splits(c->pass->schedule, c->pass->shape, 0, end - begin);
+        int parts = llm42_cpu_splits(cpu->pass.schedule, cpu->pass.shape, 0, end - begin);
         step = ((end - begin + parts - 1) / parts + 15) & ~15;
     }
     float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
@@ -4973,7 +4909,7 @@ static const llm42__arithmetic llm42__fp32 = {
 // kernels.cu take them.
 // Tensor cores of other generations round in other ways: tests/cuda/steps.cu says how to add theirs.
 
-// An output is rounded to bf16 before its bias is added, as the CUDA backend does it. Order: that of llm42__sm90_rows.
+// Order: that of llm42__sm90_rows.
 static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
                               int parts, float *scratch) {
     const int K = p->w->k, count = LLM42__MIN(16, p->w->n - n0);
@@ -4981,20 +4917,14 @@ static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, c
     const void *w[16];
     float sums[LLM42__SM90_ROWS * 16];
     assert(parts == 1);
-    (void)cpu, (void)parts, (void)scratch;
+    (void)parts, (void)scratch;
     for (int o = 0; o < 16; o++)  // a missing output repeats the last one
         w[o] = (const char *)p->w->data +
                ((size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)K + (size_t)p->k0) * (bf16 ? 2 : 4);
     for (int r0 = 0; r0 < rows; r0 += LLM42__SM90_ROWS) {
         const int r1 = LLM42__MIN(rows, r0 + LLM42__SM90_ROWS);
         llm42__sm90_rows(x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, p->k, sums);
-        for (int r = r0; r < r1; r++)
-            for (int o = 0; o < count; o++) {
-                float sum = sums[16 * (r - r0) + o];
-                if (!p->fp32) sum = llm42__round_bf16(sum);
-                if (p->bias) sum = llm42__round_bf16(sum + p->bias[n0 + o]);
-                p->y[(size_t)r * (size_t)p->w->n + (size_t)(n0 + o)] = sum;
-            }
+        llm42__cpu_put(cpu, p, n0, count, r0, r1 - r0, sums);
     }
 }
 
@@ -5191,8 +5121,7 @@ static double llm42__table_at(const llm42_table *t, int i, double y) {
     return t->ys == 1 ? *value : value[0] + (y - t->y[k]) / (t->y[k + 1] - t->y[k]) * (value[1] - value[0]);
 }
 
-// The same of pass times. Outside the table's contexts the lines of two numbers of rows may cross. There the later one
-// is raised, so that times fall no more than they may in a table: by a quarter, and not to the last rows.
+// The same of pass times. Where the lines of two numbers of rows cross, beyond the table, the later one is raised.
 static double llm42__cost_at(const llm42_table *t, int row, double context) {
     double ms = 0;
     for (int i = context < t->y[0] || context > t->y[t->ys - 1] ? 0 : row; i <= row; i++)
@@ -5233,8 +5162,7 @@ static const llm42_table *llm42__cost_table(const llm42_calibration *c, llm42_sc
     return known && c->cost[schedule][kind].xs ? &c->cost[schedule][kind] : NULL;
 }
 
-// llm42_calibration_ms, if the device pads the pass to so many rows. All rows of a padded pass attend to as many
-// positions as those that are not padding.
+// llm42_calibration_ms, if the device pads the pass to so many rows. Rows that pad it attend to nothing.
 static double llm42__padded_ms(const llm42_table *t, double rows, double padded, double context) {
     if (!t || !(rows >= 0 && rows < 1e18 && context >= 0 && context < 1e18)) return (double)NAN;
     const double ms = llm42__cost_ms(t, rows, context);
@@ -5451,7 +5379,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->ranks = ranks;
     sim->layers = d->model->config.layers;
     for (int i = 0; i < slots; i++) sim->request[i].id = -1;
-    llm42__log(d->log, d->log_user, "sim backend: calibration %s, %s", c->name, c->device);
+    LLM42__LOG_TO(d, "sim backend: calibration %s, %s", c->name, c->device);
     *state = sim;
     return LLM42_OK;
 }
@@ -5532,15 +5460,24 @@ typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
 
+// How deterministic requests run: which schedule replay passes have, and passes with rows of prompts; where prompts
+// run; and what of the KV depends on nothing but its tokens, so that the prefix cache may share it.
+enum { LLM42__IN_REPLAY, LLM42__ALONE, LLM42__IN_ORDINARY };  // beside windows, one to a pass, beside all that decodes
+enum { LLM42__SHARE_ALL, LLM42__SHARE_PROMPT, LLM42__SHARE_NONE };  // none: a prompt's bits depend on the pass's shape
+typedef struct llm42__protocol {
+    llm42_schedule replay, prompt;
+    int place, shares;
+} llm42__protocol;
+
 enum { LLM42__BUCKETS = 4096 };  // a power of two
 
 struct llm42_engine {
     llm42_engine_desc desc;
     const llm42_backend *backend;
-    void *state;                  // the backend's
-    unsigned schedules;           // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
-    llm42_schedule reproducible;  // schedule of the passes whose KV deterministic requests share
-    llm42__memory memory;         // all that an engine allocates, but for its requests
+    void *state;           // the backend's
+    unsigned schedules;    // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
+    llm42__protocol how;   // by desc.policy
+    llm42__memory memory;  // all that an engine allocates, but for its requests
     llm42__kv kv;
     int M;  // W x G; rows of a FIXED replay pass
     int pages_per_slot;
@@ -5566,33 +5503,24 @@ struct llm42_engine {
 
 static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_MODE_DVR || mode == LLM42_MODE_HYBRID; }
 
-// How deterministic requests run: which schedule replay passes have, and passes with rows of prompts; where prompts
-// run; and what of the KV depends on nothing but its tokens, so that the prefix cache may share it.
-enum { LLM42__IN_REPLAY, LLM42__ALONE, LLM42__IN_ORDINARY };  // beside windows, one to a pass, beside all that decodes
-enum { LLM42__SHARE_ALL, LLM42__SHARE_PROMPT, LLM42__SHARE_NONE };  // none: a prompt's bits depend on the pass's shape
-typedef struct llm42__protocol {
-    llm42_schedule replay, prompt;
-    int place, shares;
-} llm42__protocol;
-
 static llm42__protocol llm42__protocol_of(const llm42_policy *p) {
     // clang-format off
-#define LLM42__X(verifier, prefill, replay, prompt, place, shares)       \
+#define LLM42__HOW(verifier, prefill, replay, prompt, place, shares)     \
     [LLM42_VERIFIER_##verifier][LLM42_PREFILL_##prefill] = {             \
         LLM42_SCHEDULE_##replay, LLM42_SCHEDULE_##prompt, LLM42__##place, LLM42__SHARE_##shares},
     static const llm42__protocol table[LLM42_VERIFIER_INVARIANT + 1][LLM42_PREFILL_INVARIANT + 1] = {
         //       verifier   prefill    replay     prompt     place        shares
-        LLM42__X(FIXED,     PACKED,    FIXED,     FIXED,     IN_REPLAY,   ALL)
-        LLM42__X(FIXED,     ISOLATED,  FIXED,     FIXED,     ALONE,       NONE)
-        LLM42__X(FIXED,     INVARIANT, FIXED,     INVARIANT, IN_ORDINARY, PROMPT)
-        LLM42__X(INVARIANT, PACKED,    INVARIANT, INVARIANT, IN_REPLAY,   ALL)
-        LLM42__X(INVARIANT, ISOLATED,  INVARIANT, INVARIANT, ALONE,       ALL)
-        LLM42__X(INVARIANT, INVARIANT, INVARIANT, INVARIANT, IN_ORDINARY, ALL)};
-#undef LLM42__X
+        LLM42__HOW(FIXED,     PACKED,    FIXED,     FIXED,     IN_REPLAY,   ALL)
+        LLM42__HOW(FIXED,     ISOLATED,  FIXED,     FIXED,     ALONE,       NONE)
+        LLM42__HOW(FIXED,     INVARIANT, FIXED,     INVARIANT, IN_ORDINARY, PROMPT)
+        LLM42__HOW(INVARIANT, PACKED,    INVARIANT, INVARIANT, IN_REPLAY,   ALL)
+        LLM42__HOW(INVARIANT, ISOLATED,  INVARIANT, INVARIANT, ALONE,       ALL)
+        LLM42__HOW(INVARIANT, INVARIANT, INVARIANT, INVARIANT, IN_ORDINARY, ALL)};
     // clang-format on
     llm42__protocol how = table[p->verifier][p->prefill];
     // In mode HYBRID the way TOGETHER has ordinary passes with prompts; other ways have them in replay passes.
     if (p->mode == LLM42_MODE_HYBRID && how.place == LLM42__IN_ORDINARY) how.place = LLM42__IN_REPLAY;
+    if (p->mode == LLM42_MODE_BATCH_INVARIANT) how.prompt = LLM42_SCHEDULE_INVARIANT;
     return how;
 }
 
@@ -5705,11 +5633,8 @@ static void llm42__view_update(llm42_engine *e) {
 
 // The error of a planner that has broken a rule. request: the id that it is about, or 0.
 static llm42_result llm42__refuse(const llm42_engine *e, llm42_rule rule, int64_t request, llm42_error *error) {
-    static const char *const rules[][2] = {
-#define LLM42__X(name, text) {#name, text},
-        LLM42_RULES(LLM42__X)
-#undef LLM42__X
-    };
+#define LLM42__RULE_WORDS(name, text) {#name, text},
+    static const char *const rules[][2] = {LLM42_RULES(LLM42__RULE_WORDS)};
     char about[128] = "";
     if (request) snprintf(about, sizeof about, ": request %lld", (long long)request);
     if (rule == LLM42_RULE_SCHEDULE) {
@@ -5856,15 +5781,13 @@ static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool r
 }
 
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
-    const bool none = llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
-    return e->desc.kv.prefix_cache && !(r->info.verified && none);
+    return e->desc.kv.prefix_cache && !(r->info.verified && e->how.shares == LLM42__SHARE_NONE);
 }
 
 // How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get:
 // the output tokens of a verified request may have theirs from rows of another schedule.
 static int llm42__reproducible_limit(const llm42_engine *e, const llm42__request *r) {
-    const bool prompt = llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_PROMPT;
-    return r->info.verified && prompt ? r->info.prompt_count : INT32_MAX;
+    return r->info.verified && e->how.shares == LLM42__SHARE_PROMPT ? r->info.prompt_count : INT32_MAX;
 }
 
 // Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
@@ -6157,8 +6080,7 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     return LLM42_OK;
 }
 
-// Runs the planned pass and gives its results to its requests. If it fails, the KV of its windows is undefined, so they
-// must be verified before they decode again.
+// Runs the planned pass. If it fails, the KV of its windows is undefined: they must be verified before they decode.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_pass pass = {.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape};
@@ -6280,7 +6202,7 @@ void llm42_choose(llm42_plan *plan, const llm42_request *r, llm42_kind kind, int
 // How many rows of its prompt a request may have in a pass of this schedule. Tokens of a deterministic request that
 // were committed before a preemption run in the passes that verified them.
 static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42_schedule schedule) {
-    const llm42__protocol how = llm42__protocol_of(&v->desc->policy);
+    const llm42__protocol how = v->engine->how;
     const int all = llm42__last_position(r) + 1 - r->kv, prompt = r->prompt_count - r->kv;
     if (r->state != LLM42_STATE_PREFILL) return 0;
     if (!r->verified) return all;
@@ -6289,9 +6211,8 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
     return prompt > 0 && how.prompt != v->replay ? prompt : all;
 }
 
-// A window has a row for the last committed token and a row for each candidate and draft. Each row's output is compared
-// with the token after it. The last row has none after it; its output is the bonus token. Without the bonus (which
-// drafts always have), and when no token may follow the last candidate, that row is left out.
+// A window has a row for the last committed token and a row for each candidate and draft. The last row's output is the
+// bonus token. Without the bonus (which drafts always have), and when no token may follow, that row is left out.
 static int llm42__window_rows(const llm42_view *v, const llm42_request *r) {
     const int after = r->candidates + r->drafts;
     if (!r->verified || r->state != LLM42_STATE_DECODE || (!after && v->window_ready)) return 0;
@@ -6323,8 +6244,7 @@ static int llm42__broken_rule(const llm42_engine *e, const llm42__request *r, co
 
 // True if the bits of a prompt depend on the pass's shape: then it must be alone, and is cut at the token budget only.
 static bool llm42__runs_alone(const llm42_engine *e, const llm42_request *r, llm42_kind kind) {
-    return r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count &&
-           llm42__protocol_of(&e->desc.policy).shares == LLM42__SHARE_NONE;
+    return r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count && e->how.shares == LLM42__SHARE_NONE;
 }
 
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
@@ -6336,7 +6256,7 @@ static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
 
 // Rows of a prompt that may ride in ordinary passes.
 static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
-    if (r->verified && llm42__protocol_of(&v->desc->policy).place != LLM42__IN_ORDINARY) return 0;
+    if (r->verified && v->engine->how.place != LLM42__IN_ORDINARY) return 0;
     return llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT);
 }
 
@@ -6389,7 +6309,7 @@ static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm
     (void)user, (void)error;
     if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
     if (plan->count) return LLM42_OK;
-    const bool beside = llm42__protocol_of(p).place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
+    const bool beside = v->engine->how.place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
     bool prompts = due.replay_prompts && !turn;
     bool verify = due.windows &&
@@ -6475,8 +6395,7 @@ int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *or
 // what would be padding. Only the budget, all of which HYBRID takes, allows more rows than 32 windows have.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
-    const int M = p->window * p->group, held = plan->count;
-    const int place = llm42__protocol_of(p).place;
+    const int M = p->window * p->group, held = plan->count, place = v->engine->how.place;
     const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = place == LLM42__ALONE;
     bool ride = place == LLM42__IN_ORDINARY;
     int most = fixed || isolated ? M : LLM42__MIN(M, LLM42__MAX(32 * p->window, v->desc->token_budget));
@@ -6663,12 +6582,6 @@ static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double conte
     m->rows[kind] += rows;
 }
 
-// Adds a request that decodes, with drafts after its newest token.
-static void llm42__mix_decode(llm42_mix *m, const llm42_request *r, int drafts) {
-    llm42__mix_add(m, drafts ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE, 1 + drafts, r->kv + 1 + 0.5 * drafts);
-    m->windows += drafts > 0;
-}
-
 static llm42_mix llm42__mix_join(llm42_mix a, llm42_mix b) {
     for (int k = 0; k < LLM42_KIND_COUNT; k++) llm42__mix_add(&a, (llm42_kind)k, b.rows[k], b.context[k]);
     a.windows += b.windows;
@@ -6685,8 +6598,12 @@ static llm42__work llm42__work_of(const llm42_view *v) {
         room -= rows;
         w.windows += r->verifications;
         w.recomputed += r->recomputed;
-        if (r->state == LLM42_STATE_DECODE) llm42__mix_decode(r->verified ? &w.decode : &w.ordinary, r, r->drafts);
         w.drafts |= r->verified && r->drafts;
+        if (r->state != LLM42_STATE_DECODE) continue;
+        llm42_mix *mix = r->verified ? &w.decode : &w.ordinary;
+        const llm42_kind kind = r->drafts ? LLM42_KIND_WINDOW : LLM42_KIND_DECODE;
+        llm42__mix_add(mix, kind, 1 + r->drafts, r->kv + 1 + 0.5 * r->drafts);
+        mix->windows += r->drafts > 0;
     }
     return w;
 }
@@ -6856,8 +6773,8 @@ static void llm42__ask_for_drafts(llm42_engine *e) {
     else if (seconds > 0) e->backend->wait_until(e->state, e->view.now + seconds);
     if (result != LLM42_OK) {
         e->stats.draft_failures++;
-        llm42__log(e->desc.log, e->desc.log_user, "drafter %s: %s: the engine goes on without drafts", d->name,
-                   error->text[0] ? error->text : "it returned an error and no text");
+        LLM42__LOG_TO(&e->desc, "drafter %s: %s: the engine goes on without drafts", d->name,
+                      error->text[0] ? error->text : "it returned an error and no text");
     }
     llm42__carry_out(e);  // what was asked for inside the events
 }
@@ -6892,8 +6809,7 @@ static bool llm42__reserve_plan(llm42_engine *e) {
     return true;
 }
 
-// Asks the planner for the next pass until there are pages for it. Then e->batch is ready to run. It has no rows if no
-// request runs, which may be because all were preempted.
+// Asks the planner for the next pass until there are pages for it. e->batch has no rows if then no request runs.
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     const llm42_planner *planner = e->desc.planner;
     llm42__batch *b = &e->batch;
@@ -7037,10 +6953,10 @@ static bool llm42__no_token(const llm42_engine *e, llm42_output out) {
 // Ends a request whose logits are not finite. The other requests of the pass are not affected.
 static void llm42__finish_with_error(llm42_engine *e, llm42__request *r) {
     if (r->asked & LLM42__CANCEL) return;  // in an event of this pass: llm42__carry_out ends it
-    llm42__log(e->desc.log, e->desc.log_user,
-               "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
-               "infinity, or overflow",
-               (long long)r->info.id, r->info.prompt_count + r->info.committed);
+    LLM42__LOG_TO(&e->desc,
+                  "request %lld ends with an error: the logits of its token %d are not finite: the weights hold NaN or "
+                  "infinity, or overflow",
+                  (long long)r->info.id, r->info.prompt_count + r->info.committed);
     llm42__finish(e, r, LLM42_FINISH_ERROR);
 }
 
@@ -7055,7 +6971,7 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 }
 
 // Takes the rows of a prompt or of decoding, which have written KV. That KV counts as reproducible if all KV before it
-// does, the pass has schedule e->reproducible, and the token that it gives is final: candidates may be dropped.
+// does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
 // verified request decodes, if a window with the same row would run under the same schedule on the same KV.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
@@ -7063,7 +6979,7 @@ static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42
     bool as_replayed = whole && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
                        e->view.replay == LLM42_SCHEDULE_INVARIANT;
     bool final = prompt || !r->info.verified || as_replayed;
-    bool reproducible = whole && e->batch.plan.schedule == e->reproducible && final;
+    bool reproducible = whole && e->batch.plan.schedule == e->how.prompt && final;
     assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
@@ -7106,7 +7022,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     const llm42_output *out = b->out + row;
     const int candidates = r->info.candidates, compared = LLM42__MIN(rows, candidates + r->info.drafts);
     const int first = r->info.committed, prompt = r->info.prompt_count;
-    bool reproducible = r->info.verified || (r->reproducible == r->info.kv && b->plan.schedule == e->reproducible);
+    bool reproducible = r->info.verified || (r->reproducible == r->info.kv && b->plan.schedule == e->how.prompt);
     int32_t *expected = r->tokens + prompt + first;
     int agreed = 0;
     while (agreed < compared && out[agreed].token == expected[agreed]) agreed++;
@@ -7210,7 +7126,6 @@ static void llm42__resolve(llm42_engine_desc *d) {
         int64_t gigabyte = (1 << 30) / ((int64_t)llm42_kv_token_bytes(c, d->numerics.compute) * d->kv.page_size);
         d->kv.pages = (int)LLM42__MIN(per_slot * d->max_running, LLM42__MAX(gigabyte, per_slot));
     }
-#undef LLM42__DEFAULT
 }
 
 // A table of functions that the user gives needs a name of one word, and the function that is required.
@@ -7226,11 +7141,8 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
 #define LLM42__ONE(...) +1
-#define LLM42__POLICY(name, field, type, none, values) {#field, (int64_t)d->field, 1, 0 values(LLM42__ONE), false},
-        LLM42_POLICIES(LLM42__POLICY)
-#undef LLM42__POLICY
-#undef LLM42__ONE
-            {"policy.window", d->policy.window, 1, 4096, false},
+#define LLM42__RANGE(name, field, type, none, values) {#field, (int64_t)d->field, 1, 0 values(LLM42__ONE), false},
+        LLM42_POLICIES(LLM42__RANGE){"policy.window", d->policy.window, 1, 4096, false},
         {"policy.group", d->policy.group, 1, 4096, false},
         {"policy.window x policy.group", (int64_t)d->policy.window * d->policy.group, 1, 1 << 20, false},
         {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
@@ -7352,16 +7264,15 @@ static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
     const llm42_policy *p = &d->policy;
-    const llm42__protocol how = llm42__protocol_of(p);
     e->backend = d->backend;
+    e->how = llm42__protocol_of(p);
     e->M = p->window * p->group;
     e->schedules = llm42_policy_schedules(p);
-    e->reproducible = p->mode == LLM42_MODE_BATCH_INVARIANT ? LLM42_SCHEDULE_INVARIANT : how.prompt;
     if (!llm42__engine_allocate(e))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for max_running %d and pages %d", d->max_running,
                     d->kv.pages);
     e->view.window_ready = d->experiment.bonus == LLM42_BONUS_ON ? p->window - 1 : p->window;
-    e->view.replay = how.replay;
+    e->view.replay = e->how.replay;
     e->view.desc = &e->desc;
     e->view.running = e->running;
     e->view.engine = e;

@@ -245,7 +245,7 @@ TEST(products_are_as_described) {
         const llm42__product p = TEST_LIST(.w = &w, .bias = bias, .y = y, .ranks = 1, .k0 = parted ? 128 : 0,
                                            .k = parted ? K - 128 : K, .fp32 = parted);
         const llm42__job job = {.cpu = &cpu, .in = x, .product = &p};
-        for (int r = 0; r < R; r++) llm42__quantise_task(&job, r, 0);
+        for (int r = 0; r < R; r++) llm42__quantise_task(&job, r);
         for (int n0 = 0; n0 < N; n0 += 16) llm42__cpu_block_e4m3(&cpu, R, &p, n0, 1);
         for (int i = 0; i < R * N; i++) {
             float want = described(&w, x + i / N * K, i % N, sm90, p.k0, K);
