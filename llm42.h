@@ -4037,8 +4037,7 @@ static void llm42__cpu_put(const llm42__cpu *cpu, const llm42__product *p, int n
             float y = sum[16 * r + o];
             if (p->w->scaling == LLM42_SCALING_CHANNEL)
                 y = y * p->w->scale[n0 + o] * cpu->eight_scale[(size_t)(r0 + r) * (cpu->wide / LLM42__BLOCK)];
-            if (round && cpu->arithmetic->bias_last) y = llm42__round_bf16(y);
-            if (p->bias) y += p->bias[n0 + o];
+            if (p->bias) y = (round && cpu->arithmetic->bias_last ? llm42__round_bf16(y) : y) + p->bias[n0 + o];
             p->y[(size_t)(r0 + r) * (size_t)p->w->n + (size_t)(n0 + o)] = round ? llm42__round_bf16(y) : y;
         }
 }
