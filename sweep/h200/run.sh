@@ -7,8 +7,8 @@
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
-#     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts; the dense ones beside bf16 and
-#                                               PyTorch's in turn; ShareGPT lengths as in part presets
+#     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
+#                                               beside PyTorch's, too; ShareGPT lengths as in part presets
 #     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
 #     bash sweep/h200/run.sh prompts            whole prompts of 2,048 to 32,768 tokens, and their stages
 #     bash sweep/h200/run.sh attention          attention of prompts in one layer, beside cuDNN's and FlashAttention's in
@@ -68,7 +68,7 @@ law() {
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
 parts=(determinism-8b determinism-base42 scoring passes mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
-    winner)
+    winner eight determinism-eight)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -83,6 +83,8 @@ files_of() {
     ratio-8b) echo ratio_8b ;;
     margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
+    eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
+    determinism-eight) echo determinism_eight_tiny42 determinism_eight_tiny_moe ;;
     esac
 }
 today=$(sed -n 's/^enum { LLM42__KERNELS = \([0-9]*\) };.*/\1/p' kernels.cu)
@@ -154,6 +156,8 @@ eight)
     "${PYTHON:-python3}" sweep/h200/pytorch.py --eight --out "$OUT/pytorch_eight.tsv"
     measure presets_eight --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
         --kv-tokens 262144 --token-budget 2048 --qps offline --preset best --ratio 0,1
+    MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
+    bench passes_sixteen_mixture --suite passes --quick
     MODEL_8B=synthetic:qwen3-30b-a3b-fp8,margin=$MARGIN
     bench passes_eight_mixture --suite passes --quick
     ;;
