@@ -30,7 +30,7 @@
 //   x += delta, norm  k_norm                          enqueue_norm               arithmetic, layers
 //   product           k_matmul, k_leaves or cuBLASLt  enqueue_product            arithmetic, leaves.cu
 //   product in e4m3   k_e4m3_few, k_e4m3 or cuBLASLt  run_e4m3, _e4m3_experts    e4m3, steps.cu
-//   input in e4m3     k_quantise_, or k_norm, k_gate  quantise                   e4m3
+//   input in e4m3     k_quantise_, or the one ahead   quantise                   e4m3
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
 //   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, leaves.cu
@@ -51,7 +51,7 @@ typedef __nv_bfloat16 llm42__bf16;
 #define LLM42__UNROLLED(...) _Pragma("unroll") for (__VA_ARGS__)
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 32 };
+enum { LLM42__KERNELS = 33 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -1499,23 +1499,21 @@ typedef struct llm42__e4m3_args {
 // blocks each. Of the sixteen pairs of blocks that it multiplies, the four with equal blocks are used. A copy then
 // takes 512 bytes of an output at once. A lane has these chains of one block for four sums. Four lanes exchange theirs,
 // and then each adds the four chains of one sum.
-template <int OUTPUTS_, int ROWS_, int GROUPS_, int RESIDENT_, bool CHANNEL_> struct llm42__e4m3_few {
-    enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, GROUPS = GROUPS_, RESIDENT = RESIDENT_, CHANNEL = CHANNEL_, STACK = 4 };
+template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_few {
+    enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, RESIDENT = 2, CHANNEL = CHANNEL_, STACK = 4 };
     enum {
-        UNITS = OUTPUTS / 16 / GROUPS,  // of sixteen outputs, of a warpgroup
         EIGHTS = ROWS / 8,
-        SETS = UNITS > 1 ? 2 : 1,  // of chains in registers: one is added while another one is multiplied
         W_BYTES = OUTPUTS * STACK * 128,
         STAGE = W_BYTES + ROWS * STACK * 128,
         HELPERS = CHANNEL ? 0 : 1,
         HELPED = ROWS / 8,
         SCALES = HELPERS * ROWS * STACK * 4,
-        STAGES = LLM42__MIN((RESIDENT == 1 ? 224 : 111) * 1024 / (STAGE + SCALES + 16), 16),
+        STAGES = LLM42__MIN(111 * 1024 / (STAGE + SCALES + 16), 16),
         SCALES_AT = STAGES * STAGE,
         FULL_AT = SCALES_AT + STAGES * SCALES,
         EMPTY_AT = FULL_AT + 8 * STAGES,
         BYTES = EMPTY_AT + 8 * STAGES,
-        WARPS = GROUPS * 4,
+        WARPS = OUTPUTS / 4,
         THREADS = WARPS * 32 + 32 + HELPERS * 32
     };
     // Where the scale i of a stage lies: a row's four blocks lie together.
@@ -1585,39 +1583,52 @@ LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap 
 
 // Puts scale of x * scale of w into the stages, by HELPERS warps. Each lane makes HELPED of these products for a stage,
 // the first of which is number `first`. It loads the scales of the next AT_ONCE stages before it stores the products of
-// the present ones, because scales of w come from far.
+// the present ones, because scales of w come from far: the first of them before the kernel that writes x has ended.
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a,
                                                int first) {
-    enum { LANES = TILE::HELPERS * 32, AT_ONCE = TILE::HELPED == 1 ? 8 : 4 };
+    enum {
+        LANES = TILE::HELPERS * 32,
+        AT_ONCE = TILE::STACK > 1 && TILE::HELPED == 1 ? 8 : 4,
+        COUNT = AT_ONCE * TILE::HELPED
+    };
     const int steps = (a.blocks + TILE::STACK - 1) / TILE::STACK;
-    float scale[AT_ONCE][TILE::HELPED], next[AT_ONCE][TILE::HELPED];
+    float scale[COUNT], of_w[COUNT], of_x[COUNT];
     llm42__ring_place<TILE::STAGES> place;
     llm42__e4m3_work<TILE> work;
-    auto load = [&](int step) {
-        const float *of_w = a.w_scale + (size_t)(work.w_row(a) / 128) * a.stride + work.block(a);
-        const float *of_x = a.x_scale + (size_t)work.block(a) * a.rows;
-        LLM42__UNROLLED(int i = 0; i < AT_ONCE * TILE::HELPED; i++) {
-            const int of = first + i % TILE::HELPED * LANES, row = min(work.row0 + of / TILE::STACK, a.rows - 1),
-                      at = min((step + i / TILE::HELPED) * TILE::STACK + of % TILE::STACK, a.blocks - 1);
-            next[i / TILE::HELPED][i % TILE::HELPED] = of_x[(size_t)at * a.rows + row] * of_w[at];
+    auto at = [&](int step, int i) {
+        return min((step + i / TILE::HELPED) * TILE::STACK + (first + i % TILE::HELPED * LANES) % TILE::STACK,
+                   a.blocks - 1);
+    };
+    auto load_w = [&](int step) {
+        const float *from = a.w_scale + (size_t)(work.w_row(a) / 128) * a.stride + work.block(a);
+        LLM42__UNROLLED(int i = 0; i < COUNT; i++) of_w[i] = from[at(step, i)];
+    };
+    auto load_x = [&](int step) {
+        const float *from = a.x_scale + (size_t)work.block(a) * a.rows;
+        LLM42__UNROLLED(int i = 0; i < COUNT; i++) {
+            const int row = min(work.row0 + (first + i % TILE::HELPED * LANES) / TILE::STACK, a.rows - 1);
+            of_x[i] = from[(size_t)at(step, i) * a.rows + row];
         }
     };
-    llm42__wait_for_previous();
+    if (a.groups.offset) llm42__wait_for_previous();
     bool there = work.seek(a, blockIdx.x);
-    if (there) load(0);
+    if (there) load_w(0);
+    if (!a.groups.offset) llm42__wait_for_previous();
+    if (there) load_x(0);
     for (int tile = blockIdx.x, step = 0; there;) {
         const int count = min(steps - step, (int)AT_ONCE);
-        LLM42__UNROLLED(int i = 0; i < AT_ONCE * TILE::HELPED; i++) (&scale[0][0])[i] = (&next[0][0])[i];
+        LLM42__UNROLLED(int i = 0; i < COUNT; i++) scale[i] = of_x[i] * of_w[i];
         step += AT_ONCE;
         if (step >= steps) step = 0, there = work.seek(a, tile += gridDim.x);
-        if (there) load(step);
+        if (there) load_w(step), load_x(step);
         LLM42__UNROLLED(int s = 0; s < AT_ONCE; s++) {
             if (s >= count) break;
             llm42__mbarrier_wait(base + TILE::EMPTY_AT + 8 * place.stage, place.turn ^ 1);
             float *to = (float *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES);
             LLM42__UNROLLED(int i = 0; i < TILE::HELPED; i++)
-                if (first + i * LANES < TILE::ROWS * TILE::STACK) to[TILE::place(first + i * LANES)] = scale[s][i];
+                if (first + i * LANES < TILE::ROWS * TILE::STACK)
+                    to[TILE::place(first + i * LANES)] = scale[s * TILE::HELPED + i];
             __syncwarp();
             if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::FULL_AT + 8 * place.stage);
             place.advance();
@@ -1646,67 +1657,78 @@ LLM42__DEVICE void llm42__e4m3_take_chains(const float (&products)[4 * EIGHTS][4
     chain[2] = q & 2 ? even[1] : other_even, chain[3] = q & 2 ? odd[1] : other_odd;
 }
 
-// Writes a lane's sums: of rows `row`, row + 8, ... of a tile and of outputs `first`, first + 16, ...
+// Writes a lane's sums: of one output of a tile and of rows `row`, row + 8, ...
 template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_write_few(const float (&sum)[TILE::UNITS][TILE::EIGHTS], const llm42__e4m3_args &a,
-                                         const llm42__e4m3_work<TILE> &work, int row, int first) {
-    LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++)
-        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
-            const int output = first + u * 16, at = work.row0 + row + 8 * e;
-            const size_t to = work.leaf * a.part_stride + (size_t)at * a.n + work.output + output;
-            if (at >= work.row_end) continue;
-            float y = sum[u][e];
-            if constexpr (TILE::CHANNEL) y = y * a.w_scale[work.w_row(a) + output] * a.x_scale[at];
-            if (a.fp32) ((float *)a.y)[to] = y;
-            else ((llm42__bf16 *)a.y)[to] = __float2bfloat16_rn(y);
-        }
+LLM42__DEVICE void llm42__e4m3_write_few(const float (&sum)[TILE::EIGHTS], const llm42__e4m3_args &a,
+                                         const llm42__e4m3_work<TILE> &work, int row, int output) {
+    LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
+        const int at = work.row0 + row + 8 * e;
+        const size_t to = work.leaf * a.part_stride + (size_t)at * a.n + work.output + output;
+        if (at >= work.row_end) continue;
+        float y = sum[e];
+        if constexpr (TILE::CHANNEL) y = y * a.w_scale[work.w_row(a) + output] * a.x_scale[at];
+        if (a.fp32) ((float *)a.y)[to] = y;
+        else ((llm42__bf16 *)a.y)[to] = __float2bfloat16_rn(y);
+    }
 }
 
-// Multiplies the stages, by one warpgroup.
+// Multiplies the stages: a warpgroup has sixteen outputs. It adds the chains of a stage while it multiplies the next.
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply_few(const unsigned char *shared, uint32_t base, const llm42__e4m3_args &a) {
-    const int group = llm42__warp() / 4, w = llm42__warp() % 4, lane = threadIdx.x % 32, g = lane / 4, q = g % 4,
-              first = group * TILE::UNITS * 16, row = lane % 4 * 2 + q % 2,
-              output = first + 4 * w + g / 4 + 2 * (q / 2), steps = (a.blocks + 3) / 4;
-    const uint64_t w_at = llm42__smem_descriptor(base + first * 512, 16),
+    const int w = llm42__warp(), lane = threadIdx.x % 32, g = lane / 4, own = g % 4, row = lane % 4 * 2 + own % 2,
+              steps = (a.blocks + 3) / 4;
+    const uint64_t w_at = llm42__smem_descriptor(base + w / 4 * 8192, 16),
                    x_at = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
-    llm42__ring_place<TILE::STAGES> place;
+    llm42__ring_place<TILE::STAGES> ahead, done;  // the stages to multiply and to add next
     llm42__e4m3_work<TILE> work;
-    float products[TILE::SETS][4 * TILE::EIGHTS][4] = {};
-    if (TILE::CHANNEL || a.groups.offset) llm42__wait_for_previous();  // for scales and tiles
-    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
-        float sum[TILE::UNITS][TILE::EIGHTS] = {};
-        for (int step = 0; step < steps; step++, place.advance()) {
-            llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * place.stage, place.turn);
-            const float4 *of_stage = (const float4 *)(shared + TILE::SCALES_AT + place.stage * TILE::SCALES) + row;
-            float4 scales[TILE::EIGHTS];
-            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS && !TILE::CHANNEL; e++) scales[e] = of_stage[8 * e];
-            auto start = [&](int u) {
-                llm42__wgmma_fence();
-                LLM42__UNROLLED(int i = 0; i < 4; i++) {
-                    const uint32_t at = (uint32_t)(place.stage * TILE::STAGE + i * 32) >> 4;
-                    llm42__wgmma_e4m3(products[u % TILE::SETS], w_at + at + u * (8192 >> 4), x_at + at, i);
-                }
-                llm42__wgmma_commit();
-            };
-            start(0);
-            LLM42__UNROLLED(int u = 0; u < TILE::UNITS; u++) {
-                if (u + 1 < TILE::UNITS) start(u + 1), llm42__wgmma_wait<1>();
-                else llm42__wgmma_wait<0>();
-                llm42__settle(products[u % TILE::SETS]);
-                if (u + 1 == TILE::UNITS && lane == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * place.stage);
-                LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
-                    float chain[4];
-                    llm42__e4m3_take_chains<TILE::EIGHTS>(products[u % TILE::SETS], e, q, chain);
-                    LLM42__UNROLLED(int b = 0; b < 4; b++) {
-                        if (step * 4 + b >= a.blocks) continue;
-                        if constexpr (TILE::CHANNEL) sum[u][e] = sum[u][e] + chain[b];
-                        else sum[u][e] = fmaf(chain[b], ((const float *)&scales[e])[b], sum[u][e]);
-                    }
-                }
+    typedef float products[4 * TILE::EIGHTS][4];
+    products p = {}, q = {};
+    float sum[TILE::EIGHTS];
+    auto start = [&](products &of) {
+        llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * ahead.stage, ahead.turn);
+        llm42__wgmma_fence();
+        LLM42__UNROLLED(int i = 0; i < 4; i++) {
+            const uint32_t at = (uint32_t)(ahead.stage * TILE::STAGE + i * 32) >> 4;
+            llm42__wgmma_e4m3(of, w_at + at, x_at + at, i);
+        }
+        llm42__wgmma_commit();
+        ahead.advance();
+    };
+    // Adds the chains of stage `done`, whose products have been waited for and whose first block of k is `block`.
+    auto add = [&](products &of, int block) {
+        llm42__settle(of);
+        const float4 *of_stage = (const float4 *)(shared + TILE::SCALES_AT + done.stage * TILE::SCALES) + row;
+        float4 scales[TILE::EIGHTS];
+        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS && !TILE::CHANNEL; e++) scales[e] = of_stage[8 * e];
+        if (lane == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * done.stage);
+        done.advance();
+        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
+            float chain[4];
+            llm42__e4m3_take_chains<TILE::EIGHTS>(of, e, own, chain);
+            LLM42__UNROLLED(int b = 0; b < 4; b++) {
+                if (block + b >= a.blocks) continue;
+                if constexpr (TILE::CHANNEL) sum[e] = sum[e] + chain[b];
+                else sum[e] = fmaf(chain[b], ((const float *)&scales[e])[b], sum[e]);
             }
         }
-        llm42__e4m3_write_few<TILE>(sum, a, work, row, output);
+    };
+    if (TILE::CHANNEL || a.groups.offset) llm42__wait_for_previous();  // for scales and tiles
+    for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
+        int step = 0;
+        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) sum[e] = 0.0f;
+        start(p);
+#pragma unroll 1
+        for (; step + 2 < steps; step += 2) {
+            start(q), llm42__wgmma_wait<1>(), add(p, 4 * step);
+            start(p), llm42__wgmma_wait<1>(), add(q, 4 * step + 4);
+        }
+        if (step + 1 < steps) {
+            start(q), llm42__wgmma_wait<1>(), add(p, 4 * step);
+            llm42__wgmma_wait<0>(), add(q, 4 * step + 4);
+        } else {
+            llm42__wgmma_wait<0>(), add(p, 4 * step);
+        }
+        llm42__e4m3_write_few<TILE>(sum, a, work, row, 4 * w + g / 4 + 2 * (own / 2));
     }
 }
 
@@ -1905,11 +1927,11 @@ static cudaError_t llm42__launch_e4m3(KERNEL kernel, const void *x, const void *
 }
 typedef cudaError_t llm42__e4m3_fn(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                    cudaStream_t stream);
-template <int OUTPUTS, int ROWS, int GROUPS, int RESIDENT>
+template <int OUTPUTS, int ROWS>
 static cudaError_t llm42__cu_e4m3_few(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                       cudaStream_t stream) {
-    using block = llm42__e4m3_few<OUTPUTS, ROWS, GROUPS, RESIDENT, false>;
-    using channel = llm42__e4m3_few<OUTPUTS, ROWS, GROUPS, RESIDENT, true>;
+    using block = llm42__e4m3_few<OUTPUTS, ROWS, false>;
+    using channel = llm42__e4m3_few<OUTPUTS, ROWS, true>;
     return a.channel ? llm42__launch_e4m3<channel>(llm42__k_e4m3_few<channel>, x, w, k, a, processors, stream)
                      : llm42__launch_e4m3<block>(llm42__k_e4m3_few<block>, x, w, k, a, processors, stream);
 }
@@ -1922,26 +1944,21 @@ static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm
                      : llm42__launch_e4m3<block>(llm42__k_e4m3<block>, x, w, k, a, processors, stream);
 }
 
-// The builds that algorithms are chosen from, and for how many rows each may be. All give the same bits. One is
-// for any number of rows.
+// The builds that algorithms are chosen from, for how many rows and of how many outputs each is. All give the same
+// bits. One is for any number of rows. For up to 8 rows there is no choice, and up to 16 only builds that give each
+// multiprocessor a tile are chosen from, or those with the smallest tiles: in a pass weights come before x is there, as
+// many as tiles have room for, which a product that is timed alone does not show.
 typedef struct llm42__e4m3_kind {
     const char *name;
-    int least, most;
+    int least, most, outputs;
     llm42__e4m3_fn *fn;
 } llm42__e4m3_kind;
-static const llm42__e4m3_kind llm42__e4m3_kinds[] = {{"e4m3_16x8x1", 1, 8, llm42__cu_e4m3_few<16, 8, 1, 2>},
-                                                     {"e4m3_32x8x1", 1, 8, llm42__cu_e4m3_few<32, 8, 1, 2>},
-                                                     {"e4m3_64x8x2", 1, 8, llm42__cu_e4m3_few<64, 8, 2, 2>},
-                                                     {"e4m3_16x16x1", 9, 32, llm42__cu_e4m3_few<16, 16, 1, 2>},
-                                                     {"e4m3_32x16x1", 9, 32, llm42__cu_e4m3_few<32, 16, 1, 2>},
-                                                     {"e4m3_64x16x2", 9, 16, llm42__cu_e4m3_few<64, 16, 2, 1>},
-                                                     {"e4m3_64x16", 9, 16, llm42__cu_e4m3<16, 1>},
-                                                     {"e4m3_64x32", 9, 128, llm42__cu_e4m3<32, 1>},
-                                                     {"e4m3_128x32", 17, 128, llm42__cu_e4m3<32, 2>},
-                                                     {"e4m3_64x64", 33, 256, llm42__cu_e4m3<64, 1>},
-                                                     {"e4m3_128x64", 33, 1024, llm42__cu_e4m3<64, 2>},
-                                                     {"e4m3_128x128", 65, 1 << 30, llm42__cu_e4m3<128, 2>},
-                                                     {"e4m3_64x128", 65, 512, llm42__cu_e4m3<128, 1>}};
+static const llm42__e4m3_kind llm42__e4m3_kinds[] = {
+    {"e4m3_16x8", 1, 8, 16, llm42__cu_e4m3_few<16, 8>},    {"e4m3_16x16", 9, 32, 16, llm42__cu_e4m3_few<16, 16>},
+    {"e4m3_64x16", 9, 16, 64, llm42__cu_e4m3<16, 1>},      {"e4m3_64x32", 9, 128, 64, llm42__cu_e4m3<32, 1>},
+    {"e4m3_128x32", 17, 128, 128, llm42__cu_e4m3<32, 2>},  {"e4m3_64x64", 33, 256, 64, llm42__cu_e4m3<64, 1>},
+    {"e4m3_128x64", 33, 1024, 128, llm42__cu_e4m3<64, 2>}, {"e4m3_128x128", 65, 1 << 30, 128, llm42__cu_e4m3<128, 2>},
+    {"e4m3_64x128", 65, 512, 64, llm42__cu_e4m3<128, 1>}};
 enum { LLM42__E4M3_KINDS = sizeof llm42__e4m3_kinds / sizeof *llm42__e4m3_kinds };
 
 // The builds for experts, and up to how many rows of an average expert each is for, as in llm42__expert_kinds.
@@ -1949,7 +1966,7 @@ typedef struct llm42__expert_e4m3 {
     int most;
     llm42__e4m3_fn *fn;
 } llm42__expert_e4m3;
-static const llm42__expert_e4m3 llm42__experts_e4m3[] = {{4, llm42__cu_e4m3_few<32, 8, 1, 2>},
+static const llm42__expert_e4m3 llm42__experts_e4m3[] = {{4, llm42__cu_e4m3_few<32, 8>},
                                                          {9, llm42__cu_e4m3<16, 1>},
                                                          {22, llm42__cu_e4m3<32, 2>},
                                                          {48, llm42__cu_e4m3<64, 2>},
@@ -2304,8 +2321,10 @@ LLM42__DEVICE float llm42__block_sum(float value, float *shared) {
     value = llm42__sum_of_lanes(value);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
-    float sum = 0;
-    for (int i = 0; i < (int)blockDim.x / 32; i++) sum += shared[i];
+    float sum = 0, of_warp[16];
+    const int warps = blockDim.x / 32;  // at most 16
+    LLM42__UNROLLED(int i = 0; i < 16; i++) of_warp[i] = shared[min(i, warps - 1)];
+    LLM42__UNROLLED(int i = 0; i < 16; i++) sum = i < warps ? sum + of_warp[i] : sum;
     return sum;
 }
 
@@ -2736,6 +2755,7 @@ typedef struct llm42__attention {
     int group;                                      // query heads of a kv head
     uint32_t group_inverse;                         // 65536 / group + 1
     float scale;                                    // log2(e) / sqrt(d)
+    llm42__blocks_of_x eight;                       // of decode, where d is 128: takes what else goes to out
 } llm42__attention;
 
 // Where a warp that copies a strip puts a lane's i-th piece: llm42__key_place, but simpler, since 8 divides `first`.
@@ -3200,6 +3220,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_memory {
     enum { KEEP_AT = TOPS_AT + STRIPS * QUERIES * 4, INVERSE_AT = KEEP_AT + STEPS * QUERIES * 4 };
     enum { FULL_AT = INVERSE_AT + QUERIES * 4, EMPTY_AT = FULL_AT + 8 * RING * WARPS };
     enum { LAST_AT = EMPTY_AT + 8 * RING * WARPS, BYTES = LAST_AT + 8 };
+    enum { OUT_AT = RINGS };  // a row's result that is to be quantised lies where the weights were
     static_assert(BYTES == llm42__decode_bytes(DP, OCTETS, WARPS, RING), "the host asks for as much");
 };
 
@@ -3396,19 +3417,27 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
                 out[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] *= keep[step][j / 4 % OCTETS][j % 2];
         LLM42__UNROLLED(int i = 0; i < 4; i++)
             v_at[i] = wait_full((4 * step + i) % WARPS, strips + OWN + (4 * step + i) / WARPS);
-        LLM42__UNROLLED(int n = 0; n < 8; n++) {
-            const int s = 4 * step + n / 2, half = n % 2;
-            if (!seen(now, now.key + s * LLM42__STRIP_KEYS) || warp() >= DP / 16) continue;
-            uint2 w[OCTETS];
-            LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
-                w[octet] = ((const uint2 *)(shared + memory::RINGS))[((s * 2 + half) * OCTETS + octet) * 32 + lane()];
+        // Loads of several strips' halves run side by side. What they bring of a strip that nobody sees is not used.
+        enum { TOGETHER = TILES == 1 ? 8 : 4 };
+        LLM42__UNROLLED(int first = 0; first < 8; first += TOGETHER) {
+            if (warp() >= DP / 16) break;
+            uint2 w[TOGETHER][OCTETS];
+            LLM42__UNROLLED(int i = 0; i < TOGETHER * OCTETS; i++)
+                w[i / OCTETS][i % OCTETS] = ((
+                    const uint2 *)(shared +
+                                   memory::RINGS))[((8 * step + first + i / OCTETS) * OCTETS + i % OCTETS) * 32 +
+                                                   lane()];
             LLM42__UNROLLED(int m = 0; m < TILES; m++) {
-                uint32_t v[4];
-                llm42__load_matrices_transposed(v, v_at[n / 2] + llm42__key_place<DP, LLM42__STRIP_KEYS>(
-                                                                     half * 16 + lane() / 16 * 8 + lane() % 8,
-                                                                     2 * (warp() + m * WARPS) + lane() / 8 % 2));
-                LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
-                    llm42__mma(out[m][octet], v, w[octet].x, w[octet].y);
+                uint32_t v[TOGETHER][4];
+                LLM42__UNROLLED(int i = 0; i < TOGETHER; i++)
+                    llm42__load_matrices_transposed(v[i], v_at[(first + i) / 2] +
+                                                              llm42__key_place<DP, LLM42__STRIP_KEYS>(
+                                                                  (first + i) % 2 * 16 + lane() / 16 * 8 + lane() % 8,
+                                                                  2 * (warp() + m * WARPS) + lane() / 8 % 2));
+                LLM42__UNROLLED(int i = 0; i < TOGETHER; i++)
+                    if (seen(now, now.key + (4 * step + (first + i) / 2) * LLM42__STRIP_KEYS))
+                        LLM42__UNROLLED(int octet = 0; octet < OCTETS; octet++)
+                            llm42__mma(out[m][octet], v[i], w[i][octet].x, w[i][octet].y);
             }
         }
         __syncwarp();  // all lanes have read the values
@@ -3520,6 +3549,14 @@ LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__deco
     }
 }
 
+// Quantises the heads of a kv head that a block has written to its shared memory [queries, 128].
+LLM42__DEVICE void llm42__quantise_heads(const llm42__attention &a, int row, const uint4 *heads) {
+    const int count = a.group * 16;
+    __syncthreads();
+    for (int i = threadIdx.x; i / 32 * 32 < count; i += blockDim.x)
+        llm42__quantise(a.eight, row, blockIdx.x * count + i, a.heads * 16, i < count ? heads[i] : uint4{}, i < count);
+}
+
 // True in the last block to finish of those that share a row and kv head. It can read the records of all. All threads
 // must call it. is_last: a word of shared memory.
 LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsigned *is_last) {
@@ -3559,7 +3596,9 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(
     for (own.begin(); own.now.there(); own.advance()) {
         const llm42__decode_task &task = own.now.task;
         const bool alone = task.record < 0, merges = !task.first_unit, last = own.now.last();
-        llm42__bf16 *out = a.out + (size_t)task.row * a.stride + (size_t)blockIdx.x * a.group * a.head_dim;
+        llm42__bf16 *out = a.eight.values
+                               ? (llm42__bf16 *)(shared + memory::OUT_AT)
+                               : a.out + (size_t)task.row * a.stride + (size_t)blockIdx.x * a.group * a.head_dim;
         const int record = alone ? 0 : task.record + (merges ? 0 : own.now.unit);
         float *to = a.partial + ((size_t)record * a.kv_heads + blockIdx.x) * a.group * llm42__record(DP);
         own.sum_unit();
@@ -3570,9 +3609,13 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(
         else if (merges) own.write_records(to, own.merged, own.query_base, own.total);
         own.begin_task();
         const unsigned blocks = (unsigned)((task.row_units + task.units - 1) / task.units);  // of the row
-        if (!alone && llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
-                                          (unsigned *)(shared + memory::LAST_AT)))
+        if (!alone) {
+            if (!llm42__arrives_last(a.arrived + (size_t)task.row * a.kv_heads + blockIdx.x, blocks,
+                                     (unsigned *)(shared + memory::LAST_AT)))
+                continue;
             llm42__merge_row<DP, WARPS>(a, task, out);
+        }
+        if (a.eight.values) llm42__quantise_heads(a, task.row, (const uint4 *)out);
     }
 }
 

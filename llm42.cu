@@ -952,6 +952,16 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, int rows, int l, llm42_
     }));
 }
 
+// True if the input of an operator is quantised where it is made: that of qkv and gate_up by a norm, unless each rank
+// norms some rows, that of o by attention that only decodes, and that of down by the gate.
+static bool llm42__comes_quantised(const llm42__cuda *cu, const llm42__shape_key *key, int of, int l) {
+    auto eight = [&](int product) { return llm42__in_e4m3(llm42__product_in(cu, product, l)); };
+    if (cu->config.scaling != LLM42_SCALING_BLOCK || !eight(of)) return false;
+    if (of == LLM42__GATE_UP && cu->config.experts) return false;
+    if (of == LLM42__O) return !key->prefill && cu->config.head_dim == LLM42__BLOCK && !cu->first->probed;
+    return of == LLM42__DOWN ? eight(LLM42__GATE_UP) : !llm42__own_rows(cu, key->schedule, key->rows);
+}
+
 // Dynamic shared memory that a block may have, bytes. 1,024 are left for its static part.
 static int llm42__shared_room(const cudaDeviceProp *device) { return (int)device->sharedMemPerBlockOptin - 1024; }
 
@@ -1003,6 +1013,7 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, const llm42__shape
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
     a.group = cu->group, a.group_inverse = 65536 / (uint32_t)cu->group + 1, a.window = sliding ? c->sliding_window : 0;
     a.scale = llm42__scale_log2(c);
+    a.eight = llm42__blocks_for(cu, ex, key->rows, llm42__comes_quantised(cu, key, LLM42__O, layer));
     return llm42__by_head_dim(cu->dp,
                               [&](auto dp) { return llm42__enqueue_attention_as<dp.value>(cu, key, a, meta, error); });
 }
@@ -1065,15 +1076,6 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
     while (most < 32 && rows > 2 * most * cu->device.multiProcessorCount) most *= 2;
     return LLM42__STATUS(llm42__launch(llm42__k_sort, dim3((unsigned)((rows + most - 1) / most)),
                                        dim3(LLM42__ROUTE_THREADS), 0, ex->stream, to, most));
-}
-
-// True if the input of an operator is quantised where it is made: that of qkv and gate_up by a norm, unless each rank
-// norms some rows, and that of down by the gate.
-static bool llm42__comes_quantised(const llm42__cuda *cu, const llm42__shape_key *key, int of, int l) {
-    auto eight = [&](int product) { return llm42__in_e4m3(llm42__product_in(cu, product, l)); };
-    if (cu->config.scaling != LLM42_SCALING_BLOCK || !eight(of) || of == LLM42__O) return false;
-    if (of == LLM42__GATE_UP && cu->config.experts) return false;
-    return of == LLM42__DOWN ? eight(LLM42__GATE_UP) : !llm42__own_rows(cu, key->schedule, key->rows);
 }
 
 // What llm42__run_experts does, for weights in e4m3. x is sorted by expert, or NULL if it is quantised already.
@@ -1214,7 +1216,9 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_ke
     LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, key, l, error)));
     LLM42__TRY(llm42__show(cu, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
                            cu->attended, true, error));
-    return llm42__enqueue_product(cu, LLM42__O, key->schedule, l, ex->attended, llm42__sum_at(cu, 0), R, error);
+    return llm42__enqueue_product(cu, LLM42__O, key->schedule, l,
+                                  llm42__comes_quantised(cu, key, LLM42__O, l) ? nullptr : ex->attended,
+                                  llm42__sum_at(cu, 0), R, error);
 }
 
 // The rest of a layer, on one rank. h is the second norm's output.
@@ -1255,7 +1259,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   exchange   k_meet, where each rank norms some rows            llm42__enqueue
 //   gate_up    a product; its end, or k_gate, is silu(gate) x up  llm42__enqueue_feed_forward
 //   down       a product                                          llm42__enqueue_feed_forward
-// A product with weights in e4m3 begins with k_quantise_blocks or k_quantise_rows, unless norm or gate have done that.
+// A product with weights in e4m3 begins with k_quantise_blocks or _rows, unless its input comes quantised.
 //   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //
 // Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
@@ -2516,7 +2520,9 @@ static llm42_result llm42__candidates(llm42__cuda *cu, int product, int rows, ll
     };
     for (int i = 0; llm42__in_e4m3(product) && i < LLM42__E4M3_KINDS; i++) {
         const llm42__e4m3_kind *kind = &llm42__e4m3_kinds[i];
-        if (rows >= kind->least && rows <= kind->most) add(LLM42__FIRST_E4M3_KIND + i, false);
+        const bool fills = llm42__product_shape(cu, product).n / kind->outputs >= cu->device.multiProcessorCount;
+        if (rows >= kind->least && rows <= kind->most && (fills || rows > 16 || kind->outputs == 16))
+            add(LLM42__FIRST_E4M3_KIND + i, false);
     }
     for (int i = 0; !llm42__in_e4m3(product) && i < LLM42__TILE_KINDS; i++) {
         const llm42__tile_kind *tile = &llm42__tile_kinds[i];

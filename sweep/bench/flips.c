@@ -431,6 +431,7 @@ void run_margins(const bench *caller) {
     flips_serve(engine, &p->serve, p->serve.random_prompts ? NULL : &p->prompts, m->requests, &run);
     watch.margins = NULL;
     llm42_engine_close(engine);
+    b->set.how.manifest = caller->set.how.manifest;  // the engine's log goes there
     margins_print(b, p, m, &run.counter, file);
     out_finish(file, b->set.margins);
     free(m->input), free(m->logits), free(m->margin), free(m);

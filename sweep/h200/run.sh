@@ -9,6 +9,8 @@
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
 #     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
 #                                               beside PyTorch's, too; ShareGPT lengths as in part presets
+#     bash sweep/h200/run.sh eight-bits         8B in bf16 and in FP8: tokens and energy of a workload, and candidates that
+#                                               are wrong; BASE42=FOLDER: of that FP8 model, too
 #     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
 #     bash sweep/h200/run.sh prompts            whole prompts of 2,048 to 32,768 tokens, and their stages
 #     bash sweep/h200/run.sh attention          attention of prompts in one layer, beside cuDNN's and FlashAttention's in
@@ -68,7 +70,7 @@ law() {
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
 parts=(determinism-8b determinism-base42 scoring passes mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
-    winner eight determinism-eight)
+    winner eight eight-bits determinism-eight)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -84,7 +86,8 @@ files_of() {
     margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
-    determinism-eight) echo determinism_eight_tiny42 determinism_eight_tiny_moe ;;
+    eight-bits) echo energy_eight flips_tiny42 flips_tiny42_fp8 flips_llama_3_1_8b flips_llama_3_1_8b_fp8 ;;
+    determinism-eight) echo determinism_eight_tiny42 determinism_eight_tiny_moe determinism_eight_8b ;;
     esac
 }
 today=$(sed -n 's/^enum { LLM42__KERNELS = \([0-9]*\) };.*/\1/p' kernels.cu)
@@ -160,6 +163,39 @@ eight)
     bench passes_sixteen_mixture --suite passes --quick
     MODEL_8B=synthetic:qwen3-30b-a3b-fp8,margin=$MARGIN
     bench passes_eight_mixture --suite passes --quick
+    ;;
+eight-bits)
+    # Power is read while a workload runs, and counts for as long as requests are served, which is until the end.
+    {
+        echo "# power_w: mean of nvidia-smi's readings (power.draw.instant), 0.1 s apart, while requests are served"
+        printf 'model\ttokens_per_s\tduration_s\tpower_w\treadings\n'
+    } >"$OUT/energy_eight.tsv"
+    for bits in '' -fp8; do
+        model=synthetic:llama-3.1-8b$bits,margin=$MARGIN
+        nvidia-smi --query-gpu=power.draw.instant --format=csv,noheader,nounits -lms 100 >"$OUT/power" &
+        meter=$!
+        measure energy_run --model "$model" --requests "${REQUESTS:-384}" --workload sharegpt --max-running 256 \
+            --kv-tokens 262144 --token-budget 2048 --qps offline --preset best --ratio 1
+        kill "$meter"
+        wait "$meter" || true
+        grep '^# cuda \(device\|kernels\)' "$OUT/energy_run.tsv" >"$OUT/manifest"
+        sed '/^#/d' "$OUT/energy_run.tsv" | awk -F '\t' -v OFS='\t' -v model="$model" -v power="$OUT/power" '
+            NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+            { while ((getline watts <power) > 0) all[n++] = watts
+              first = n - int(10 * $at["duration_s"])
+              for (i = first < 0 ? 0 : first; i < n; i++) { sum += all[i]; count++ }
+              print model, $at["total_tok_per_s"], $at["duration_s"], sum / count, count }' >>"$OUT/energy_eight.tsv"
+    done
+    sed -i "1r $OUT/manifest" "$OUT/energy_eight.tsv"
+    rm -f "$OUT/power" "$OUT/energy_run.tsv" "$OUT/manifest"
+    stamp energy_eight
+    for model in examples/tiny42 examples/tiny42-fp8 "$MODEL_8B" "synthetic:llama-3.1-8b-fp8,margin=$MARGIN" ${BASE42:+"$BASE42"}; do
+        name=flips_$(sed 's/.*[:/]//; s/,.*//; s/[^a-z0-9]/_/g' <<<"$model") prompts=own
+        [[ $model == synthetic:* ]] && prompts=random
+        "$B/bench" --backend cuda --model "$model" --algorithm-file "$algorithms" --margins "$OUT/$name.tsv" \
+            --max-context 2048 --prompts $prompts --flip-requests "${FLIP_REQUESTS:-128}"
+        stamp "$name"
+    done
     ;;
 determinism-eight)
     for model in examples/tiny42-fp8 synthetic:tiny-moe-fp8 "synthetic:llama-3.1-8b-fp8,margin=$MARGIN" ${BASE42:+"$BASE42"}; do
