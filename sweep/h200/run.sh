@@ -19,7 +19,8 @@
 #     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
-#                                               LEAVES=8: with eight leaves
+#                                               LEAVES=8: with eight leaves; MODEL_8B=synthetic:llama-3.1-8b-fp8 or
+#                                               synthetic:qwen3-30b-a3b-fp8: of that shape
 #     BASE42=FOLDER bash sweep/h200/run.sh calibrate-base42    the same of base42
 #     BASE42=FOLDER bash sweep/h200/run.sh determinism-base42    hostile loads, compared to the bit; needs `make cuda`
 #     bash sweep/h200/run.sh determinism-8b                      and build/tests/test_cuda
@@ -238,8 +239,9 @@ online)
     ;;
 calibrate)
     # Lengths, prompts and policies are those of the grids below.
-    name=h200-llama-3.1-8b
-    [ "$RANKS" = 1 ] || name=h200x$RANKS-llama-3.1-8b
+    model=${MODEL_8B#synthetic:}
+    name=h200-${model%%,*}
+    [ "$RANKS" = 1 ] || name=h200x$RANKS-${model%%,*}
     [ "${LEAVES:-1}" = 1 ] || name+="-leaves$LEAVES"
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --calibrate "$OUT/$name.tsv" \
         --tensor-parallel "$RANKS" --leaves "${LEAVES:-1}" --prompts random --flip-requests "${REQUESTS:-160}" \
