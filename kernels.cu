@@ -1636,6 +1636,20 @@ LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t b
     }
 }
 
+// Starts to multiply the next stage. w, x: descriptors of stage 0.
+template <typename TILE, int EIGHTS>
+LLM42__DEVICE void llm42__e4m3_start(float (&products)[EIGHTS][4], uint32_t base, uint64_t w, uint64_t x,
+                                     llm42__ring_place<TILE::STAGES> &next) {
+    llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * next.stage, next.turn);
+    llm42__wgmma_fence();
+    LLM42__UNROLLED(int i = 0; i < 4; i++) {
+        const uint32_t at = (uint32_t)(next.stage * TILE::STAGE + i * 32) >> 4;
+        llm42__wgmma_e4m3(products, w + at, x + at, i);
+    }
+    llm42__wgmma_commit();
+    next.advance();
+}
+
 // Of a lane's products (chains of blocks 0 to 3 of x, in eights of rows) takes those of its own block, which is q, and
 // exchanges them with the three lanes that have the other blocks: chain[b] is that of block b, all of one sum.
 template <int EIGHTS>
@@ -1684,16 +1698,7 @@ LLM42__DEVICE void llm42__e4m3_multiply_few(const unsigned char *shared, uint32_
     typedef float products[4 * TILE::EIGHTS][4];
     products p = {}, q = {};
     float sum[TILE::EIGHTS];
-    auto start = [&](products &of) {
-        llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * ahead.stage, ahead.turn);
-        llm42__wgmma_fence();
-        LLM42__UNROLLED(int i = 0; i < 4; i++) {
-            const uint32_t at = (uint32_t)(ahead.stage * TILE::STAGE + i * 32) >> 4;
-            llm42__wgmma_e4m3(of, w_at + at, x_at + at, i);
-        }
-        llm42__wgmma_commit();
-        ahead.advance();
-    };
+    auto start = [&](products &of) { llm42__e4m3_start<TILE>(of, base, w_at, x_at, ahead); };
     // Adds the chains of stage `done`, whose products have been waited for and whose first block of k is `block`.
     auto add = [&](products &of, int block) {
         llm42__settle(of);
@@ -1789,16 +1794,7 @@ template <typename TILE> struct llm42__e4m3_chains {
         w = llm42__smem_descriptor(base + group * 8192, 16);
         x = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
     }
-    LLM42__DEVICE void start(sums &chain) {
-        llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * ahead.stage, ahead.turn);
-        llm42__wgmma_fence();
-        LLM42__UNROLLED(int i = 0; i < 4; i++) {
-            const uint32_t at = (uint32_t)(ahead.stage * TILE::STAGE + i * 32) >> 4;
-            llm42__wgmma_e4m3(chain, w + at, x + at, i);
-        }
-        llm42__wgmma_commit();
-        ahead.advance();
-    }
+    LLM42__DEVICE void start(sums &chain) { llm42__e4m3_start<TILE>(chain, base, w, x, ahead); }
     // Adds the oldest chain, of which all products have been waited for, and gives its stage back.
     LLM42__DEVICE void add(sums &sum, sums &chain) {
         llm42__settle(chain);
@@ -1944,10 +1940,10 @@ static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm
                      : llm42__launch_e4m3<block>(llm42__k_e4m3<block>, x, w, k, a, processors, stream);
 }
 
-// The builds that algorithms are chosen from, for how many rows and of how many outputs each is. All give the same
-// bits. One is for any number of rows. For up to 8 rows there is no choice, and up to 16 only builds that give each
-// multiprocessor a tile are chosen from, or those with the smallest tiles: in a pass weights come before x is there, as
-// many as tiles have room for, which a product that is timed alone does not show.
+// The builds that algorithms are chosen from, for how many rows each may be, and the outputs of its tiles. All give the
+// same bits. One is for any number of rows. Up to 8 rows there is no choice. Up to 16 a build is tried only if there is
+// a tile for each multiprocessor, or if its tiles are the smallest, because in a pass weights come before x is there,
+// as many as blocks have room for. The time of a product that runs alone does not show that.
 typedef struct llm42__e4m3_kind {
     const char *name;
     int least, most, outputs;
