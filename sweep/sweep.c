@@ -677,8 +677,10 @@ static void open_model(sweep *s) {
         // A gamma distribution's standard deviation is its mean over the root of its shape.
         if (s->set.flip_spread > 0) s->calibration->flip_shape = 1 / (s->set.flip_spread * s->set.flip_spread);
         bool shape = false;
-        for (const char *const *name = llm42_synthetic_names(); *name; name++)
-            shape |= !strcmp(*name, s->calibration->model);
+        for (const char *const *name = llm42_synthetic_names(); *name; name++) {
+            const char *behind = s->calibration->model + strlen(*name);
+            shape |= !strncmp(*name, s->calibration->model, strlen(*name)) && (!*behind || !strcmp(behind, "-fp8"));
+        }
         snprintf(path, sizeof path, "%s%s", shape ? "shape:" : "", s->calibration->model);
     }
     llm42_model_desc desc = {.path = args_find(path, found), .on_device = args_on_device(path, s->backend)};

@@ -85,6 +85,10 @@ check "batches by a merge" diff "$dir/batches.tsv" <("$sweep" "${batches[@]}" --
     --quiet >/dev/null && "$sweep" "${batches[@]}" --max-running 16,4 --merge "$dir/batch" --quiet)
 refuses 2 "--max-running: 0, the backend's own number, must stand alone" "${batches[@]}" --max-running 0,4
 
+# Shapes have names in FP8, too.
+sed 's/^# model: .*/&-fp8/' "$dir/none.tsv" >"$dir/eight.tsv"
+check "a shape in FP8" "$sweep" "${sim[@]/none.tsv/eight.tsv}" --quiet --out "$dir/eight_out.tsv"
+
 # A request's time outside the engine is part of its latencies and of the duration, to which rates and means belong, and
 # of nothing else.
 sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"

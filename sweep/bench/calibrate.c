@@ -403,6 +403,7 @@ static void cost_free(llm42_calibration *c) {
 void run_calibrate(const bench *caller) {
     bench *b = allocate(sizeof *b);
     *b = *caller;
+    b->engine.log_user = &b->set.how.manifest;  // not the caller's
     if (!b->cuda) check_lengths(b);
     cost_grid *g = allocate(sizeof *g);
     FILE *file = out_begin(b->set.calibrate);
