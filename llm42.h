@@ -277,7 +277,7 @@ typedef enum llm42_scaling {
 typedef enum llm42_arch {  // a row of the table of families, see section config
     LLM42_ARCH_LLAMA = 1, LLM42_ARCH_MISTRAL, LLM42_ARCH_QWEN2, LLM42_ARCH_QWEN3, LLM42_ARCH_QWEN3_MOE,
     LLM42_ARCH_MIXTRAL, LLM42_ARCH_MINISTRAL3, LLM42_ARCH_PHI3, LLM42_ARCH_SEED_OSS, LLM42_ARCH_SMOLLM3,
-    LLM42_ARCH_GRANITE,
+    LLM42_ARCH_GRANITE, LLM42_ARCH_QWEN3_NEXT, LLM42_ARCH_QWEN3_5, LLM42_ARCH_QWEN3_5_MOE,
 } llm42_arch;
 // clang-format on
 typedef enum llm42_rope { LLM42_ROPE_PLAIN, LLM42_ROPE_LINEAR, LLM42_ROPE_LLAMA3, LLM42_ROPE_YARN } llm42_rope;
@@ -295,9 +295,16 @@ typedef struct llm42_config {
     int ffn;              // F, feed-forward width (of one expert in a mixture)
     int experts;          // 0: dense
     int experts_used;     // experts that a token is sent to
+    int shared_ffn;       // feed-forward width of the expert to which every token is sent, too; 0: there is none
     bool experts_renorm;  // the chosen experts' probabilities are scaled to sum to 1
     int context;          // longest sequence that the model was made for, tokens
     int sliding_window;   // positions that a token sees in layers with a window, itself included; 0: no layer has one
+    // Recurrent layers (gated delta rule; see DETERMINISM). Each of their value heads has a state [key_dim, value_dim].
+    int recurrent_layers;         // 0: every layer is attention
+    int key_heads, value_heads;   // Hk and, a multiple of it, Hv
+    int key_dim, value_dim;       // of a head
+    bool gated;                   // attention's output is multiplied by sigmoid(gate), with gates from the q projection
+    int rotary_dim;               // values of a head that are rotated, the first ones; 0: all
     float norm_eps;
     float embed_scale;      // of the embeddings' values; 0: 1
     float attention_scale;  // of the scores of attention; 0: 1 / sqrt(d)
@@ -343,15 +350,23 @@ typedef struct llm42_matrix {
 typedef struct llm42_layer {
     bool sliding;                            // it has the window llm42_config.sliding_window
     bool unrotated;                          // its queries and keys are not rotated
+    bool recurrent;                          // it keeps a state instead of keys and values
+    int cache;                               // its place among the layers of its kind, from 0
     const float *attention_norm, *ffn_norm;  // [D]
     const float *q_norm, *k_norm;            // [d]
     const float *q_bias, *k_bias, *v_bias;   // [H*d] [K*d] [K*d]
     const float *o_bias, *down_bias;         // [D]
     const float *gate_bias, *up_bias;        // [F]
-    llm42_matrix q, k, v, o;                 // [H*d, D] [K*d, D] [K*d, D] [D, H*d]
+    llm42_matrix q, k, v, o;                 // [H*d, D] [K*d, D] [K*d, D] [D, H*d]; gated: q [H][2][d, D] with gates
+    // Recurrent: q, k and v of all heads, [2 Hk*key_dim + Hv*value_dim, D], z [Hv*value_dim, D], beta and alpha [Hv, D],
+    // and o [D, Hv*value_dim]. Taps of the convolution [2 Hk*key_dim + Hv*value_dim][4], the oldest first; for the decay
+    // -e^A and the bias of alpha, [Hv]; the norm of the heads' outputs [value_dim].
+    llm42_matrix qkv, z, beta, alpha;
+    const float *taps, *decay, *alpha_bias, *head_norm;
     llm42_matrix gate, up, down;             // [F, D] [F, D] [D, F]; dense
     llm42_matrix router;                     // [E, D]; mixture
-    const llm42_matrix *expert;              // [E][3]: gate, up, down
+    const llm42_matrix *expert;              // [E][3]: gate, up, down; and [1][3] of the shared expert
+    llm42_matrix shared_gate;                // [1, D]: the shared expert counts sigmoid of this
 } llm42_layer;
 
 typedef struct llm42_model {
@@ -385,6 +400,8 @@ LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close eng
 LLM42_API const char *const *llm42_synthetic_names(void);
 // Bytes of KV that one token takes, all layers together.
 LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype compute);
+// Bytes of a snapshot of a sequence's states, all recurrent layers together; 0: there are none.
+LLM42_API size_t llm42_state_bytes(const llm42_config *config);
 
 // >>api-pass -----------------------------------------------------------------------------------------------------
 // The order in which a pass takes its sums (see THE PROTOCOL, and for ranks and leaves DETERMINISM).
@@ -425,6 +442,15 @@ typedef struct llm42_seq {
     int64_t request;       // key of the request whose rows these are; by default its id, which counts from 1
     const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
     llm42_sampling sampling;
+    // For recurrent layers. The backend keeps a state for each index into llm42_pass.seq, and the rows of the positions
+    // behind it. A pass applies these rows to a copy of the state, and then its own rows.
+    int state;     // positions that the state has taken in; 0: none, it is zero
+    int state_to;  // that it has taken in when the pass has run
+    int restore;   // the state is first copied from snapshot `restore` - 1, which has `state` positions; 0: it is not
+    int saves;     // times that the state is copied to a snapshot, on its way from .state to .state_to
+    struct {
+        int at, snapshot;  // when it has taken in `at` positions; ascending
+    } save[2];
 } llm42_seq;
 
 typedef struct llm42_output {
@@ -437,7 +463,8 @@ typedef struct llm42_output {
 typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
 
 // A forward pass. Each row writes the KV of its position, but not to a page that two sequences share. It attends to all
-// positions of its sequence up to its own, also those that other rows write. A sequence's rows ascend in position.
+// positions of its sequence up to its own, also those that other rows write. A sequence's rows follow one another in
+// position, and with recurrent layers also in the pass.
 typedef struct llm42_pass {
     llm42_schedule schedule;
     int rows;              // R, rows in the list
@@ -489,6 +516,7 @@ typedef struct llm42_backend_desc {
     int pages, page_size;      // of the KV cache
     int max_running;           // sequences in a pass, at most
     int fixed_rows;            // M: the shape of FIXED replay passes; 0: not known
+    int behind, snapshots;     // recurrent layers: most rows between a state and a pass's first row; pool of snapshots
     unsigned schedules;        // that passes will have, as bits 1 << LLM42_SCHEDULE_FAST ...; 0: not known
     const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
@@ -516,8 +544,8 @@ typedef struct llm42_mix {
 //   leaves *state NULL. close frees what open allocated. A backend may be open many times; the states share nothing.
 // - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and stay in place
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
-// - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
-//   engine has those positions written again before a pass reads them.
+// - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed, no
+//   state either. The engine has those positions written again before a pass reads them.
 // - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
 //   engine opens only if rows keep their bits wherever they stand in a FIXED or INVARIANT pass.
 // - A function returns LLM42_OK or an error. Anything else is LLM42_BACKEND to the engine.
@@ -979,6 +1007,8 @@ typedef struct llm42_kv_desc {
     double admission_reserve;  // 0 to 1; default: 0. A request is admitted if enough pages are free for its tokens and
                                // for a reserve: the larger of one page for each running request, and this share of
                                // the tokens that it and they may still return. If none runs, one is always admitted
+    int snapshots;  // of states, which prefix hits of models with recurrent layers begin with, each of them
+                    // llm42_state_bytes; default: max_running, if there is a prefix cache
 } llm42_kv_desc;
 
 // For experiments: what breaks requests or the promise on purpose, and what is kept to reproduce the paper.
@@ -986,6 +1016,7 @@ typedef struct llm42_experiment {
     double inject_rate;    // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
     uint64_t inject_seed;  // default: 42
     bool keep_fast_kv;     // leave out the KV overwrite of verification, which breaks the promise
+    bool keep_fast_state;  // states take in all rows, also those that are rolled back: this breaks the promise, too
     llm42_bonus bonus;     // whether a window has a row for the verifier's own token; default: the preset's
 } llm42_experiment;
 
@@ -1363,6 +1394,7 @@ LLM42__BOTH float llm42__ex2(float x) {
 }
 
 LLM42__BOTH float llm42__silu(float x) { return x / (1.0f + llm42__ex2(x * -1.44269504f)); }
+LLM42__BOTH float llm42__sigmoid(float x) { return 1.0f / (1.0f + llm42__ex2(x * -1.44269504f)); }
 
 // log(x) = e ln 2 + log(m), m in [sqrt(1/2), sqrt(2)), log(m) = 2 atanh((m-1)/(m+1)). For normal x > 0.
 LLM42__BOTH float llm42__log_f32(float x) {
@@ -1483,6 +1515,8 @@ LLM42__BOTH float llm42__e4m3_scale(float largest) {
 
 // The side of a block of weights that share a scale, and the terms of a chain (see DETERMINISM).
 enum { LLM42__BLOCK = 128 };
+// The inputs that the convolution of a recurrent layer sees.
+enum { LLM42__TAPS = 4 };
 
 LLM42__BOTH size_t llm42__dtype_size(llm42_dtype type) {
     return type == LLM42_DTYPE_FP32 ? 4 : type == LLM42_DTYPE_E4M3 ? 1 : 2;
@@ -1498,11 +1532,14 @@ LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, 
     }
 }
 
+// Values of a head that are rotated, the first ones. d in the comments on rotation.
+LLM42__INLINE int llm42__rotary(const llm42_config *c) { return c->rotary_dim ? c->rotary_dim : c->head_dim; }
+
 // The frequency of pair i: theta^(-2i/d), scaled as the family says. Rounded to fp32, as HF does.
 LLM42__MAYBE_UNUSED static float llm42__rope_frequency(const llm42_config *c, int i) {
     const double log_theta = llm42_log64(c->rope_theta), turn = 6.283185307179586, context = c->rope_original_context;
     const double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
-    const float frequency = (float)llm42_exp64(-(double)(2 * i) / c->head_dim * log_theta);
+    const float frequency = (float)llm42_exp64(-(double)(2 * i) / llm42__rotary(c) * log_theta);
     double keep = 0;  // the share that is not divided by the factor
     if (c->rope == LLM42_ROPE_PLAIN) return frequency;
     if (c->rope == LLM42_ROPE_LLAMA3) {
@@ -1510,9 +1547,9 @@ LLM42__MAYBE_UNUSED static float llm42__rope_frequency(const llm42_config *c, in
         if (wave < context / high) return frequency;
         if (wave <= context / low) keep = (context / wave - low) / (high - low);
     } else if (c->rope == LLM42_ROPE_YARN) {  // pairs that turn `high` times in the context, and `low` times
-        const double unit = c->head_dim / (2 * log_theta);
+        const double unit = llm42__rotary(c) / (2 * log_theta);
         const double first = fmax(floor(unit * llm42_log64(context / (high * turn))), 0);
-        const double last = fmin(ceil(unit * llm42_log64(context / (low * turn))), c->head_dim - 1);
+        const double last = fmin(ceil(unit * llm42_log64(context / (low * turn))), llm42__rotary(c) - 1);
         keep = 1 - fmin(fmax((i - first) / fmax(last - first, 0.001), 0), 1);
     }
     return (float)((1 - keep) * frequency / c->rope_factor + keep * frequency);
@@ -1527,7 +1564,7 @@ LLM42__MAYBE_UNUSED static float llm42__scale_log2(const llm42_config *c) {
 // Fills rope [max_context][d/2][2] with the cosine and sine of position x frequency, for keys or for queries. Angles
 // are rounded to fp32, as HF does.
 LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, bool queries, float *rope, int max_context) {
-    const int half = c->head_dim / 2;
+    const int half = llm42__rotary(c) / 2;
     for (int i = 0; i < half; i++) {
         const float frequency = llm42__rope_frequency(c, i);
         for (int t = 0; t < max_context; t++) {
@@ -2057,6 +2094,7 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
     if (!*layer) LLM42__FAIL(MEMORY, "%s: out of memory for %zu layers", model->name, count);
     memset(*layer, 0, count * sizeof **layer);
+    for (size_t l = 0; l < count; l++) (*layer)[l].cache = (int)l;
     return LLM42_OK;
 }
 
@@ -2263,21 +2301,25 @@ typedef struct llm42__family {
     bool biased;    // q, k and v have biases, unless attention_bias says otherwise
     bool bias_key;  // attention_bias is obeyed, and is also for o, unless attention_out_bias says otherwise
     bool mixture;
+    bool recurrent;  // of some layers; then norms multiply by 1 + weight, and attention is gated
 } llm42__family;
 
 static const llm42__family llm42__families[] = {
-    {"llama", LLM42_ARCH_LLAMA, LLM42__NONE, false, false, true, false},
-    {"mistral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false},
-    {"ministral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false},
-    {"ministral3", LLM42_ARCH_MINISTRAL3, LLM42__ALL, false, false, false, false},
-    {"mixtral", LLM42_ARCH_MIXTRAL, LLM42__ALL, false, false, false, true},
-    {"qwen2", LLM42_ARCH_QWEN2, LLM42__LATE, false, true, false, false},
-    {"qwen3", LLM42_ARCH_QWEN3, LLM42__LATE, true, false, true, false},
-    {"qwen3_moe", LLM42_ARCH_QWEN3_MOE, LLM42__ASKED, true, false, true, true},
-    {"phi3", LLM42_ARCH_PHI3, LLM42__ALL, false, false, false, false},
-    {"seed_oss", LLM42_ARCH_SEED_OSS, LLM42__NONE, false, true, true, false},
-    {"smollm3", LLM42_ARCH_SMOLLM3, LLM42__LATE, false, false, true, false},
-    {"granite", LLM42_ARCH_GRANITE, LLM42__NONE, false, false, true, false},
+    {"llama", LLM42_ARCH_LLAMA, LLM42__NONE, false, false, true, false, false},
+    {"mistral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false, false},
+    {"ministral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false, false},
+    {"ministral3", LLM42_ARCH_MINISTRAL3, LLM42__ALL, false, false, false, false, false},
+    {"mixtral", LLM42_ARCH_MIXTRAL, LLM42__ALL, false, false, false, true, false},
+    {"qwen2", LLM42_ARCH_QWEN2, LLM42__LATE, false, true, false, false, false},
+    {"qwen3", LLM42_ARCH_QWEN3, LLM42__LATE, true, false, true, false, false},
+    {"qwen3_moe", LLM42_ARCH_QWEN3_MOE, LLM42__ASKED, true, false, true, true, false},
+    {"phi3", LLM42_ARCH_PHI3, LLM42__ALL, false, false, false, false, false},
+    {"seed_oss", LLM42_ARCH_SEED_OSS, LLM42__NONE, false, true, true, false, false},
+    {"smollm3", LLM42_ARCH_SMOLLM3, LLM42__LATE, false, false, true, false, false},
+    {"granite", LLM42_ARCH_GRANITE, LLM42__NONE, false, false, true, false, false},
+    {"qwen3_next", LLM42_ARCH_QWEN3_NEXT, LLM42__NONE, true, false, true, true, true},
+    {"qwen3_5_text", LLM42_ARCH_QWEN3_5, LLM42__NONE, true, false, true, false, true},
+    {"qwen3_5_moe_text", LLM42_ARCH_QWEN3_5_MOE, LLM42__NONE, true, false, true, true, true},
 };
 
 // What a model's sizes, all of them positive, must fulfil together.
@@ -2291,6 +2333,9 @@ static llm42_result llm42__config_check(const llm42_config *c, const llm42__json
         LLM42__MALFORMED("head_dim %d: must be even and at most 1024", c->head_dim);
     if (c->experts && (c->experts_used < 1 || c->experts_used > most_used))
         LLM42__MALFORMED("num_experts_per_tok %d: must be between 1 and %d", c->experts_used, most_used);
+    if (c->key_heads && c->value_heads % c->key_heads)
+        LLM42__MALFORMED("linear_num_value_heads %d is not a multiple of linear_num_key_heads %d", c->value_heads,
+                         c->key_heads);
     return LLM42_OK;
 }
 
@@ -2387,14 +2432,20 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json)
     if (!llm42__json_null(json, scaling) && !llm42__json_null(json, older))
         LLM42__MALFORMED("rope_parameters, rope_scaling: keep one of the two");
     if (llm42__json_null(json, scaling)) scaling = older;
-    double whole = 1.0;  // the share of a head that is rotated
+    const bool parts = c->recurrent_layers > 0;
+    double whole = parts ? 0.25 : 1.0;  // the share of a head that is rotated
     LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta));
     LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 0.0, 1.0, &whole));
-    if (whole < 1) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
-    if (llm42__json_null(json, scaling)) return LLM42_OK;
-    if (json->token[scaling].type != JSMN_OBJECT) LLM42__MALFORMED("rope_parameters: expected an object");
-    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 0.0, 1.0, &whole));
-    if (whole < 1) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
+    const bool given = !llm42__json_null(json, scaling);
+    if (given && json->token[scaling].type != JSMN_OBJECT) LLM42__MALFORMED("rope_parameters: expected an object");
+    if (given) LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 0.0, 1.0, &whole));
+    if (whole < 1 && !parts) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
+    c->rotary_dim = whole < 1 ? (int)(whole * c->head_dim) : 0;
+    if (whole < 1 && (c->rotary_dim < 2 || c->rotary_dim % 2))
+        LLM42__MALFORMED("partial_rotary_factor: %g: gives %d of %d values, expected an even number", whole,
+                         c->rotary_dim, c->head_dim);
+    if (!given) return LLM42_OK;
+    if (parts) llm42__json_get(json, scaling, "mrope_section"), llm42__json_get(json, scaling, "mrope_interleaved");
     LLM42__TRY(llm42__config_rope_scaling(c, json, scaling));
     LLM42__TRY(llm42__json_unique(json, scaling));
     for (int i = scaling; (i = llm42__json_next(json, scaling, i)) > 0;)
@@ -2431,7 +2482,9 @@ static llm42_result llm42__config_mixture(llm42_config *c, const llm42__json *js
     if (step != 1 || !every)
         LLM42__NOT_SUPPORTED(
             "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
-    c->experts_renorm = c->arch == LLM42_ARCH_MIXTRAL;
+    if (c->recurrent_layers)
+        LLM42__TRY(llm42__json_int(json, "shared_expert_intermediate_size", 1, 1 << 20, &c->shared_ffn));
+    c->experts_renorm = c->arch == LLM42_ARCH_MIXTRAL || c->recurrent_layers;
     return llm42__json_bool(json, "norm_topk_prob", &c->experts_renorm);
 }
 
@@ -2474,6 +2527,21 @@ static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *js
     return LLM42_OK;
 }
 
+// The recurrent layers: all but every fourth (full_attention_interval), or as layer_types says, which
+// llm42__config_windows reads.
+static llm42_result llm42__config_recurrent(llm42_config *c, const llm42__json *json) {
+    int taps = 0;
+    LLM42__TRY(llm42__json_size(json, "linear_num_key_heads", 4096, &c->key_heads));
+    LLM42__TRY(llm42__json_size(json, "linear_num_value_heads", 4096, &c->value_heads));
+    LLM42__TRY(llm42__json_size(json, "linear_key_head_dim", 256, &c->key_dim));
+    LLM42__TRY(llm42__json_size(json, "linear_value_head_dim", 256, &c->value_dim));
+    LLM42__TRY(llm42__json_size(json, "linear_conv_kernel_dim", 4096, &taps));
+    if (taps != LLM42__TAPS) LLM42__NOT_SUPPORTED("linear_conv_kernel_dim: %d: only %d", taps, LLM42__TAPS);
+    llm42__json_get(json, 0, "attn_output_gate"), llm42__json_get(json, 0, "mtp_num_hidden_layers");
+    c->recurrent_layers = c->gated = true;  // how many they are llm42__config_windows counts
+    return LLM42_OK;
+}
+
 static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *json) {
     llm42_config *c = &owner->model.config;
     *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
@@ -2492,6 +2560,7 @@ static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *j
     if (eps > 0 && eps < FLT_MIN)
         LLM42__MALFORMED("rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g", eps, (double)FLT_MIN);
     c->norm_eps = (float)eps;
+    if (owner->family->recurrent) LLM42__TRY(llm42__config_recurrent(c, json));
     if (owner->family->mixture) LLM42__TRY(llm42__config_mixture(c, json));
     if (!c->ffn) LLM42__TRY(llm42__json_size(json, "intermediate_size", 1 << 20, &c->ffn));
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &c->tied));
@@ -2523,14 +2592,18 @@ static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json
     if (wanted) LLM42__TRY(llm42__json_int(json, "sliding_window", 1, 1 << 26, &c->sliding_window));
     if (listed && (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers))
         LLM42__MALFORMED("layer_types: expected a list of num_hidden_layers = %d strings", c->layers);
+    int interval = 4, recurrent = 0;
+    if (c->recurrent_layers) LLM42__TRY(llm42__json_int(json, "full_attention_interval", 1, 4096, &interval));
     for (int l = 0, i = types + 1; l < c->layers; l++, sliding += layer[l - 1].sliding) {
         layer[l].sliding = c->sliding_window > 0 && l >= first;
+        layer[l].recurrent = c->recurrent_layers && (listed ? llm42__json_is(json, i, "linear_attention")
+                                                            : (l + 1) % interval != 0);
+        layer[l].cache = layer[l].recurrent ? recurrent++ : l - recurrent;
         if (!listed) continue;
-        layer[l].sliding = llm42__json_is(json, i, "sliding_attention");
-        if (!layer[l].sliding && !llm42__json_is(json, i, "full_attention"))
-            LLM42__NOT_SUPPORTED(
-                "layer_types[%d]: \"%.*s\" is not supported (known: full_attention, sliding_attention)", l,
-                LLM42__SHOW(json, i));
+        layer[l].sliding = !c->recurrent_layers && llm42__json_is(json, i, "sliding_attention");
+        if (!layer[l].sliding && !layer[l].recurrent && !llm42__json_is(json, i, "full_attention"))
+            LLM42__NOT_SUPPORTED("layer_types[%d]: \"%.*s\" is not supported (known: full_attention, %s)", l,
+                                 LLM42__SHOW(json, i), c->recurrent_layers ? "linear_attention" : "sliding_attention");
         if (layer[l].sliding && !c->sliding_window)
             LLM42__MALFORMED("layer_types[%d]: sliding_attention needs sliding_window%s", l,
                              windows == LLM42__ALL ? "" : " and use_sliding_window: true, where a model has it");
@@ -2543,6 +2616,9 @@ static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json
         LLM42__NOT_SUPPORTED(
             "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
     if (!sliding) c->sliding_window = 0;
+    if (c->recurrent_layers && (!recurrent || recurrent == c->layers))
+        LLM42__NOT_SUPPORTED("layer_types: model_type %s needs layers of both kinds", owner->family->type);
+    c->recurrent_layers = recurrent;
     return LLM42_OK;
 }
 
@@ -2767,7 +2843,8 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     const llm42_config *c = &model->config;
     const llm42__owner *owner = model->owner;
     char name[160];
-    llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
+    const int experts = c->experts + (c->shared_ffn > 0);
+    llm42_matrix *expert = llm42__model_block(model, (size_t)experts * 3, sizeof *expert);
     if (!expert) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
     layer->expert = expert;
     snprintf(name, sizeof name, "%slayers.%d.mlp.experts.gate_up_proj", owner->prefix, l);
@@ -2777,12 +2854,18 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     snprintf(name, sizeof name, "%slayers.%d.%s.gate.weight", owner->prefix, l, part[0]);
     llm42__wanted w = {.n = c->experts, .k = c->dim, .matrix = &layer->router};
     LLM42__TRY(llm42__load_tensor(model, name, &w, false, error));
-    for (int i = 0; i < c->experts * 3; i++) {
-        const bool down = i % 3 == 2;
-        w = (llm42__wanted){.n = down ? c->dim : c->ffn, .k = down ? c->ffn : c->dim, .matrix = &expert[i]};
+    w = (llm42__wanted){.n = 1, .k = c->dim, .matrix = &layer->shared_gate};
+    snprintf(name, sizeof name, "%slayers.%d.mlp.shared_expert_gate.weight", owner->prefix, l);
+    if (c->shared_ffn) LLM42__TRY(llm42__load_tensor(model, name, &w, false, error));
+    for (int i = 0; i < experts * 3; i++) {
+        const bool down = i % 3 == 2, shared = i / 3 == c->experts;
+        const int F = shared ? c->shared_ffn : c->ffn;
+        w = (llm42__wanted){.n = down ? c->dim : F, .k = down ? F : c->dim, .matrix = &expert[i]};
         snprintf(name, sizeof name, "%slayers.%d.%s.experts.%d.%s.weight", owner->prefix, l, part[0], i / 3,
                  part[1 + i % 3]);
-        if (stacked) {
+        if (shared) {
+            snprintf(name, sizeof name, "%slayers.%d.mlp.shared_expert.%s.weight", owner->prefix, l, part[1 + i % 3]);
+        } else if (stacked) {
             w.rows = down ? c->experts * c->dim : 2 * c->experts * c->ffn;
             w.first = down ? i / 3 * c->dim : (2 * (i / 3) + i % 3) * c->ffn;
             snprintf(name, sizeof name, "%slayers.%d.mlp.experts.%s_proj", owner->prefix, l, down ? "down" : "gate_up");
@@ -2796,11 +2879,67 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     return LLM42_OK;
 }
 
+// A copy of a matrix whose rows stand by groups, in which each part has so many rows: with all rows of the first part,
+// then all of the second, and so on. NULL: no memory.
+static const void *llm42__by_parts(llm42_model *model, const llm42_matrix *m, int groups, const int *width, int parts) {
+    const size_t row = (size_t)m->k * llm42__dtype_size(m->type);
+    char *const copy = llm42__model_block(model, (size_t)m->n, row), *to = copy;
+    for (int part = 0, at = 0; copy && part < parts; at += width[part++])
+        for (int g = 0; g < groups; g++, to += (size_t)width[part] * row)
+            memcpy(to, (const char *)m->data + (size_t)(m->n / groups * g + at) * row, (size_t)width[part] * row);
+    return copy;
+}
+
+// What tells a recurrent layer from others. Qwen3-Next's q, k, v and z, and beta and alpha, stand together by key head.
+static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    const llm42_config *c = &model->config;
+    const llm42__owner *owner = model->owner;
+    const bool next = c->arch == LLM42_ARCH_QWEN3_NEXT;
+    const int D = c->dim, Hk = c->key_heads, Hv = c->value_heads, V = Hv * c->value_dim, each = Hv / Hk;
+    const int channels = 2 * Hk * c->key_dim + V;
+    llm42_matrix taps;
+    const struct {
+        const char *name;
+        llm42__wanted of;
+    } tensors[] = {
+        {"A_log", {Hv, 0, 0, 0, NULL, &layer->decay}},
+        {"dt_bias", {Hv, 0, 0, 0, NULL, &layer->alpha_bias}},
+        {"norm.weight", {c->value_dim, 0, 0, 0, NULL, &layer->head_norm}},
+        {"conv1d.weight", {channels, LLM42__TAPS, 0, channels, &taps, NULL}},
+        {"out_proj.weight", {D, V, 0, 0, &layer->o, NULL}},
+        {next ? "in_proj_qkvz.weight" : "in_proj_qkv.weight", {channels + next * V, D, 0, 0, &layer->qkv, NULL}},
+        {next ? "in_proj_ba.weight" : "in_proj_b.weight", {Hv + next * Hv, D, 0, 0, &layer->beta, NULL}},
+        {next ? NULL : "in_proj_z.weight", {V, D, 0, 0, &layer->z, NULL}},
+        {next ? NULL : "in_proj_a.weight", {Hv, D, 0, 0, &layer->alpha, NULL}}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        char name[160];
+        snprintf(name, sizeof name, "%slayers.%d.linear_attn.%s", owner->prefix, l, tensors[i].name);
+        if (tensors[i].name) LLM42__TRY(llm42__load_tensor(model, name, &tensors[i].of, false, error));
+    }
+    if (next) {
+        const int of_qkvz[] = {c->key_dim, c->key_dim, each * c->value_dim, each * c->value_dim}, of_ba[] = {each, each};
+        layer->qkv.data = llm42__by_parts(model, &layer->qkv, Hk, of_qkvz, 4);
+        layer->beta.data = llm42__by_parts(model, &layer->beta, Hk, of_ba, 2);
+        layer->z = layer->qkv, layer->alpha = layer->beta;
+        layer->qkv.n = channels, layer->z.n = V, layer->beta.n = layer->alpha.n = Hv;
+        const size_t row = (size_t)D * llm42__dtype_size(layer->qkv.type);
+        layer->z.data = (const char *)layer->qkv.data + (size_t)channels * row;
+        layer->alpha.data = (const char *)layer->beta.data + (size_t)Hv * (size_t)D * llm42__dtype_size(layer->beta.type);
+    }
+    float *copy = llm42__model_block(model, (size_t)channels * LLM42__TAPS, sizeof *copy);
+    if (!copy || !layer->qkv.data || !layer->beta.data) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
+    llm42__convert_f32(copy, taps.data, taps.type, (size_t)channels * LLM42__TAPS);
+    layer->taps = copy;
+    for (int h = 0; h < Hv; h++) ((float *)(uintptr_t)layer->decay)[h] = -(float)llm42_exp64(layer->decay[h]);
+    return LLM42_OK;
+}
+
 static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     const llm42_config *c = &model->config;
     const llm42__owner *o = model->owner;
-    const int D = c->dim, F = c->ffn, d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d, all = q + 2 * kv;
-    const bool normed = o->family->normed, dense = !c->experts;
+    const int D = c->dim, F = c->ffn, d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d, qs = q << c->gated,
+              all = qs + 2 * kv;
+    const bool attends = !layer->recurrent, normed = o->family->normed && attends, dense = !c->experts;
     static const char *const fused_qkv = "self_attn.qkv_proj", *const fused_ffn = "mlp.gate_up_proj";
     const struct {
         bool wanted, biased;
@@ -2812,10 +2951,10 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
         {true, false, "post_attention_layernorm", NULL, {D, 0, 0, 0, NULL, &layer->ffn_norm}, NULL},
         {normed, false, "self_attn.q_norm", NULL, {d, 0, 0, 0, NULL, &layer->q_norm}, NULL},
         {normed, false, "self_attn.k_norm", NULL, {d, 0, 0, 0, NULL, &layer->k_norm}, NULL},
-        {true, o->qkv_bias, "self_attn.q_proj", fused_qkv, {q, D, 0, all, &layer->q, NULL}, &layer->q_bias},
-        {true, o->qkv_bias, "self_attn.k_proj", fused_qkv, {kv, D, q, all, &layer->k, NULL}, &layer->k_bias},
-        {true, o->qkv_bias, "self_attn.v_proj", fused_qkv, {kv, D, q + kv, all, &layer->v, NULL}, &layer->v_bias},
-        {true, o->o_bias, "self_attn.o_proj", NULL, {D, q, 0, 0, &layer->o, NULL}, &layer->o_bias},
+        {attends, o->qkv_bias, "self_attn.q_proj", fused_qkv, {qs, D, 0, all, &layer->q, NULL}, &layer->q_bias},
+        {attends, o->qkv_bias, "self_attn.k_proj", fused_qkv, {kv, D, qs, all, &layer->k, NULL}, &layer->k_bias},
+        {attends, o->qkv_bias, "self_attn.v_proj", fused_qkv, {kv, D, qs + kv, all, &layer->v, NULL}, &layer->v_bias},
+        {attends, o->o_bias, "self_attn.o_proj", NULL, {D, q, 0, 0, &layer->o, NULL}, &layer->o_bias},
         {dense, o->ffn_bias, "mlp.gate_proj", fused_ffn, {F, D, 0, 2 * F, &layer->gate, NULL}, &layer->gate_bias},
         {dense, o->ffn_bias, "mlp.up_proj", fused_ffn, {F, D, F, 2 * F, &layer->up, NULL}, &layer->up_bias},
         {dense, o->ffn_bias, "mlp.down_proj", NULL, {D, F, 0, 0, &layer->down, NULL}, &layer->down_bias}};
@@ -2829,9 +2968,11 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
             of.first = of.rows = 0;
         }
         LLM42__TRY(llm42__load_tensor(model, name, &of, of.k > 0, error));
+        for (int j = 0; o->family->recurrent && !of.k && j < of.n; j++) ((float *)(uintptr_t)*of.vector)[j] += 1;
         snprintf(name, sizeof name, "%slayers.%d.%s.bias", o->prefix, l, tensors[i].name);
         if (tensors[i].biased) LLM42__TRY(llm42__load_tensor(model, name, &bias, false, error));
     }
+    if (layer->recurrent) LLM42__TRY(llm42__load_recurrent(model, layer, l, error));
     LLM42__TRY(llm42__check_alike(model, "q, k, v", l, &layer->q, &layer->k, error));
     LLM42__TRY(llm42__check_alike(model, "q, k, v", l, &layer->q, &layer->v, error));
     LLM42__TRY(llm42__check_alike(model, "gate, up", l, &layer->gate, &layer->up, error));
@@ -2893,7 +3034,8 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     snprintf(name, sizeof name, "%snorm.weight", owner->prefix);
     LLM42__TRY(llm42__load_tensor(model, name, &norm, false, error));
     float *scaled = (float *)(uintptr_t)model->final_norm;  // a copy: logits_scaling divides what the LM head sees
-    for (int i = 0; i < c->dim; i++) scaled[i] = (float)(scaled[i] / owner->logits_scaling);
+    for (int i = 0; i < c->dim; i++)
+        scaled[i] = (float)((scaled[i] + (float)owner->family->recurrent) / owner->logits_scaling);
     head.matrix = &model->head;
     const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
     const bool there = llm42__find_tensor(model, own) != NULL;
@@ -3907,6 +4049,14 @@ int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
     return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
 }
 
+// Sizes of what a recurrent layer keeps, in floats. A state has the heads' states [Hv][key_dim][value_dim].
+typedef struct llm42__recurrence {
+    int channels;  // that are convolved: q and k of the key heads, v of the value heads
+    int width;     // of a row behind a state: channels, beta and alpha
+    int capacity;  // of a ring of rows: position t is at t modulo this
+    size_t head, state, ring, snapshot;  // of one layer; a snapshot has the state and the last inputs
+} llm42__recurrence;
+
 typedef struct llm42__cpu {
     llm42_backend_desc desc;
     int threads;
@@ -3931,6 +4081,11 @@ typedef struct llm42__cpu {
     size_t wide;
     float *expert_in, *expert_out, *expert_weight;
     int32_t *expert_id, *expert_rows, *sampled;
+    // Recurrent layers, see section recurrent; and mixed, gates: the q projection with gates, and the gates.
+    llm42__recurrence recurrence;
+    float *mixed, *gates, *states, *behind, *snapshots;
+    int32_t *order;  // [R]: sequences of the pass, each once; then where the rows of each begin
+    int sequences;
     float *scratch;  // [threads][scratch_size]
     size_t scratch_size;
     llm42__memory memory;  // all of these
@@ -4163,7 +4318,7 @@ static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int
 // Shapes: x [heads, d] of one row, in place. Pairs are (i, i + d/2). No sums.
 static void llm42__cpu_rope(const llm42__cpu *cpu, const float *rope, float *x, int heads, int position) {
     const llm42_config *c = &cpu->model->config;
-    const int half = c->head_dim / 2;
+    const int half = llm42__rotary(c) / 2;
     const float *angle = rope + (size_t)position * (size_t)(2 * half);
     for (int head = 0; head < heads; head++) {
         float *v = x + (size_t)head * (size_t)c->head_dim;
@@ -4172,7 +4327,7 @@ static void llm42__cpu_rope(const llm42__cpu *cpu, const float *rope, float *x, 
             v[i] = fmaf(a, cosine, -(b * sine));
             v[i + half] = fmaf(b, cosine, a * sine);
         }
-        llm42__cpu_round_all(cpu, v, (size_t)c->head_dim);
+        llm42__cpu_round_all(cpu, v, (size_t)(2 * half));
     }
 }
 
@@ -4188,7 +4343,7 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
                                 const int32_t *pages, const float *x) {
     int d = cpu->model->config.head_dim;
     for (int head = 0; head < cpu->model->config.kv_heads; head++, x += d) {
-        size_t at = (size_t)layer * cpu->kv_layer + llm42__cpu_kv_at(cpu, pages, row->position, head);
+        size_t at = (size_t)cpu->model->layer[layer].cache * cpu->kv_layer + llm42__cpu_kv_at(cpu, pages, row->position, head);
         for (int i = 0; i < cpu->pad; i++) {
             float value = i < d ? x[i] : 0.0f;
             if (cpu->desc.numerics.compute == LLM42_DTYPE_BF16)
@@ -4225,7 +4380,7 @@ static void llm42__attention_task(const llm42__job *a, int64_t task) {
     const llm42_config *c = &cpu->model->config;
     const int64_t head = task * a->size, at = head * c->head_dim;
     const llm42_row *row = &a->cpu->pass.row[head / c->heads];
-    const size_t layer = (size_t)a->layer * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
+    const size_t layer = (size_t)cpu->model->layer[a->layer].cache * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
     llm42__context context = {.cpu = cpu, .pages = a->cpu->pass.seq[row->seq].pages, .end = row->position + 1};
     context.k = (const char *)cpu->k + layer, context.v = (const char *)cpu->v + layer;
     context.kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads);
@@ -4240,9 +4395,12 @@ static void llm42__cpu_attention(llm42__cpu *cpu, int layer, const float *q, flo
     const int heads = cpu->arithmetic->by_kv_head ? c->heads / c->kv_heads : 1;
     const llm42__job job = {.cpu = cpu, .layer = layer, .size = heads, .in = q, .out = out};
     const int64_t tasks = (int64_t)cpu->pass.rows * c->heads / heads;
+    const size_t values = (size_t)cpu->pass.rows * (size_t)(c->heads * c->head_dim);
     double work = 0;
     for (int r = 0; r < cpu->pass.rows; r++) work += 2.0 * (cpu->pass.row[r].position + 1) * c->heads * c->head_dim;
     llm42__team_run(&cpu->team, work, tasks, 1 + tasks / (16 * cpu->team.threads), llm42__attention_task, &job);
+    for (size_t i = 0; c->gated && i < values; i++) out[i] *= llm42__sigmoid(cpu->gates[i]);
+    if (c->gated) llm42__cpu_round_all(cpu, out, values);
 }
 
 // x [n] plus a bias, if there is one, rounded to the compute type.
@@ -4278,10 +4436,11 @@ static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_layer *layer, const 
 // renormalised if the model asks for it. Order: that of the arithmetic in the softmax, that of ranks in renormalising.
 static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     const llm42_config *c = &cpu->model->config;
+    const int used = c->experts_used + (c->shared_ffn > 0);
     for (int r = 0; r < rows; r++) {
         const float *p = router + (size_t)r * (size_t)c->experts;
-        int32_t *id = cpu->expert_id + (size_t)r * (size_t)c->experts_used;
-        float *weight = cpu->expert_weight + (size_t)r * (size_t)c->experts_used;
+        int32_t *id = cpu->expert_id + (size_t)r * (size_t)used;
+        float *weight = cpu->expert_weight + (size_t)r * (size_t)used;
         float largest = p[llm42__argmax(p, c->experts)], sum = 0;
         float total = cpu->arithmetic->route_total(p, c->experts, largest);
         for (int rank = 0; rank < c->experts_used; rank++) {
@@ -4297,24 +4456,29 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
         }
         for (int rank = 0; rank < c->experts_used; rank++)
             if (c->experts_renorm) weight[rank] /= sum;
-        llm42__cpu_round_all(cpu, weight, (size_t)c->experts_used);
+        if (c->shared_ffn)
+            id[used - 1] = c->experts, weight[used - 1] = llm42__sigmoid(router[rows * c->experts + r]);
+        llm42__cpu_round_all(cpu, weight, (size_t)used);
     }
 }
 
 // Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
 // depend on which other rows go to the same expert. Order: in each part of the sums over F, a row's experts are added
-// from +0, the likeliest first, by fma; then the parts are joined.
+// from +0, the likeliest first and the shared one last, by fma; then the parts are joined.
 static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const float *h, float *out) {
     const llm42_config *c = &cpu->model->config;
-    size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)cpu->pass.rows;
+    const int shared = c->shared_ffn > 0;
+    size_t D = (size_t)c->dim, used = (size_t)(c->experts_used + shared), R = (size_t)cpu->pass.rows;
     size_t parts = (size_t)cpu->part_count;
-    const llm42__product router = {
-        .w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = cpu->desc.numerics.router_fp32};
-    llm42__cpu_matmul(cpu, h, cpu->pass.rows, &router, 1);
+    const bool fp32 = cpu->desc.numerics.router_fp32;
+    const llm42__product router[] = {
+        {.w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = fp32},
+        {.w = &layer->shared_gate, .y = cpu->logits + R * (size_t)c->experts, .ranks = 1, .k = c->dim, .fp32 = fp32}};
+    llm42__cpu_matmul(cpu, h, cpu->pass.rows, router, 1 + shared);
     llm42__cpu_route(cpu, cpu->logits, cpu->pass.rows);
-    for (int e = 0; e < c->experts; e++) {
+    for (int e = 0; e < c->experts + shared; e++) {
         int rows = 0;
-        for (int32_t i = 0; i < cpu->pass.rows * c->experts_used; i++) {
+        for (int32_t i = 0; i < (int32_t)(R * used); i++) {
             if (cpu->expert_id[i] != e) continue;
             memcpy(cpu->expert_in + (size_t)rows * D, h + (size_t)i / used * D, D * sizeof *h);
             cpu->expert_rows[rows++] = i;
@@ -4367,6 +4531,11 @@ static void llm42__rope_task(const llm42__job *w, int64_t r) {
     const int32_t *pages = w->cpu->pass.seq[row->seq].pages;
     size_t kv = (size_t)(c->kv_heads * c->head_dim);
     float *q = cpu->q + (size_t)r * (size_t)(c->heads * c->head_dim), *k = cpu->kv + (size_t)r * kv;
+    const size_t d = (size_t)c->head_dim, gated = (size_t)r * 2 * (size_t)c->heads * d;
+    for (size_t i = 0; c->gated && i < (size_t)c->heads * d; i++) {
+        const float *from = cpu->mixed + gated + i / d * 2 * d + i % d;
+        q[i] = from[0], cpu->gates[(size_t)r * (size_t)c->heads * d + i] = from[d];
+    }
     if (layer->q_norm) {
         llm42__squares_fn *squares = cpu->arithmetic->head_squares;
         llm42__cpu_norm(cpu, q, c->heads, c->head_dim, squares, layer->q_norm, q);
@@ -4391,7 +4560,7 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     float *k = cpu->kv, *v = cpu->kv + (size_t)cpu->pass.rows * (size_t)(c->kv_heads * c->head_dim);
     const int ranks = cpu->desc.tensor_parallel, kv_ranks = LLM42__MIN(ranks, c->kv_heads);
     const llm42__product products[3] = {
-        {.w = &layer->q, .bias = layer->q_bias, .y = cpu->q, .ranks = ranks, .k = c->dim},
+        {.w = &layer->q, .bias = layer->q_bias, .y = c->gated ? cpu->mixed : cpu->q, .ranks = ranks, .k = c->dim},
         {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks, .k = c->dim},
         {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim},
     };
@@ -4399,6 +4568,240 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     const llm42__job job = {.cpu = cpu, .layer = l};
     double work = 8.0 * cpu->pass.rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
     llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__rope_task, &job);
+}
+
+// >>recurrent ----------------------------------------------------------------------------------------------------
+// Owns: the gated delta rule: states of sequences, the rings of rows behind them, and snapshots.
+// Calls: cpu.
+// Invariant: a state has taken in only rows that are final. Whatever is rolled back was in a copy of it.
+//
+// A value head has a state S [key_dim, value_dim]. Position t with k, q (of a key head), v, beta and a decay a makes it
+//   S = a S,  S = S + k (beta (v - S^T k))^T,  and gives S^T q.
+// q, k and v are silu of a convolution over the last four positions. A ring keeps what positions behind the state need.
+
+static void llm42__recurrent_allocate(llm42__cpu *cpu) {
+    const llm42_config *c = &cpu->model->config;
+    const size_t R = (size_t)cpu->desc.max_rows, L = (size_t)c->recurrent_layers, running = (size_t)cpu->desc.max_running;
+    llm42__recurrence *n = &cpu->recurrence;
+    n->channels = 2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim;
+    n->width = n->channels + 2 * c->value_heads;
+    n->capacity = cpu->desc.behind + LLM42__TAPS;
+    n->head = (size_t)(c->key_dim * c->value_dim), n->state = (size_t)c->value_heads * n->head;
+    n->ring = (size_t)n->capacity * (size_t)n->width;
+    n->snapshot = n->state + (LLM42__TAPS - 1) * (size_t)n->width;
+    cpu->mixed = llm42__take(&cpu->memory, R * (size_t)LLM42__MAX(n->width, 2 * c->heads * c->head_dim), 4);
+    cpu->states = llm42__take(&cpu->memory, running * L * n->state, 4);
+    cpu->behind = llm42__take(&cpu->memory, running * L * n->ring, 4);
+    cpu->snapshots = llm42__take(&cpu->memory, (size_t)cpu->desc.snapshots * L * n->snapshot, 4);
+    cpu->order = llm42__take(&cpu->memory, 2 * R, 4);
+}
+
+// Lists the sequences of the pass, each of which has its rows together.
+static void llm42__recurrent_begin(llm42__cpu *cpu) {
+    cpu->sequences = 0;
+    for (int r = 0; r < cpu->pass.rows; r++)
+        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[cpu->sequences++] = r;
+    cpu->order[cpu->sequences] = cpu->pass.rows;
+}
+
+static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+    for (int r = 0; r < pass->rows; r++) {
+        const llm42_row *row = &pass->row[r];
+        const llm42_seq *seq = &pass->seq[row->seq];
+        const bool first = !r || row->seq != row[-1].seq;
+        if (row->seq >= cpu->desc.max_running || (!first && row->position != row[-1].position + 1) ||
+            (first && row->position - seq->state > cpu->desc.behind) || seq->state < 0 || seq->state_to < seq->state)
+            LLM42__FAIL(INVALID,
+                        "cpu backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
+                        "follow one another, at most %d positions behind the state",
+                        r, row->seq, row->position, seq->state, cpu->desc.behind);
+    }
+    return LLM42_OK;
+}
+
+// The inputs at position t of a sequence: those of its row in the pass, or else those in its ring; NULL before its first.
+static const float *llm42__recurrent_row(const llm42__cpu *cpu, const float *ring, int first, int t) {
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int begin = cpu->pass.row[first].position;
+    if (t >= begin) return cpu->mixed + (size_t)(first + t - begin) * (size_t)n->width;
+    return t < 0 ? NULL : ring + (size_t)(t % n->capacity) * (size_t)n->width;
+}
+
+// Channels from `from` on at position t: silu of the convolution. Order: the four terms by fma, the oldest first.
+static void llm42__recurrent_convolve(const llm42__cpu *cpu, const float *ring, int first, int t, const float *taps,
+                                      int from, int count, float *out) {
+    const float *in[LLM42__TAPS];
+    for (int j = 0; j < LLM42__TAPS; j++) in[j] = llm42__recurrent_row(cpu, ring, first, t - LLM42__TAPS + 1 + j);
+    for (int i = 0; i < count; i++) {
+        float sum = 0;
+        for (int j = 0; j < LLM42__TAPS; j++)
+            sum = in[j] ? fmaf(in[j][from + i], taps[(from + i) * LLM42__TAPS + j], sum) : sum;
+        out[i] = llm42__silu(sum);
+    }
+    llm42__cpu_round_all(cpu, out, (size_t)count);
+}
+
+// x [key_dim] is divided by its length, and multiplied by `scale`. Order: that of the arithmetic for a head.
+static void llm42__recurrent_unit(const llm42__cpu *cpu, float *x, float scale) {
+    const int n = cpu->model->config.key_dim;
+    const float length = 1.0f / sqrtf(cpu->arithmetic->head_squares(x, n) + 1e-6f);
+    for (int i = 0; i < n; i++) x[i] = x[i] * length * scale;
+}
+
+// out [columns] = S^T x. S [n][columns]. Order: term i is added, by fma, to partial sum i modulo 32, in ascending
+// order; neighbouring partial sums are added, then neighbours of these, and so on.
+LLM42__INLINE void llm42__recurrent_dot(const float *S, const float *x, int n, int columns, float *out) {
+    for (int j = 0; j < columns; j += 16) {
+        const int some = LLM42__MIN(16, columns - j);
+        llm42__v16 level[6];  // of a tree in which sum 2i and sum 2i + 1 give sum i of the next level
+        for (int m = 0; m < 32; m++) {
+            llm42__v16 sum = llm42__v16_set(0.0f);
+            for (int i = m; i < n; i += 32) {
+                const float *row = S + (size_t)i * (size_t)columns + j;
+                const llm42__v16 s = some < 16 ? llm42__v16_load_part(row, some) : llm42__v16_load(row);
+                sum = llm42__v16_fma(s, llm42__v16_set(x[i]), sum);
+            }
+            int up = 0;
+            for (; m >> up & 1; up++) sum = llm42__v16_add(level[up], sum);
+            level[up] = sum;
+        }
+        float whole[16];
+        llm42__v16_store(whole, level[5]);
+        memcpy(out + j, whole, (size_t)some * sizeof *out);
+    }
+}
+
+// One position of a head: S takes it in, and out [value_dim] = S^T q.
+static void llm42__recurrent_step(const llm42_config *c, float *S, const float *q, const float *k, const float *v,
+                                  float beta, float decay, float *delta, float *out) {
+    const int n = c->key_dim, columns = c->value_dim;
+    for (int i = 0; i < n * columns; i++) S[i] *= decay;
+    llm42__recurrent_dot(S, k, n, columns, delta);
+    for (int j = 0; j < columns; j++) delta[j] = (v[j] - delta[j]) * beta;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < columns; j++) S[i * columns + j] = fmaf(k[i], delta[j], S[i * columns + j]);
+    llm42__recurrent_dot(S, q, n, columns, out);
+}
+
+// A task is a value head of a sequence. Scratch: S, q, k [key_dim], v, delta, out [value_dim].
+static void llm42__delta_task(const llm42__job *w, int64_t task) {
+    llm42__cpu *cpu = w->cpu;
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[w->layer];
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int head = (int)(task % c->value_heads), first = cpu->order[task / c->value_heads];
+    const int rows = cpu->order[task / c->value_heads + 1] - first, key_head = head / (c->value_heads / c->key_heads);
+    const int K = c->key_heads * c->key_dim, begin = cpu->pass.row[first].position, slot = cpu->pass.row[first].seq;
+    const llm42_seq *seq = &cpu->pass.seq[slot];
+    const size_t place = (size_t)slot * (size_t)c->recurrent_layers + (size_t)layer->cache;
+    const float *ring = cpu->behind + place * n->ring;
+    float *state = cpu->states + place * n->state + (size_t)head * n->head, *S = state;
+    float *own = llm42__cpu_scratch(cpu), *q = own + n->head, *k = q + c->key_dim, *v = k + c->key_dim;
+    float *delta = v + c->value_dim;
+    if (!seq->state) memset(state, 0, n->head * sizeof *state);
+    for (int t = LLM42__MIN(seq->state, begin), save = 0; t < begin + rows; t++) {
+        if (t == seq->state_to) S = memcpy(own, state, n->head * sizeof *own);
+        const float *row = llm42__recurrent_row(cpu, ring, first, t);
+        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, key_head * c->key_dim, c->key_dim, q);
+        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, K + key_head * c->key_dim, c->key_dim, k);
+        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, 2 * K + head * c->value_dim, c->value_dim, v);
+        llm42__recurrent_unit(cpu, q, 1.0f / sqrtf((float)c->key_dim));
+        llm42__recurrent_unit(cpu, k, 1.0f);
+        const float beta = llm42__sigmoid(row[n->channels + head]);
+        const float alpha = row[n->channels + c->value_heads + head] + layer->alpha_bias[head];
+        const float soft = alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha));
+        float skipped[256], *out = t < begin ? skipped : cpu->attended + ((size_t)(first + t - begin) *
+                                   (size_t)c->value_heads + (size_t)head) * (size_t)c->value_dim;
+        llm42__recurrent_step(c, S, q, k, v, beta, llm42__exp(layer->decay[head] * soft), delta, out);
+        for (; save < seq->saves && seq->save[save].at == t + 1; save++)
+            memcpy(cpu->snapshots + ((size_t)seq->save[save].snapshot * (size_t)c->recurrent_layers +
+                                     (size_t)layer->cache) * n->snapshot + (size_t)head * n->head, S,
+                   n->head * sizeof *S);
+    }
+}
+
+// A task is a sequence: its ring gets the rows of the pass, and snapshots get the inputs before their positions.
+static void llm42__ring_task(const llm42__job *w, int64_t task) {
+    llm42__cpu *cpu = w->cpu;
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int first = cpu->order[task], rows = cpu->order[task + 1] - first;
+    const llm42_row *row = &cpu->pass.row[first];
+    const llm42_seq *seq = &cpu->pass.seq[row->seq];
+    const size_t L = (size_t)cpu->model->config.recurrent_layers, cache = (size_t)cpu->model->layer[w->layer].cache;
+    const size_t width = (size_t)n->width;
+    float *ring = cpu->behind + ((size_t)row->seq * L + cache) * n->ring;
+    for (int i = 0; i < seq->saves; i++)
+        for (int j = 0; j < LLM42__TAPS - 1; j++) {
+            const float *from = llm42__recurrent_row(cpu, ring, first, seq->save[i].at - LLM42__TAPS + 1 + j);
+            float *to = cpu->snapshots + ((size_t)seq->save[i].snapshot * L + cache) * n->snapshot + n->state;
+            if (from) memcpy(to + (size_t)j * width, from, width * sizeof *to);
+        }
+    for (int i = LLM42__MAX(0, rows - n->capacity); i < rows; i++)
+        if (!(row[i].flags & LLM42_ROW_KEEP_KV))
+            memcpy(ring + (size_t)(row[i].position % n->capacity) * width, cpu->mixed + (size_t)(first + i) * width,
+                   width * sizeof *ring);
+}
+
+// A task is a row: heads' outputs are normed and multiplied by silu(z).
+static void llm42__leave_task(const llm42__job *w, int64_t r) {
+    const llm42__cpu *cpu = w->cpu;
+    const llm42_config *c = &cpu->model->config;
+    const size_t values = (size_t)(c->value_heads * c->value_dim), at = (size_t)r * values;
+    float *out = cpu->attended + at;
+    llm42__cpu_round_all(cpu, out, values);
+    llm42__cpu_norm(cpu, out, c->value_heads, c->value_dim, cpu->arithmetic->head_squares, w->weight, out);
+    for (size_t i = 0; i < values; i++) out[i] *= llm42__silu(cpu->gates[at + i]);
+    llm42__cpu_round_all(cpu, out, values);
+}
+
+// Copies what a sequence's layer begins with from a snapshot.
+static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq *seq, size_t cache) {
+    const llm42__recurrence *n = &cpu->recurrence;
+    const size_t L = (size_t)cpu->model->config.recurrent_layers, width = (size_t)n->width;
+    const float *from = cpu->snapshots + ((size_t)(seq->restore - 1) * L + cache) * n->snapshot;
+    float *ring = cpu->behind + ((size_t)slot * L + cache) * n->ring;
+    memcpy(cpu->states + ((size_t)slot * L + cache) * n->state, from, n->state * sizeof *from);
+    for (int j = 1; j < LLM42__TAPS; j++)
+        if (seq->state >= j)
+            memcpy(ring + (size_t)((seq->state - j) % n->capacity) * width,
+                   from + n->state + (size_t)(LLM42__TAPS - 1 - j) * width, width * sizeof *from);
+}
+
+// Shapes: h [R, D] -> cpu->attended [R, Hv*value_dim]. Work: threads share the value heads of the pass's sequences.
+// Order: that of llm42__recurrent_dot, token by token, under every schedule; that of llm42__cpu_matmul in projections.
+static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[l];
+    const int ranks = cpu->desc.tensor_parallel, R = cpu->pass.rows;
+    const size_t width = (size_t)cpu->recurrence.width, channels = (size_t)cpu->recurrence.channels;
+    const size_t heads = (size_t)c->value_heads;
+    float *beta = cpu->gated, *alpha = beta + (size_t)R * heads, *mixed = cpu->attended;
+    const llm42__product products[] = {{.w = &layer->qkv, .y = mixed, .ranks = ranks, .k = c->dim},
+                                       {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim},
+                                       {.w = &layer->beta, .y = beta, .ranks = ranks, .k = c->dim},
+                                       {.w = &layer->alpha, .y = alpha, .ranks = ranks, .k = c->dim}};
+    llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
+    for (size_t r = 0; r < (size_t)R; r++) {
+        memcpy(cpu->mixed + r * width, mixed + r * channels, channels * sizeof *mixed);
+        memcpy(cpu->mixed + r * width + channels, beta + r * heads, heads * sizeof *mixed);
+        memcpy(cpu->mixed + r * width + channels + heads, alpha + r * heads, heads * sizeof *mixed);
+    }
+    for (int i = 0; i < cpu->sequences; i++) {
+        const int slot = cpu->pass.row[cpu->order[i]].seq;
+        const llm42_seq *seq = &cpu->pass.seq[slot];
+        if (seq->restore) llm42__recurrent_restore(cpu, slot, seq, (size_t)layer->cache);
+    }
+    const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
+    const double work = 6.0 * R * (double)cpu->recurrence.state;
+    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * c->value_heads, 1, llm42__delta_task, &job);
+    llm42__team_run(&cpu->team, (double)R * (double)width, cpu->sequences, 1, llm42__ring_task, &job);
+    llm42__team_run(&cpu->team, 16.0 * R * (double)(c->value_heads * c->value_dim), R, 1, llm42__leave_task, &job);
+}
+
+size_t llm42_state_bytes(const llm42_config *c) {
+    const size_t values = (size_t)(c->value_heads * c->value_dim);
+    const size_t width = (size_t)(2 * c->key_heads * c->key_dim + 2 * c->value_heads) + values;
+    return 4 * (size_t)c->recurrent_layers * ((size_t)c->key_dim * values + (LLM42__TAPS - 1) * width);
 }
 
 // A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
@@ -4445,7 +4848,7 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
             row.position >= cpu->desc.max_context)
             LLM42__FAIL(INVALID, "cpu backend: row %d: token %d, position %d out of range", r, row.token, row.position);
     }
-    return LLM42_OK;
+    return cpu->model->config.recurrent_layers ? llm42__recurrent_check(cpu, pass, error) : LLM42_OK;
 }
 
 // Gives [rows, width] values of one operator to the pass's probe. Only one thread runs between operators.
@@ -4469,12 +4872,17 @@ static void llm42__cpu_forward(llm42__cpu *cpu) {
         const llm42_layer *layer = &m->layer[l];
         llm42__cpu_residual(cpu, l ? cpu->delta : NULL, l ? layer[-1].down_bias : NULL, layer->attention_norm);
         llm42__cpu_probe(cpu, l, "attention_norm", c->dim, cpu->h);
-        llm42__cpu_qkv(cpu, l);
-        llm42__cpu_probe(cpu, l, "q", q, cpu->q);
-        llm42__cpu_probe(cpu, l, "k", kv, cpu->kv);
-        llm42__cpu_probe(cpu, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
-        llm42__cpu_attention(cpu, l, cpu->q, cpu->attended);
-        llm42__cpu_probe(cpu, l, "attention", q, cpu->attended);
+        if (layer->recurrent) {
+            llm42__cpu_recurrent(cpu, l);
+            llm42__cpu_probe(cpu, l, "attention", c->value_heads * c->value_dim, cpu->attended);
+        } else {
+            llm42__cpu_qkv(cpu, l);
+            llm42__cpu_probe(cpu, l, "q", q, cpu->q);
+            llm42__cpu_probe(cpu, l, "k", kv, cpu->kv);
+            llm42__cpu_probe(cpu, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
+            llm42__cpu_attention(cpu, l, cpu->q, cpu->attended);
+            llm42__cpu_probe(cpu, l, "attention", q, cpu->attended);
+        }
         llm42__cpu_matmul_joined(cpu, &layer->o, cpu->attended, cpu->delta);
         llm42__cpu_probe(cpu, l, "o", c->dim, cpu->delta);
         llm42__cpu_residual(cpu, cpu->delta, layer->o_bias, layer->ffn_norm);
@@ -4497,6 +4905,7 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
     llm42__cpu *cpu = state;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
     cpu->pass = *pass;
+    if (cpu->model->config.recurrent_layers) llm42__recurrent_begin(cpu);
     if (cpu->arithmetic->invariant) cpu->pass.schedule = LLM42_SCHEDULE_INVARIANT;
     cpu->part_count = cpu->desc.tensor_parallel;
     if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT)
@@ -4523,30 +4932,36 @@ static void llm42__cpu_close(void *state) {
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
-    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)c->ffn;
+    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
+    size_t values = (size_t)(c->value_heads * c->value_dim), attention = (size_t)(c->layers - c->recurrent_layers);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
-    size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
+    size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4;
+    size_t wide = LLM42__MAX(LLM42__MAX(D, F), LLM42__MAX(q, values));
     size_t parts = (size_t)LLM42__MAX(cpu->desc.numerics.leaves, cpu->desc.tensor_parallel);
-    size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size, used = (size_t)c->experts_used;
+    size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
+    size_t used = (size_t)(c->experts_used + (c->shared_ffn > 0));
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
     llm42__memory *memory = &cpu->memory;
     // For llm42__arithmetic: its block, its attend.
-    cpu->scratch_size = (LLM42__MAX(4 * wide, 3 * pad + T + 32) + 15) & ~(size_t)15;
-    cpu->k = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
-    cpu->v = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
+    const size_t states = (size_t)(c->key_dim * (c->value_dim + 4) + 2 * c->value_dim);  // of llm42__delta_task
+    cpu->scratch_size = (LLM42__MAX(LLM42__MAX(4 * wide, 3 * pad + T + 32), states) + 15) & ~(size_t)15;
+    cpu->k = llm42__take(memory, attention * cpu->kv_layer, size);
+    cpu->v = llm42__take(memory, attention * cpu->kv_layer, size);
     cpu->rope = llm42__take(memory, T * (size_t)c->head_dim, 4);
     cpu->query_rope = c->query_beta > 0 ? llm42__take(memory, T * (size_t)c->head_dim, 4) : cpu->rope;
+    cpu->gates = llm42__take(memory, R * LLM42__MAX(values, q * c->gated), 4);
+    if (c->recurrent_layers) llm42__recurrent_allocate(cpu);
     cpu->x = llm42__take(memory, R * D, 4);
     cpu->h = llm42__take(memory, R * D, 4);
     cpu->delta = llm42__take(memory, R * D, 4);
     cpu->q = llm42__take(memory, R * q, 4);
     cpu->kv = llm42__take(memory, 2 * R * kv, 4);
-    cpu->attended = llm42__take(memory, R * q, 4);
+    cpu->attended = llm42__take(memory, R * LLM42__MAX(q, values), 4);
     cpu->gated = llm42__take(memory, R * F, 4);
     cpu->up = llm42__take(memory, R * F, 4);
-    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts), 4);
+    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts + 1), 4);
     const size_t eight = c->scaling ? R : 0;
     // 64 more, so that the same column of many rows does not lie in the same lines of a cache.
     cpu->wide = (wide + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK + LLM42__BLOCK / 2;
@@ -7099,7 +7514,7 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
 // Invariant: an engine that has opened has all memory that its steps need.
 
 size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
-    return (size_t)c->layers * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_DTYPE_FP32 ? 4 : 2);
+    return (size_t)(c->layers - c->recurrent_layers) * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_DTYPE_FP32 ? 4 : 2);
 }
 
 static void llm42__resolve(llm42_engine_desc *d) {
