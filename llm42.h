@@ -3058,13 +3058,11 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 #define LLM42__UNROLLED(...) for (__VA_ARGS__)
 #endif
 
-// Adds sixteen partial sums by the tree.
-LLM42__INLINE float llm42__tree(const float partial[16]) {
-    float s[16];
-    memcpy(s, partial, sizeof s);
-    for (int half = 8; half; half /= 2)
-        for (int j = 0; j < half; j++) s[j] += s[j + half];
-    return s[0];
+// Adds n partial sums, a power of two, by the tree: j + n / 2 is added to j, and so on. Overwrites them.
+LLM42__INLINE float llm42__tree(float *partial, int n) {
+    for (int half = n / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) partial[j] += partial[j + half];
+    return partial[0];
 }
 
 #if LLM42__ISA == 2
@@ -3079,7 +3077,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 // Sums of sixteen vectors at once. Each level folds two into one, by one shuffle and one blend, because a + b is b + a.
-LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__INLINE llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
     const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
     LLM42__UNROLLED(int i = 0; i < 8; i++)
@@ -3127,7 +3125,7 @@ LLM42__INLINE __m256 llm42__v8_sum8(const __m256 a[8]) {
     __m256 s = _mm256_add_ps(_mm256_shuffle_ps(q, r, 0x88), _mm256_shuffle_ps(q, r, 0xdd));
     return _mm256_permutevar8x32_ps(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
-LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__INLINE llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     __m256 lo[8], hi[8];
     LLM42__UNROLLED(int i = 0; i < 8; i++) {
         lo[i] = _mm256_add_ps(a[i].lo, a[i].hi);
@@ -3169,9 +3167,9 @@ LLM42__V16 llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     for (int j = 0; j < 16; j++) r.f[j] = llm42__from_bf16(p[j]);
     return r;
 }
-LLM42__V16 llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__V16 llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     llm42__v16 r;
-    for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f);
+    for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f, 16);
     return r;
 }
 #endif
@@ -3186,7 +3184,7 @@ const char *llm42_cpu_isa(void) {
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
     float partial[16];
     llm42__v16_store(partial, a);
-    return llm42__tree(partial);
+    return llm42__tree(partial, 16);
 }
 
 // Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
@@ -3219,7 +3217,7 @@ static float llm42__sum_exp(const float *x, int n, float largest) {
     for (; i + 16 <= n; i += 16)
         for (int j = 0; j < 16; j++) partial[j] += llm42__exp(x[i + j] - largest);
     for (int j = 0; i + j < n; j++) partial[j] += llm42__exp(x[i + j] - largest);
-    return llm42__tree(partial);
+    return llm42__tree(partial, 16);
 }
 
 // >>tensor-cores -------------------------------------------------------------------------------------------------
@@ -4896,17 +4894,11 @@ static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, c
     }
 }
 
-// Adds the values of the lanes of a warp, in the order of a butterfly. `lanes` is a power of two.
-static float llm42__sm90_warp_sum(float *lane, int lanes) {
-    for (int half = lanes / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
-
-// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32.
+// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32. The
+// lanes of a warp add by a butterfly, which is the order of llm42__tree.
 static float llm42__sm90_block_sum(float *thread, int threads) {
     float sum = 0;
-    for (int i = 0; i < threads; i += 32) sum += llm42__sm90_warp_sum(thread + i, 32);
+    for (int i = 0; i < threads; i += 32) sum += llm42__tree(thread + i, 32);
     return sum;
 }
 
@@ -4928,7 +4920,7 @@ static float llm42__sm90_head_squares(const float *x, int d) {
         sum[pair / 8] = fmaf(x[pair], x[pair], sum[pair / 8]);
         sum[pair / 8] = fmaf(x[pair + d / 2], x[pair + d / 2], sum[pair / 8]);
     }
-    return llm42__sm90_warp_sum(sum, lanes);
+    return llm42__tree(sum, lanes);
 }
 
 // Attention: the one order of attention in kernels.cu. Units of 512 keys begin at multiples of 512 and are summed in
@@ -5045,7 +5037,7 @@ static void llm42__sm90_gate(float *gate, const float *up, size_t n) {
 static float llm42__sm90_route_total(const float *x, int n, float largest) {
     float sum[32] = {0};
     for (int i = 0; i < n; i++) sum[i % 32] += llm42__exp(x[i] - largest);
-    return llm42__sm90_warp_sum(sum, 32);
+    return llm42__tree(sum, 32);
 }
 
 // The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
