@@ -3200,13 +3200,11 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 #define LLM42__UNROLLED(...) for (__VA_ARGS__)
 #endif
 
-// Adds sixteen partial sums by the tree.
-LLM42__INLINE float llm42__tree(const float partial[16]) {
-    float s[16];
-    memcpy(s, partial, sizeof s);
-    for (int half = 8; half; half /= 2)
-        for (int j = 0; j < half; j++) s[j] += s[j + half];
-    return s[0];
+// Adds n partial sums, a power of two, by the tree: j + n / 2 is added to j, and so on. Overwrites them.
+LLM42__INLINE float llm42__tree(float *partial, int n) {
+    for (int half = n / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) partial[j] += partial[j + half];
+    return partial[0];
 }
 
 #if LLM42__ISA == 2
@@ -3221,7 +3219,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 // Sums of sixteen vectors at once. Each level folds two into one, by one shuffle and one blend, because a + b is b + a.
-LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__INLINE llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
     const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
     LLM42__UNROLLED(int i = 0; i < 8; i++)
@@ -3269,7 +3267,7 @@ LLM42__INLINE __m256 llm42__v8_sum8(const __m256 a[8]) {
     __m256 s = _mm256_add_ps(_mm256_shuffle_ps(q, r, 0x88), _mm256_shuffle_ps(q, r, 0xdd));
     return _mm256_permutevar8x32_ps(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
-LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__INLINE llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     __m256 lo[8], hi[8];
     LLM42__UNROLLED(int i = 0; i < 8; i++) {
         lo[i] = _mm256_add_ps(a[i].lo, a[i].hi);
@@ -3311,9 +3309,9 @@ LLM42__V16 llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     for (int j = 0; j < 16; j++) r.f[j] = llm42__from_bf16(p[j]);
     return r;
 }
-LLM42__V16 llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__V16 llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     llm42__v16 r;
-    for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f);
+    for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f, 16);
     return r;
 }
 #endif
@@ -3328,7 +3326,7 @@ const char *llm42_cpu_isa(void) {
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
     float partial[16];
     llm42__v16_store(partial, a);
-    return llm42__tree(partial);
+    return llm42__tree(partial, 16);
 }
 
 // Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
@@ -3361,7 +3359,7 @@ static float llm42__sum_exp(const float *x, int n, float largest) {
     for (; i + 16 <= n; i += 16)
         for (int j = 0; j < 16; j++) partial[j] += llm42__exp(x[i + j] - largest);
     for (int j = 0; i + j < n; j++) partial[j] += llm42__exp(x[i + j] - largest);
-    return llm42__tree(partial);
+    return llm42__tree(partial, 16);
 }
 
 // >>tensor-cores -------------------------------------------------------------------------------------------------
@@ -3467,8 +3465,8 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
     return _mm512_cvt_roundepi32_ps((__m512i)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) { return x & 0u; }
-LLM42__INLINE llm42__lanes_int llm42__lanes_bytes(const uint8_t *p) {
-    return (llm42__lanes_int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+LLM42__INLINE llm42__lanes_int llm42__lanes_load(const uint16_t *p) {
+    return (llm42__lanes_int)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
 }
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm512_movepi32_mask((__m512i)x) != 0; }
 #elif LLM42__ISA == 1
@@ -3486,8 +3484,8 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) {
     return INT32_MAX - 64u - (llm42__lanes_int)_mm256_abs_epi32((__m256i)x);
 }
-LLM42__INLINE llm42__lanes_int llm42__lanes_bytes(const uint8_t *p) {
-    return (llm42__lanes_int)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+LLM42__INLINE llm42__lanes_int llm42__lanes_load(const uint16_t *p) {
+    return (llm42__lanes_int)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm256_movemask_ps((__m256)x) != 0; }
 #endif
@@ -3559,48 +3557,52 @@ LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
     return odd != 0;
 }
 
-// Sixteen rows of sixteen bf16 values -> value [16 of a row][16 rows]. Interleaving the first half of all values with
-// the second takes the bits of a value's index one place round. After four times those of row and column are swapped.
-static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
-#if LLM42__ISA
-    __m256i a[16], b[16];
-    LLM42__UNROLLED(int i = 0; i < 16; i++) a[i] = _mm256_loadu_si256((const __m256i *)w[i]);
-    LLM42__UNROLLED(int times = 0; times < 4; times++) {
-        LLM42__UNROLLED(int i = 0; i < 8; i++) {
-            b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 8]);
-            b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 8]);
+// Sixteen rows of `terms` values of `size` bytes (4: fp32, 2: bf16, 1: e4m3) -> turned [whole][16 rows] of 16 bits
+// each, with zeros behind a row's end; fp32 becomes bf16. Interleaving the first half of sixteen rows' values with the
+// second takes the bits of a value's index one place round. After four times those of row and column are swapped.
+static void llm42__sm90_turn(const void *const w[16], size_t size, int terms, int whole, uint16_t *turned) {
+    for (int k = 0; k < whole; k += 16, turned += 256) {
+        const int first = LLM42__MIN(k, terms), n = LLM42__MIN(16, terms - first);
+        uint16_t copy[16][16];
+        const void *row[16];
+        for (int o = 0; o < 16; o++) {
+            row[o] = (const char *)w[o] + (size_t)first * size;
+            if (size < 4 && n == 16) continue;
+            memset(copy[o], 0, sizeof copy[o]);
+            if (size < 4) memcpy(copy[o], row[o], (size_t)n * size);
+            for (int i = 0; size == 4 && i < n; i++) copy[o][i] = llm42__to_bf16(((const float *)row[o])[i]);
+            row[o] = copy[o];
         }
-        memcpy(a, b, sizeof a);
-    }
-    LLM42__UNROLLED(int i = 0; i < 16; i++) {  // the lower half has the values 0 to 7 of a row
-        const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a[i])),
-                      high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a[i], 1));
-        _mm256_storeu_ps(value + 8 * i, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
-        _mm256_storeu_ps(value + 128 + 8 * i, _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)));
-    }
+#if LLM42__ISA
+        __m256i a[16], b[16];
+        LLM42__UNROLLED(int o = 0; o < 16; o++)
+            a[o] = size > 1 ? _mm256_loadu_si256((const __m256i *)row[o])
+                            : _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)row[o]));
+        LLM42__UNROLLED(int times = 0; times < 4; times++) {
+            LLM42__UNROLLED(int i = 0; i < 8; i++) {
+                b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 8]);
+                b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 8]);
+            }
+            memcpy(a, b, sizeof a);
+        }
+        LLM42__UNROLLED(int i = 0; i < 16; i++) {  // the lower half has the values 0 to 7 of a row
+            _mm_storeu_si128((__m128i *)(turned + 8 * i), _mm256_castsi256_si128(a[i]));
+            _mm_storeu_si128((__m128i *)(turned + 128 + 8 * i), _mm256_extracti128_si256(a[i], 1));
+        }
 #else
-    for (int i = 0; i < 256; i++) value[i] = llm42__from_bf16(w[i % 16][i / 16]);
+        for (int i = 0; i < 256; i++)
+            turned[i] = size > 1 ? ((const uint16_t *)row[i % 16])[i / 16] : ((const uint8_t *)row[i % 16])[i / 16];
 #endif
+    }
 }
 
 // Fills a panel from sixteen rows: at most LLM42__SM90_TERMS terms, padded with zeros to a multiple of sixteen. Weights
 // in fp32 are rounded to bf16 first, as the CUDA backend does when it loads them.
 static void llm42__sm90_fill(const void *const w[16], bool bf16, int terms, llm42__sm90_panel *panel) {
     const int whole = (terms + 15) & ~15;
-    for (int k = 0; k < whole; k += 16) {
-        uint16_t copy[16][16];
-        const uint16_t *row[16];
-        const int n = LLM42__MIN(16, terms - k);
-        for (int o = 0; o < 16; o++) {
-            row[o] = (const uint16_t *)w[o] + k;
-            if (bf16 && n == 16) continue;
-            row[o] = copy[o];
-            memset(copy[o], 0, sizeof copy[o]);
-            if (bf16) memcpy(copy[o], (const uint16_t *)w[o] + k, (size_t)n * sizeof **copy);
-            for (int i = 0; !bf16 && i < n; i++) copy[o][i] = llm42__to_bf16(((const float *)w[o])[k + i]);
-        }
-        llm42__sm90_turn(row, panel->value + 16 * k);
-    }
+    uint16_t turned[LLM42__SM90_TERMS * 16];
+    llm42__sm90_turn(w, bf16 ? 2 : 4, terms, whole, turned);
+    for (int i = 0; i < 16 * whole; i++) panel->value[i] = llm42__from_bf16(turned[i]);
     panel->odd = llm42__sm90_powers(panel->value, 16 * whole, panel->power);
 }
 
@@ -3659,32 +3661,6 @@ typedef struct llm42__e4m3_panel {
     int8_t exponent[LLM42__BLOCK * 16];
 } llm42__e4m3_panel;
 
-// Sixteen rows of so many bytes, and zeros behind them -> byte [128][16 rows]. See llm42__sm90_turn.
-static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byte) {
-    for (int k = 0; k < LLM42__BLOCK; k += 16, byte += 256) {
-        uint8_t row[16][16] = {{0}};
-        const int n = LLM42__MIN(16, terms - k);
-        for (int o = 0; o < 16; o++) {
-            if (n == 16) memcpy(row[o], w[o] + k, 16);
-            else if (n > 0) memcpy(row[o], w[o] + k, (size_t)n);
-        }
-#if LLM42__ISA
-        __m128i a[16], b[16];
-        LLM42__UNROLLED(int i = 0; i < 16; i++) a[i] = _mm_loadu_si128((const __m128i *)row[i]);
-        LLM42__UNROLLED(int times = 0; times < 4; times++) {
-            LLM42__UNROLLED(int i = 0; i < 8; i++) {
-                b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
-                b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
-            }
-            memcpy(a, b, sizeof a);
-        }
-        memcpy(byte, a, sizeof a);
-#else
-        for (int i = 0; i < 256; i++) byte[i] = row[i % 16][i / 16];
-#endif
-    }
-}
-
 #if LLM42__ISA
 // All ones where a lane is negative, else zeros.
 LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
@@ -3692,13 +3668,15 @@ LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
 }
 
 static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
-    uint8_t bytes[LLM42__BLOCK * 16];
-    llm42__e4m3_turn(w, terms, bytes);
+    const void *row[16];
+    uint16_t turned[LLM42__BLOCK * 16];
+    for (int o = 0; o < 16; o++) row[o] = w[o];
+    llm42__sm90_turn(row, 1, terms, LLM42__BLOCK, turned);
     for (int k = 0; k < LLM42__BLOCK; k += 4)
         for (int o = 0; o < 16; o += LLM42__LANES) {
             llm42__lanes_int exponents = {0};
             LLM42__UNROLLED(int i = 0; i < 4; i++) {  // llm42__from_e4m3 and llm42__e4m3_exponent
-                const llm42__lanes_int byte = llm42__lanes_bytes(bytes + 16 * (k + i) + o), size = byte & 127u;
+                const llm42__lanes_int byte = llm42__lanes_load(turned + 16 * (k + i) + o), size = byte & 127u;
                 const llm42__lanes_int small = llm42__lanes_negative(size - 8u),
                                        nan = llm42__lanes_negative(126u - size),
                                        zero = llm42__lanes_negative(size - 1u), sign = 0u - (byte >> 7);
@@ -3797,9 +3775,8 @@ static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t str
 }
 #else
 static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
-    uint8_t byte[LLM42__BLOCK * 16];
-    llm42__e4m3_turn(w, terms, byte);
-    for (int i = 0; i < LLM42__BLOCK * 16; i++) panel->value[i] = llm42__from_e4m3(byte[i]);
+    for (int i = 0; i < LLM42__BLOCK * 16; i++)
+        panel->value[i] = i / 16 < terms ? llm42__from_e4m3(w[i % 16][i / 16]) : 0;
 }
 
 static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
@@ -5134,15 +5111,10 @@ LLM42__TILE(2, 8, 2x8_fp32, false, false)
 LLM42__TILE(4, 4, 4x4_bf16, true, true)
 LLM42__TILE(4, 4, 4x4_fp32, false, false)
 
-typedef struct llm42__tile_kind {
-    int rows, outputs;
-    llm42__microkernel *bf16, *fp32;
-} llm42__tile_kind;
-static const llm42__tile_kind llm42__tile_kinds[3] = {
-    {1, 16, llm42__tile_1x16_bf16, llm42__tile_1x16_fp32},
-    {2, 8, llm42__tile_2x8_bf16, llm42__tile_2x8_fp32},
-    {4, 4, llm42__tile_4x4_bf16, llm42__tile_4x4_fp32},
-};
+// Of one row, two and four: weights in fp32, and in bf16.
+static llm42__microkernel *const llm42__tiles[2][3] = {
+    {llm42__tile_1x16_fp32, llm42__tile_2x8_fp32, llm42__tile_4x4_fp32},
+    {llm42__tile_1x16_bf16, llm42__tile_2x8_bf16, llm42__tile_4x4_bf16}};
 
 // A tile's sums over all parts of k, added in order.
 LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__microkernel *tile, const float *const *x, const void *const *w, int k,
@@ -5153,38 +5125,33 @@ LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__microkernel *tile, const float
     return sum;
 }
 
-// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
-static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
-                              const llm42__product *p, int n0, int count, int parts, float *panel) {
-    int K = p->w->k, N = p->w->n, k = p->k;
-    bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16,
-         round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
-    size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)kind->outputs * stride;
+// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of 1, 2 or 4 rows.
+static void llm42__fp32_tiles(const llm42__cpu *cpu, int tall, const float *x, int r0, int r1, const llm42__product *p,
+                              int n0, int count, int parts, float *panel) {
+    const int K = p->w->k, k = p->k, wide = 16 / tall;
+    const bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16;
+    const size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)wide * stride;
     const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
-    llm42__microkernel *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
-    for (int o0 = 0; o0 < count; o0 += kind->outputs) {
+    llm42__microkernel *tile = llm42__tiles[bf16 && !widen][tall / 2];
+    for (int o0 = 0; o0 < count; o0 += wide) {
         const void *w[16];
-        int outputs = LLM42__MIN(kind->outputs, count - o0);
-        for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
+        const int outputs = LLM42__MIN(wide, count - o0);
+        for (int o = 0; o < wide; o++) {  // a missing output repeats the last one
             w[o] = matrix + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
             if (!widen) continue;
             llm42__convert_f32(panel + (size_t)o * (size_t)k, w[o], LLM42_DTYPE_BF16, (size_t)k);
             w[o] = panel + (size_t)o * (size_t)k;
         }
         const char *next = matrix + (size_t)(n0 + o0) * stride + ahead;
-        size_t slice = widen ? ahead * (size_t)kind->rows / (size_t)(r1 - r0) : 0;
-        for (int r = r0; r < r1; r += kind->rows, next += slice) {
+        const size_t slice = widen ? ahead * (size_t)tall / (size_t)(r1 - r0) : 0;
+        for (int r = r0; r < r1; r += tall, next += slice) {
             const float *xr[4];
             float lane[16];
             for (size_t byte = 0; byte < slice; byte += 64) LLM42__PREFETCH(next, byte);
-            for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
+            for (int j = 0; j < tall; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
             llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
-            for (int i = 0; p->bias && i < 16; i++)
-                lane[i] += p->bias[n0 + o0 + LLM42__MIN(i % kind->outputs, outputs - 1)];
-            for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
-            float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
-            for (int j = 0; j < kind->rows && r + j < r1; j++, y += N)
-                memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
+            for (int j = 0; j < tall && r + j < r1; j++)
+                llm42__cpu_put(cpu, p, n0 + o0, outputs, r + j, 1, lane + j * wide);
         }
     }
 }
@@ -5194,8 +5161,8 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kin
 static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
                               int parts, float *panel) {
     int count = LLM42__MIN(16, p->w->n - n0), rest = rows % 4 == 3 ? 0 : rows % 4, quads = rows - rest;
-    if (quads) llm42__fp32_tiles(cpu, &llm42__tile_kinds[2], x, 0, quads, p, n0, count, parts, panel);
-    if (rest) llm42__fp32_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
+    if (quads) llm42__fp32_tiles(cpu, 4, x, 0, quads, p, n0, count, parts, panel);
+    if (rest) llm42__fp32_tiles(cpu, rest, x, quads, rows, p, n0, count, parts, panel);
 }
 
 // Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights that is returned.
@@ -5342,17 +5309,11 @@ static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, c
     }
 }
 
-// Adds the values of the lanes of a warp, in the order of a butterfly. `lanes` is a power of two.
-static float llm42__sm90_warp_sum(float *lane, int lanes) {
-    for (int half = lanes / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
-
-// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32.
+// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32. The
+// lanes of a warp add by a butterfly, which is the order of llm42__tree.
 static float llm42__sm90_block_sum(float *thread, int threads) {
     float sum = 0;
-    for (int i = 0; i < threads; i += 32) sum += llm42__sm90_warp_sum(thread + i, 32);
+    for (int i = 0; i < threads; i += 32) sum += llm42__tree(thread + i, 32);
     return sum;
 }
 
@@ -5374,7 +5335,7 @@ static float llm42__sm90_head_squares(const float *x, int d) {
         sum[pair / 8] = fmaf(x[pair], x[pair], sum[pair / 8]);
         sum[pair / 8] = fmaf(x[pair + d / 2], x[pair + d / 2], sum[pair / 8]);
     }
-    return llm42__sm90_warp_sum(sum, lanes);
+    return llm42__tree(sum, lanes);
 }
 
 // Attention: the one order of attention in kernels.cu. Units of 512 keys begin at multiples of 512 and are summed in
@@ -5491,7 +5452,7 @@ static void llm42__sm90_gate(float *gate, const float *up, size_t n) {
 static float llm42__sm90_route_total(const float *x, int n, float largest) {
     float sum[32] = {0};
     for (int i = 0; i < n; i++) sum[i % 32] += llm42__exp(x[i] - largest);
-    return llm42__sm90_warp_sum(sum, 32);
+    return llm42__tree(sum, 32);
 }
 
 // The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.

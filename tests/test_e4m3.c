@@ -218,7 +218,7 @@ static float described(const llm42_matrix *w, const float *x, int o, bool sm90, 
         for (int i = k; i < LLM42__MIN(k + LLM42__BLOCK, k1); i++) lane[i % 16] = fmaf(value[i], of_w[i], lane[i % 16]);
         for (int i = k; i < k + LLM42__BLOCK && sm90; i += 32)
             chain = llm42__core_step(llm42__hopper_e4m3, chain, value + i, of_w + i, 1);
-        if (!sm90) chain = llm42__tree(lane);
+        if (!sm90) chain = llm42__tree(lane, 16);
         const int b = k / LLM42__BLOCK;
         acc = block ? fmaf(chain, scale[b] * w->scale[o / LLM42__BLOCK * 3 + b], acc) : acc + chain;
     }
