@@ -480,6 +480,10 @@ typedef struct llm42_pass {
     bool check;  // true: a test pass that llm42_engine_open runs, for no request; the simulator counts no time for it
 } llm42_pass;
 
+// For callers without an engine, before a pass: says of the sequences of its rows that their states have taken in all
+// positions before, and take in these rows. Of use for models with recurrent layers only.
+LLM42_API void llm42_follow_rows(llm42_seq *seq, const llm42_row *row, int rows);
+
 // >>api-backend --------------------------------------------------------------------------------------------------
 // How the steps of a sum round. (A schedule is the order of its terms.)
 typedef enum llm42_arithmetic {
@@ -1273,7 +1277,7 @@ LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
 
 // Blocks that are freed together. `missing`: memory was short for one of them, which is NULL.
 typedef struct llm42__memory {
-    void *block[24];
+    void *block[32];
     int count;
     bool missing;
 } llm42__memory;
@@ -4072,7 +4076,8 @@ typedef struct llm42__cpu {
 typedef struct llm42__product {
     const llm42_matrix *w;
     const float *bias;  // NULL: none
-    float *y;           // [R, n]
+    float *y;           // [R, n], or n values of each row of [R, stride]
+    int stride;         // 0: n
     int ranks;          // that share its outputs; a rank has n / ranks
     int k0, k;          // the sum is over the k terms from k0 on
     bool fp32;          // y stays fp32, whatever the compute type
@@ -4170,7 +4175,7 @@ static void llm42__cpu_put(const llm42__cpu *cpu, const llm42__product *p, int n
             if (p->w->scaling == LLM42_SCALING_CHANNEL)
                 y = y * p->w->scale[n0 + o] * cpu->eight_scale[(size_t)(r0 + r) * (cpu->wide / LLM42__BLOCK)];
             if (p->bias) y = (round && cpu->arithmetic->bias_last ? llm42__round_bf16(y) : y) + p->bias[n0 + o];
-            p->y[(size_t)(r0 + r) * (size_t)p->w->n + (size_t)(n0 + o)] = round ? llm42__round_bf16(y) : y;
+            p->y[(size_t)(r0 + r) * (size_t)(p->stride ? p->stride : p->w->n) + (size_t)(n0 + o)] = round ? llm42__round_bf16(y) : y;
         }
 }
 
@@ -4750,19 +4755,14 @@ static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
     const int ranks = cpu->desc.tensor_parallel, R = cpu->pass.rows;
-    const size_t width = (size_t)cpu->recurrence.width, channels = (size_t)cpu->recurrence.channels;
-    const size_t heads = (size_t)c->value_heads;
-    float *beta = cpu->gated, *alpha = beta + (size_t)R * heads, *mixed = cpu->attended;
-    const llm42__product products[] = {{.w = &layer->qkv, .y = mixed, .ranks = ranks, .k = c->dim},
-                                       {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim},
-                                       {.w = &layer->beta, .y = beta, .ranks = ranks, .k = c->dim},
-                                       {.w = &layer->alpha, .y = alpha, .ranks = ranks, .k = c->dim}};
+    const int Hv = c->value_heads, width = cpu->recurrence.width;
+    float *beta = cpu->mixed + cpu->recurrence.channels;
+    const llm42__product products[] = {
+        {.w = &layer->qkv, .y = cpu->mixed, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->beta, .y = beta, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
     llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
-    for (size_t r = 0; r < (size_t)R; r++) {
-        memcpy(cpu->mixed + r * width, mixed + r * channels, channels * sizeof *mixed);
-        memcpy(cpu->mixed + r * width + channels, beta + r * heads, heads * sizeof *mixed);
-        memcpy(cpu->mixed + r * width + channels + heads, alpha + r * heads, heads * sizeof *mixed);
-    }
     for (int i = 0; i < cpu->sequences; i++) {
         const int slot = cpu->pass.row[cpu->order[i]].seq;
         const llm42_seq *seq = &cpu->pass.seq[slot];
@@ -4770,9 +4770,16 @@ static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
     }
     const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
     const double work = 6.0 * R * (double)cpu->recurrence.state;
-    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * c->value_heads, 1, llm42__delta_task, &job);
-    llm42__team_run(&cpu->team, (double)R * (double)width, cpu->sequences, 1, llm42__ring_task, &job);
-    llm42__team_run(&cpu->team, 16.0 * R * (double)(c->value_heads * c->value_dim), R, 1, llm42__leave_task, &job);
+    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
+    llm42__team_run(&cpu->team, (double)R * width, cpu->sequences, 1, llm42__ring_task, &job);
+    llm42__team_run(&cpu->team, 16.0 * R * (double)(Hv * c->value_dim), R, 1, llm42__leave_task, &job);
+}
+
+void llm42_follow_rows(llm42_seq *seq, const llm42_row *row, int rows) {
+    for (int r = 0; r < rows; r++) {
+        if (!r || row[r].seq != row[r - 1].seq) seq[row[r].seq].state = row[r].position;
+        seq[row[r].seq].state_to = row[r].position + 1;
+    }
 }
 
 size_t llm42_state_bytes(const llm42_config *c) {
@@ -5790,6 +5797,9 @@ typedef struct llm42__request {
     int slot;                            // index of its page table and of its llm42_seq; -1: not running
     int pages, reproducible;             // pages held; positions with reproducible KV
     int pages_before;                    // pages held before the plan under way took some
+    // Recurrent layers: positions with final rows; positions that the state has taken in; and where the prefix of
+    // another request may end, so that a snapshot is wanted there. restore: as in llm42_seq.
+    int settled, state, branch, restore;
     int64_t planned;                     // .plans of the engine when it was last in a plan
     int32_t *tokens;                     // [P + max_new_tokens]: prompt, committed, candidates, drafts
     float *logprobs;                     // [max_new_tokens]
@@ -5808,9 +5818,17 @@ typedef struct llm42__page {
     int bucket, chain;  // of the prefix cache; the next page in the same bucket, -1 ends it
     bool cached;        // in the prefix cache
     bool reproducible;  // so is the KV of this page and of all before it
+    int snapshot;       // of the states at its end; -1: none
     int64_t before;     // the number of all tokens before this page; 0: none
     int64_t prefix;     // the number of all tokens up to its end: no other tokens have or had it
 } llm42__page;
+
+// A snapshot of states belongs to a page of the prefix cache, or to the pass that is under way.
+typedef struct llm42__snapshot {
+    int page;      // -1: none
+    int refs;      // requests that have yet to begin with it, or the pass that writes it
+    int64_t used;  // the later, the larger
+} llm42__snapshot;
 
 typedef struct llm42__kv {
     int pages, page_size, free_count, first, last, buckets;
@@ -5818,6 +5836,9 @@ typedef struct llm42__kv {
     int *bucket;        // [buckets]
     int32_t *tokens;    // [pages][page_size], of cached pages
     int64_t prefixes;   // numbers of tokens that were given
+    llm42__snapshot *snapshot;  // [snapshots]
+    int snapshots;
+    int64_t uses;
 } llm42__kv;
 
 typedef struct llm42__batch {
@@ -6048,14 +6069,18 @@ static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
 // prefix cache and be found there, so such pages are given out last.
 
-static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, llm42__memory *memory) {
-    *kv = (llm42__kv){.pages = pages, .page_size = page_size, .free_count = pages, .last = pages - 1, .buckets = 1};
+static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, int snapshots,
+                           llm42__memory *memory) {
+    *kv = (llm42__kv){.snapshots = snapshots, .pages = pages, .page_size = page_size, .free_count = pages, .last = pages - 1, .buckets = 1};
     while (kv->buckets < pages) kv->buckets *= 2;
     kv->page = llm42__take(memory, (size_t)pages, sizeof *kv->page);
     kv->bucket = llm42__take(memory, (size_t)kv->buckets, sizeof *kv->bucket);
     kv->tokens = llm42__take(memory, prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
+    kv->snapshot = llm42__take(memory, (size_t)snapshots, sizeof *kv->snapshot);
     if (memory->missing) return false;
-    for (int i = 0; i < pages; i++) kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < pages ? i + 1 : -1};
+    for (int i = 0; i < pages; i++)
+        kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < pages ? i + 1 : -1, .snapshot = -1};
+    for (int i = 0; i < snapshots; i++) kv->snapshot[i] = (llm42__snapshot){.page = -1};
     for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
     return true;
 }
@@ -6068,7 +6093,30 @@ static void llm42__kv_unlist(llm42__kv *kv, int p) {
     kv->free_count--;
 }
 
+// Gives snapshot s (-1: none) to page p of the prefix cache, and takes the one that the page has.
+static void llm42__snapshot_give(llm42__kv *kv, int p, int s) {
+    const int old = kv->page[p].snapshot;
+    if (old >= 0) kv->snapshot[old].page = -1;
+    if (s >= 0) kv->snapshot[s] = (llm42__snapshot){.page = p, .used = ++kv->uses};
+    kv->page[p].snapshot = s;
+}
+
+// Takes a snapshot for writing: a free one, or that which was not used for the longest time. -1: all are needed.
+static int llm42__snapshot_take(llm42__kv *kv) {
+    int best = -1;
+    for (int i = 0; i < kv->snapshots; i++) {
+        const llm42__snapshot *s = &kv->snapshot[i];
+        if (!s->refs && (best < 0 || (s->page < 0 ? -1 : s->used) < (kv->snapshot[best].page < 0 ? -1 : kv->snapshot[best].used)))
+            best = i;
+    }
+    if (best < 0) return -1;
+    if (kv->snapshot[best].page >= 0) llm42__snapshot_give(kv, kv->snapshot[best].page, -1);
+    kv->snapshot[best].refs = 1;
+    return best;
+}
+
 static void llm42__prefix_evict(llm42__kv *kv, int p) {
+    llm42__snapshot_give(kv, p, -1);
     int *link = &kv->bucket[kv->page[p].bucket];
     while (*link != p) link = &kv->page[*link].chain;
     *link = kv->page[p].chain;
@@ -6083,6 +6131,11 @@ static int llm42__kv_take(llm42__kv *kv) {
     if (kv->page[p].cached) llm42__prefix_evict(kv, p);
     kv->page[p].refs = 1;
     return p;
+}
+
+static void llm42__kv_hold(llm42__kv *kv, int p) {
+    if (kv->page[p].refs == 0) llm42__kv_unlist(kv, p);
+    kv->page[p].refs++;
 }
 
 // Ends one hold of a page. With the last it goes to the free list, and to its end if the page is in the prefix cache.
@@ -6102,11 +6155,18 @@ static int32_t *llm42__page_table(const llm42_engine *e, const llm42__request *r
     return e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
 }
 
+// The request needs the snapshot that it was to begin with no longer.
+static void llm42__restored(llm42_engine *e, llm42__request *r) {
+    if (r->restore) e->kv.snapshot[r->restore - 1].refs--;
+    r->restore = 0;
+}
+
 // Drops the pages after the first `positions` positions.
 static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
     int keep = (positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     const int32_t *table = llm42__page_table(e, r);
     while (r->pages > keep) llm42__kv_drop(&e->kv, table[--r->pages]);
+    if (!positions) llm42__restored(e, r);
     r->info.kv = LLM42__MIN(r->info.kv, positions);
     r->reproducible = LLM42__MIN(r->reproducible, positions);
     r->prefix_pages = LLM42__MIN(r->prefix_pages, keep);
@@ -6138,12 +6198,12 @@ static int llm42__prefix_find(const llm42__kv *kv, int64_t before, bool reproduc
     return -1;
 }
 
-// Inserts page p, unless there is one of its kind with these tokens. Returns their number, which both kinds share.
-static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool reproducible, const int32_t *tokens) {
+// Inserts page p, unless there is one of its kind with these tokens. Returns the page that is in the cache.
+static int llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool reproducible, const int32_t *tokens) {
     const int same = llm42__prefix_find(kv, before, reproducible, tokens),
               other = llm42__prefix_find(kv, before, !reproducible, tokens);
     llm42__page *page = &kv->page[p];
-    if (same >= 0 || page->cached) return kv->page[same >= 0 ? same : p].prefix;
+    if (same >= 0 || page->cached) return same >= 0 ? same : p;
     memcpy(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens);
     page->before = before;
     page->prefix = other >= 0 ? kv->page[other].prefix : ++kv->prefixes;
@@ -6152,11 +6212,17 @@ static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool r
     page->bucket = llm42__prefix_bucket(kv, before, tokens);
     page->chain = kv->bucket[page->bucket];
     kv->bucket[page->bucket] = p;
-    return page->prefix;
+    return p;
 }
 
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
     return e->desc.kv.prefix_cache && !(r->info.verified && e->how.shares == LLM42__SHARE_NONE);
+}
+
+// A row that a verified request decodes now gives the token that a window with this row would give.
+static bool llm42__as_replayed(const llm42_engine *e, const llm42__request *r) {
+    return r->reproducible == r->info.kv && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
+           e->view.replay == LLM42_SCHEDULE_INVARIANT;
 }
 
 // How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get:
@@ -6169,12 +6235,40 @@ static int llm42__reproducible_limit(const llm42_engine *e, const llm42__request
 static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     if (!llm42__shares_prefix(e, r)) return;
     int size = e->desc.kv.page_size, final = r->info.verified ? r->reproducible : r->info.kv;
-    const int32_t *table = llm42__page_table(e, r);
+    int32_t *table = llm42__page_table(e, r);
     for (; (r->prefix_pages + 1) * size <= final; r->prefix_pages++) {
         const int32_t *tokens = r->tokens + r->prefix_pages * size;
         bool reproducible = (r->prefix_pages + 1) * size <= r->reproducible;
-        r->prefix = llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix, reproducible, tokens);
+        const int p = llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix, reproducible, tokens);
+        r->prefix = e->kv.page[p].prefix;
+        if (!e->desc.model->config.recurrent_layers || p == table[r->prefix_pages]) continue;
+        llm42__kv_hold(&e->kv, p);  // instead of the request's own, because a page in the cache can have a snapshot
+        llm42__kv_drop(&e->kv, table[r->prefix_pages]);
+        table[r->prefix_pages] = p;
     }
+    llm42_seq *seq = &e->seq[r->slot];
+    for (; seq->saves; seq->saves--) {
+        const int page = seq->save[seq->saves - 1].at / size, s = seq->save[seq->saves - 1].snapshot;
+        e->kv.snapshot[s].refs = 0;
+        if (page <= r->prefix_pages && e->kv.page[table[page - 1]].snapshot < 0)
+            llm42__snapshot_give(&e->kv, table[page - 1], s);
+    }
+}
+
+// Of the pages that were found in the prefix cache keeps those up to the last one with a snapshot.
+static void llm42__match_state(llm42_engine *e, llm42__request *r) {
+    const int size = e->desc.kv.page_size;
+    const int32_t *table = llm42__page_table(e, r);
+    int keep = r->pages;
+    while (keep && e->kv.page[table[keep - 1]].snapshot < 0) keep--;
+    r->branch = keep < r->pages ? r->pages * size : 0;
+    llm42__truncate(e, r, keep * size);
+    r->state = r->settled = keep * size;
+    r->prefix = keep ? e->kv.page[table[keep - 1]].prefix : 0;
+    if (!keep) return;
+    r->restore = e->kv.page[table[keep - 1]].snapshot + 1;
+    e->kv.snapshot[r->restore - 1].refs++;
+    e->kv.snapshot[r->restore - 1].used = ++e->kv.uses;
 }
 
 // Takes the longest run of pages in the prefix cache that hold the request's first tokens, but not the last, whose row
@@ -6184,20 +6278,21 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int limit = LLM42__MIN(last, llm42__reproducible_limit(e, r)) / size;
     int32_t *table = llm42__page_table(e, r);
     r->prefix = 0;
+    r->state = r->settled = r->branch = r->restore = 0;
     if (!llm42__shares_prefix(e, r)) return;
     for (bool reproducible = true; r->pages < limit; r->pages++) {
         const int32_t *tokens = r->tokens + r->pages * size;
         int page = llm42__prefix_find(&e->kv, r->prefix, true, tokens);
         if (page < 0 && !r->info.verified) page = llm42__prefix_find(&e->kv, r->prefix, false, tokens);
         if (page < 0) break;
-        if (e->kv.page[page].refs == 0) llm42__kv_unlist(&e->kv, page);
-        e->kv.page[page].refs++;
+        llm42__kv_hold(&e->kv, page);
         reproducible = reproducible && e->kv.page[page].reproducible;
         table[r->pages] = page;
         r->prefix = e->kv.page[page].prefix;
         r->info.kv += size;
         if (reproducible) r->reproducible += size;
     }
+    if (e->desc.model->config.recurrent_layers) llm42__match_state(e, r);
     r->prefix_pages = r->pages;
 }
 
@@ -6455,14 +6550,46 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     return LLM42_OK;
 }
 
+static void llm42__forget_saves(llm42_engine *e, int slot) {
+    for (llm42_seq *seq = &e->seq[slot]; seq->saves; seq->saves--)
+        e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
+}
+
+// How far a state moves in the pass: over what was final before it, and over rows that will be, which are those of a
+// prompt and the first one of a window or of a decode whose token is final. Snapshots are wanted at the end of the last
+// page on this way, and where another request's tokens began to differ.
+static void llm42__move_state(llm42_engine *e, llm42__request *r, const llm42_choice *c, int first) {
+    if (!e->desc.model->config.recurrent_layers) return;
+    llm42_seq *seq = &e->seq[r->slot];
+    const bool as_one = !r->info.verified || llm42__as_replayed(e, r);
+    const int size = e->desc.kv.page_size, certain = c->kind == LLM42_KIND_PROMPT || e->desc.experiment.keep_fast_state
+                                                         ? c->rows
+                                                         : c->kind == LLM42_KIND_WINDOW || as_one;
+    seq->state = r->state, seq->restore = r->restore;
+    seq->state_to = LLM42__MAX(r->state, certain ? first + certain : r->settled);
+    const int border[] = {r->branch, seq->state_to / size * size};
+    for (int i = 0; i < 2 && llm42__shares_prefix(e, r); i++) {
+        if (border[i] <= r->state || border[i] > seq->state_to || (i && border[0] == border[1])) continue;
+        const int s = llm42__snapshot_take(&e->kv);
+        if (s < 0) continue;
+        seq->save[seq->saves].at = border[i], seq->save[seq->saves++].snapshot = s;
+    }
+}
+
 // Runs the planned pass. If it fails, the KV of its windows is undefined: they must be verified before they decode.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_pass pass = {.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape};
     pass.row = b->row, pass.seq = e->seq, pass.out = b->out;
+    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
+        llm42__move_state(e, b->owner[i], &b->plan.choice[i], b->row[row].position);
     b->pass.begin = llm42__now(e);
     llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
     result = llm42__returned(e, result, LLM42_BACKEND, "run", error);
+    for (int i = 0; i < b->plan.count; i++) {
+        if (result == LLM42_OK) b->owner[i]->state = e->seq[b->owner[i]->slot].state_to, llm42__restored(e, b->owner[i]);
+        else llm42__forget_saves(e, b->owner[i]->slot);
+    }
     for (int i = 0; i < b->plan.count && result != LLM42_OK; i++) {
         llm42_request *info = &b->owner[i]->info;
         if (info->drafts) llm42__undraft(e, b->owner[i]);
@@ -6473,6 +6600,7 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     LLM42__TRY(result);
     e->view.last = b->pass;
     llm42__postprocess(e);
+    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) llm42__forget_saves(e, b->row[row].seq);
     return LLM42_OK;
 }
 
@@ -6599,7 +6727,8 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind ki
     if (kind == LLM42_KIND_PROMPT) return llm42__prompt_rows(v, r, schedule);
     if (kind == LLM42_KIND_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
     if (r->state != LLM42_STATE_DECODE) return 0;
-    return r->verified ? !r->must_verify && !r->complete : 1 + r->drafts;
+    const bool near = !v->desc->model->config.recurrent_layers || r->candidates < 2 * v->desc->policy.window;
+    return r->verified ? !r->must_verify && !r->complete && near : 1 + r->drafts;
 }
 
 // The rule that a choice breaks by itself; -1: none. *rows: how many it has, where it asks for as many as it may have.
@@ -7351,13 +7480,12 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 // verified request decodes, if a window with the same row would run under the same schedule on the same KV.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
     bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->reproducible == r->info.kv;
-    bool as_replayed = whole && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
-                       e->view.replay == LLM42_SCHEDULE_INVARIANT;
-    bool final = prompt || !r->info.verified || as_replayed;
+    bool final = prompt || !r->info.verified || llm42__as_replayed(e, r);
     bool reproducible = whole && e->batch.plan.schedule == e->how.prompt && final;
     assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
+    if (final) r->settled = r->info.kv;
     if (reproducible) r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
     llm42__share_prefix(e, r);
     if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
@@ -7423,6 +7551,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->info.ready_since = -1;
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
+    r->settled = prompt + first + commit - 1;
     if (reproducible && !e->desc.experiment.keep_fast_kv)
         r->reproducible = LLM42__MIN(prompt + first + commit - 1, llm42__reproducible_limit(e, r));
     llm42__truncate(e, r, r->info.kv);
@@ -7492,6 +7621,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
     int longest = d->policy.chunked_prefill == LLM42_CHUNKED_OFF ? d->max_context : 256;
     LLM42__DEFAULT(token_budget, LLM42__MAX(longest, d->max_running));
     LLM42__DEFAULT(kv.page_size, 16);
+    if (d->kv.prefix_cache && c->recurrent_layers) LLM42__DEFAULT(kv.snapshots, d->max_running);
     LLM42__DEFAULT(policy.deadline, d->policy.window);
     LLM42__DEFAULT(planner, llm42_planner_default());
     LLM42__DEFAULT(draft_limit, 7);
@@ -7528,6 +7658,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"max_running", d->max_running, 1, 1 << 16, false},
         {"token_budget", d->token_budget, 1, 1 << 20, false},
         {"kv.page_size", d->kv.page_size, 1, 4096, true},
+        {"kv.snapshots", d->kv.snapshots, 0, 1 << 20, false},
         {"kv.pages", d->kv.pages, 1, 1 << 28, false}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42_ranks_check("llm42_engine_desc", c, d->tensor_parallel, d->numerics.leaves, error));
@@ -7628,6 +7759,7 @@ static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
     llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
     backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
     backend.max_rows = LLM42__MAX(e->M, d->token_budget), backend.fixed_rows = e->M;
+    backend.behind = LLM42__MAX(2 * d->policy.window, d->draft_limit + 1) + 1, backend.snapshots = d->kv.snapshots;
     backend.max_running = d->max_running, backend.max_context = d->max_context;
     backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
     backend.log = d->log, backend.log_user = d->log_user;
@@ -7655,7 +7787,7 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->view.verify_seconds = llm42__verify_seconds;
     e->view.measured = !d->backend->estimate;
     LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
-    if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, &e->memory))
+    if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, d->kv.snapshots, &e->memory))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
         if (e->schedules >> s & 1) LLM42__TRY(llm42__self_check(e, (llm42_schedule)s, error));

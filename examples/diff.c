@@ -374,7 +374,7 @@ static void film_join(film *all, film *more) {
 
 // Runs a pass of rows [from, from + count) of the text. If the pass is one that is compared, it is filled up to `rows`
 // with rows of other requests, and s->film gets its rows.
-static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *ids, int from, int count, int rows,
+static void run_pass(side *s, void *state, llm42_seq *seq, const int32_t *ids, int from, int count, int rows,
                      bool compared) {
     const int vocab = s->model.config.vocab;
     const llm42_schedule schedule = compared ? schedule_of(s, from - (int)prompt) : LLM42_SCHEDULE_INVARIANT;
@@ -386,6 +386,7 @@ static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *
     for (int i = 0; i < count; i++) row[i] = (llm42_row){0, from + i, ids[from + i], compared ? LLM42_ROW_SAMPLE : 0};
     for (int i = count; i < rows; i++)
         row[i] = (llm42_row){i - count + 1, 0, (int32_t)(((int64_t)i * i * 7 + 31 * i + 3) % vocab), LLM42_ROW_SAMPLE};
+    llm42_follow_rows(seq, row, rows);
     const llm42_pass pass = {.schedule = schedule,
                              .rows = rows,
                              .shape = rows,
