@@ -1256,9 +1256,8 @@ LLM42__MAYBE_UNUSED static void *llm42__alloc(size_t count, size_t size) {
     if (size && count > (SIZE_MAX - extra) / size) return NULL;
     void *block = LLM42_MALLOC(count * size + extra);
     if (!block) return NULL;
-    char *p = (char *)(((uintptr_t)block + extra) & ~(uintptr_t)63);
-    memcpy(p - sizeof block, &block, sizeof block);
-    assert((uintptr_t)p % 64 == 0);
+    void **p = (void **)(((uintptr_t)block + extra) & ~(uintptr_t)63);
+    p[-1] = block;
     return p;
 }
 
@@ -1269,10 +1268,7 @@ LLM42__MAYBE_UNUSED static void *llm42__alloc_zero(size_t count, size_t size) {
 }
 
 LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
-    void *block;
-    if (!p) return;
-    memcpy(&block, (char *)p - sizeof block, sizeof block);
-    LLM42_FREE(block);
+    if (p) LLM42_FREE(((void **)p)[-1]);
 }
 
 // Blocks that are freed together. `missing`: memory was short for one of them, which is NULL.
@@ -3469,9 +3465,6 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
     return _mm512_cvt_roundepi32_ps((__m512i)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) { return x & 0u; }
-LLM42__INLINE llm42__lanes_int llm42__lanes_load(const uint16_t *p) {
-    return (llm42__lanes_int)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
-}
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm512_movepi32_mask((__m512i)x) != 0; }
 #elif LLM42__ISA == 1
 typedef __m256 llm42__lanes;
@@ -3487,9 +3480,6 @@ LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
 }
 LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) {
     return INT32_MAX - 64u - (llm42__lanes_int)_mm256_abs_epi32((__m256i)x);
-}
-LLM42__INLINE llm42__lanes_int llm42__lanes_load(const uint16_t *p) {
-    return (llm42__lanes_int)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm256_movemask_ps((__m256)x) != 0; }
 #endif
@@ -3525,16 +3515,15 @@ LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, 
 static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
                               float *sum) {
     for (int o = 0; o < 16; o += LLM42__LANES) {
-        llm42__lanes lanes;
-        memcpy(&lanes, sum + o, sizeof lanes);
+        llm42__lanes lanes = LLM42__L(loadu_ps)(sum + o);
         for (int s = 0; s < steps; s++) {
             if (llm42__sm90_lanes_step(x + 16 * s, x_power + 16 * s, w + 256 * s + o, w_power + 256 * s + o, &lanes))
                 continue;
-            memcpy(sum + o, &lanes, sizeof lanes);
+            LLM42__L(storeu_ps)(sum + o, lanes);
             llm42__sm90_plain_steps(x + 16 * s, w + 256 * s + o, 1, sum + o, LLM42__LANES);
-            memcpy(&lanes, sum + o, sizeof lanes);
+            lanes = LLM42__L(loadu_ps)(sum + o);
         }
-        memcpy(sum + o, &lanes, sizeof lanes);
+        LLM42__L(storeu_ps)(sum + o, lanes);
     }
 }
 #endif
@@ -3561,10 +3550,10 @@ LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
     return odd != 0;
 }
 
-// Sixteen rows of `terms` values of `size` bytes (4: fp32, 2: bf16, 1: e4m3) -> turned [whole][16 rows] of 16 bits
-// each, with zeros behind a row's end; fp32 becomes bf16. Interleaving the first half of sixteen rows' values with the
-// second takes the bits of a value's index one place round. After four times those of row and column are swapped.
-static void llm42__sm90_turn(const void *const w[16], size_t size, int terms, int whole, uint16_t *turned) {
+// Sixteen rows of `terms` values of `size` bytes (4: fp32, 2: bf16, 1: e4m3) -> turned [whole][16 rows], the bits of
+// values, with zeros behind a row's end; fp32 becomes bf16. Interleaving the first half of sixteen rows' values with
+// the second takes the bits of a value's index one place round. After four times those of row and column are swapped.
+static void llm42__sm90_turn(const void *const w[16], size_t size, int terms, int whole, uint32_t *turned) {
     for (int k = 0; k < whole; k += 16, turned += 256) {
         const int first = LLM42__MIN(k, terms), n = LLM42__MIN(16, terms - first);
         uint16_t copy[16][16];
@@ -3590,8 +3579,10 @@ static void llm42__sm90_turn(const void *const w[16], size_t size, int terms, in
             memcpy(a, b, sizeof a);
         }
         LLM42__UNROLLED(int i = 0; i < 16; i++) {  // the lower half has the values 0 to 7 of a row
-            _mm_storeu_si128((__m128i *)(turned + 8 * i), _mm256_castsi256_si128(a[i]));
-            _mm_storeu_si128((__m128i *)(turned + 128 + 8 * i), _mm256_extracti128_si256(a[i], 1));
+            const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a[i])),
+                          high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a[i], 1));
+            memcpy(turned + 8 * i, &low, sizeof low);
+            memcpy(turned + 128 + 8 * i, &high, sizeof high);
         }
 #else
         for (int i = 0; i < 256; i++)
@@ -3604,9 +3595,9 @@ static void llm42__sm90_turn(const void *const w[16], size_t size, int terms, in
 // in fp32 are rounded to bf16 first, as the CUDA backend does when it loads them.
 static void llm42__sm90_fill(const void *const w[16], bool bf16, int terms, llm42__sm90_panel *panel) {
     const int whole = (terms + 15) & ~15;
-    uint16_t turned[LLM42__SM90_TERMS * 16];
+    uint32_t turned[LLM42__SM90_TERMS * 16];
     llm42__sm90_turn(w, bf16 ? 2 : 4, terms, whole, turned);
-    for (int i = 0; i < 16 * whole; i++) panel->value[i] = llm42__from_bf16(turned[i]);
+    for (int i = 0; i < 16 * whole; i++) panel->value[i] = llm42__float(turned[i] << 16);
     panel->odd = llm42__sm90_powers(panel->value, 16 * whole, panel->power);
 }
 
@@ -3666,24 +3657,20 @@ typedef struct llm42__e4m3_panel {
 } llm42__e4m3_panel;
 
 #if LLM42__ISA
-// All ones where a lane is negative, else zeros.
-LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
-    return (llm42__lanes_int)LLM42__L(srai_epi32)((llm42__lanes_raw)x, 31);
-}
-
 static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
     const void *row[16];
-    uint16_t turned[LLM42__BLOCK * 16];
+    uint32_t turned[LLM42__BLOCK * 16];
     for (int o = 0; o < 16; o++) row[o] = w[o];
     llm42__sm90_turn(row, 1, terms, LLM42__BLOCK, turned);
     for (int k = 0; k < LLM42__BLOCK; k += 4)
         for (int o = 0; o < 16; o += LLM42__LANES) {
             llm42__lanes_int exponents = {0};
             LLM42__UNROLLED(int i = 0; i < 4; i++) {  // llm42__from_e4m3 and llm42__e4m3_exponent
-                const llm42__lanes_int byte = llm42__lanes_load(turned + 16 * (k + i) + o), size = byte & 127u;
-                const llm42__lanes_int small = llm42__lanes_negative(size - 8u),
-                                       nan = llm42__lanes_negative(126u - size),
-                                       zero = llm42__lanes_negative(size - 1u), sign = 0u - (byte >> 7);
+                llm42__lanes_int byte;
+                memcpy(&byte, turned + 16 * (k + i) + o, sizeof byte);
+                const llm42__lanes_int size = byte & 127u, sign = 0u - (byte >> 7);
+                const llm42__lanes_int small = (llm42__lanes_int)(size < 8u), zero = (llm42__lanes_int)(size == 0u),
+                                       nan = (llm42__lanes_int)(size == 127u);
                 const llm42__lanes value = (llm42__lanes)((size << 20) + 0x3c000000u + (small & 0x00800000u)) -
                                            (llm42__lanes)(small & 0x3c800000u);
                 const llm42__lanes_int bits = (llm42__lanes_int)value | (nan & 0x7fc00000u), positive = bits & ~sign,
