@@ -34,6 +34,7 @@ for page in sweep/results/*/*.md sweep/results/README.md; do within "$page" "$(w
 within llm42_calibration.h "$(wc -l <examples/util/llm42_calibration.h)" 360
 within llm42_draft.h "$(wc -l <examples/util/llm42_draft.h)" 790
 within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 545
+within llm42_sm90.h "$(wc -l <examples/util/llm42_sm90.h)" 650
 within llm42_sha256.h "$(wc -l <examples/util/llm42_sha256.h)" 365
 within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
 within llm42_synthetic.h "$(wc -l <examples/util/llm42_synthetic.h)" 165

@@ -7,7 +7,7 @@
 // the whole header.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_sm90.h"
 #if !LLM42__ISA  // plain C has the single step alone
 #define llm42__sm90_steps(x, x_power, w, w_power, steps, sum) \
     ((void)(x_power), (void)(w_power), llm42__sm90_plain_steps(x, w, steps, sum, 16))

@@ -23,7 +23,7 @@
 #if defined(LLM42_IMPLEMENTATION) && !defined(LLM42_IMPLEMENTED)
 #define LLM42__SYNTHESIS  // llm42_model_load then calls llm42__load_synthetic, which is below
 #endif
-#include "llm42.h"
+#include "llm42_sm90.h"
 
 #if defined(LLM42__SYNTHESIS) && defined(LLM42_IMPLEMENTED)
 
