@@ -3555,14 +3555,11 @@ LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const flo
     const int each = 4 / rows;  // sums of one sign of a row
     const llm42__lanes zero = {0}, one = zero + 1.0f;
     llm42__lanes positive[4], negative[4];
-    LLM42__UNROLLED(int i = 0; i < 4; i++) {
-        const int r = i / each;
-        positive[i] = negative[i] = i % each ? positive[i - 1]  //
-                                             : llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
-    }
     LLM42__UNROLLED(int r = 0; r < rows; r++) {  // NaN comes through
-        positive[r * each] = LLM42__L(fmadd_ps)(LLM42__L(max_ps)(zero, sum[r]), one, positive[r * each]);
-        negative[r * each] = LLM42__L(fnmadd_ps)(LLM42__L(min_ps)(zero, sum[r]), one, negative[r * each]);
+        const llm42__lanes base = llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
+        LLM42__UNROLLED(int i = r * each; i < (r + 1) * each; i++) positive[i] = negative[i] = base;
+        positive[r * each] = LLM42__L(fmadd_ps)(LLM42__L(max_ps)(zero, sum[r]), one, base);
+        negative[r * each] = LLM42__L(fnmadd_ps)(LLM42__L(min_ps)(zero, sum[r]), one, base);
     }
     LLM42__UNROLLED(int k = 0; k < 32; k++)
         LLM42__UNROLLED(int r = 0; r < rows; r++) {
@@ -3575,10 +3572,9 @@ LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const flo
             positive[i] = LLM42__L(fmadd_ps)(factor, LLM42__L(loadu_ps)(w + same), positive[i]);
             negative[i] = LLM42__L(fnmadd_ps)(factor, LLM42__L(loadu_ps)(w + (same ^ 16)), negative[i]);
         }
-    LLM42__UNROLLED(int i = 0; i < 4; i++) positive[i] -= negative[i];
     LLM42__UNROLLED(int r = 0; r < rows; r++) {
-        llm42__lanes total = positive[r * each];
-        LLM42__UNROLLED(int i = 1; i < each; i++) total += positive[r * each + i];
+        llm42__lanes total = zero;
+        LLM42__UNROLLED(int i = r * each; i < (r + 1) * each; i++) total += positive[i] - negative[i];
         sum[r] = (llm42__lanes)((llm42__lanes_int)total & 0xfffffc00u);
     }
 }
@@ -4782,16 +4778,13 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     const llm42__cpu *cpu = c->cpu;
     const int d = cpu->model->config.head_dim, first = c->first, end = c->end;
     const bool bf16 = cpu->desc.numerics.compute == LLM42_DTYPE_BF16;
-    int begin = first & ~15, step;
+    const llm42_schedule schedule = cpu->pass.schedule;
+    const bool invariant = schedule == LLM42_SCHEDULE_INVARIANT;
+    const int unit = invariant ? LLM42__INVARIANT_CONTEXT : 16, begin = first / unit * unit;
+    const int parts = llm42_cpu_splits(schedule, cpu->pass.shape, 0, end - begin);
+    const int step = invariant ? unit : ((end - begin + parts - 1) / parts + 15) & ~15;
     assert(heads == 1);
     (void)heads;
-    if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT) {
-        begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
-        step = LLM42__INVARIANT_CONTEXT;
-    } else {
-        int parts = llm42_cpu_splits(cpu->pass.schedule, cpu->pass.shape, 0, end - begin);
-        step = ((end - begin + parts - 1) / parts + 15) & ~15;
-    }
     float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
     for (int i = 0; i < cpu->pad; i++) padded[i] = i < d ? q[i] : 0.0f;
     float top = -INFINITY, total = 0;
