@@ -1486,13 +1486,11 @@ LLM42__BOTH float llm42__round_bf16(float x) {
 LLM42__BOTH uint16_t llm42__to_bf16(float x) { return (uint16_t)(llm42__bits(llm42__round_bf16(x)) >> 16); }
 LLM42__BOTH float llm42__from_bf16(uint16_t h) { return llm42__float((uint32_t)h << 16); }
 
-// fp16 to fp32, exact, subnormals and NaN included.
+// fp16 to fp32, exact, subnormals and NaN included: the exponents' biases differ by 112.
 LLM42__BOTH float llm42__from_fp16(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
-    if (exponent == 31) return llm42__float(sign | 0x7f800000u | mantissa << 13);
-    if (exponent) return llm42__float(sign | (exponent + 112u) << 23 | mantissa << 13);
-    float tiny = (float)mantissa * (1.0f / 16777216.0f);
-    return sign ? -tiny : tiny;
+    const float size = llm42__float((uint32_t)(h & 0x7fffu) << 13) * 5.19229686e33f;  // 2^112
+    const uint32_t special = (h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
+    return llm42__float(llm42__bits(size) | special | (uint32_t)(h & 0x8000u) << 16);
 }
 
 // e4m3 (OCP, 8 bits): a sign, four bits of exponent, three of the significand. The largest number is 448. There is no
@@ -1947,8 +1945,9 @@ static bool llm42__json_equal(const llm42__json *json, int i, const char *text, 
     return (size_t)(t->end - t->start) == length && memcmp(json->text + t->start, text, length) == 0;
 }
 
+// False when there is no token i.
 static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
-    return llm42__json_equal(json, i, text, strlen(text));
+    return i >= 0 && llm42__json_equal(json, i, text, strlen(text));
 }
 
 static bool llm42__json_ends(const llm42__json *json, int i, const char *text) {
@@ -2117,8 +2116,7 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     "checkpoint with scales for each token, for blocks of 128, or static ones"
 
 static bool llm42__config_says(const llm42__json *json, int object, const char *key, const char *text) {
-    const int i = llm42__json_get(json, object, key);
-    return i >= 0 && llm42__json_is(json, i, text);
+    return llm42__json_is(json, llm42__json_get(json, object, key), text);
 }
 
 // Runs when an object has been read. Refuses keys of it that nothing has read. Those in `nothing` mean nothing here,
@@ -2208,11 +2206,11 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
     if (!llm42__json_null(json, kv))
         LLM42__LOG_TO(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
-    if (llm42__config_says(json, at, "quant_method", "fp8")) {
+    if (llm42__json_is(json, method, "fp8")) {
         LLM42__TRY(llm42__config_fp8(owner, json, at));
         return llm42__config_quantised_unread(json, at, nothing);
     }
-    const bool compressed = llm42__config_says(json, at, "quant_method", "compressed-tensors") && format >= 0;
+    const bool compressed = llm42__json_is(json, method, "compressed-tensors") && format >= 0;
     if (!compressed || !llm42__json_is(json, format, "float-quantized")) {
         const int what = compressed ? format : method < 0 ? at : method;
         LLM42__NOT_SUPPORTED("quantization_config: the model is quantised as %.*s, which llm42 does not read: take "
@@ -3254,9 +3252,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load(const float *p) {
 LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) {
     _mm256_storeu_ps(p, a.lo), _mm256_storeu_ps(p + 8, a.hi);
 }
-LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
-    return (llm42__v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
-}
+LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) { return (llm42__v16){a.lo + b.lo, a.hi + b.hi}; }
 LLM42__INLINE llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) {
     return (llm42__v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
@@ -3298,12 +3294,8 @@ LLM42__V16 llm42__v16 llm42__v16_set(float x) {
     for (int j = 0; j < 16; j++) r.f[j] = x;
     return r;
 }
-LLM42__V16 llm42__v16 llm42__v16_load(const float *p) {
-    llm42__v16 r;
-    memcpy(&r, p, sizeof r);
-    return r;
-}
-LLM42__V16 void llm42__v16_store(float *p, llm42__v16 a) { memcpy(p, &a, sizeof a); }
+LLM42__V16 llm42__v16 llm42__v16_load(const float *p) { return *(const llm42__v16 *)p; }
+LLM42__V16 void llm42__v16_store(float *p, llm42__v16 a) { *(llm42__v16 *)p = a; }
 LLM42__V16 llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
     for (int j = 0; j < 16; j++) a.f[j] += b.f[j];
     return a;
@@ -4718,19 +4710,11 @@ static llm42__microkernel *const llm42__tiles[2][3] = {
     {llm42__tile_1x16_fp32, llm42__tile_2x8_fp32, llm42__tile_4x4_fp32},
     {llm42__tile_1x16_bf16, llm42__tile_2x8_bf16, llm42__tile_4x4_bf16}};
 
-// A tile's sums over all parts of k, added in order.
-LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__microkernel *tile, const float *const *x, const void *const *w, int k,
-                                           int parts, size_t ahead) {
-    int step = ((k + parts - 1) / parts + 15) & ~15;
-    llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k), ahead);
-    for (int k0 = step; k0 < k; k0 += step) sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k), ahead));
-    return sum;
-}
-
-// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of 1, 2 or 4 rows.
+// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of 1, 2 or 4 rows. A
+// tile's sums over the parts of k are added in order.
 static void llm42__fp32_tiles(const llm42__cpu *cpu, int tall, const float *x, int r0, int r1, const llm42__product *p,
                               int n0, int count, int parts, float *panel) {
-    const int K = p->w->k, k = p->k, wide = 16 / tall;
+    const int K = p->w->k, k = p->k, wide = 16 / tall, step = ((k + parts - 1) / parts + 15) & ~15;
     const bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16;
     const size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)wide * stride;
     const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
@@ -4751,7 +4735,10 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, int tall, const float *x, i
             float lane[16];
             for (size_t byte = 0; byte < slice; byte += 64) LLM42__PREFETCH(next, byte);
             for (int j = 0; j < tall; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
-            llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
+            llm42__v16 sum = tile(xr, w, 0, LLM42__MIN(step, k), ahead);
+            for (int k0 = step; k0 < k; k0 += step)
+                sum = llm42__v16_add(sum, tile(xr, w, k0, LLM42__MIN(k0 + step, k), ahead));
+            llm42__v16_store(lane, sum);
             for (int j = 0; j < tall && r + j < r1; j++)
                 llm42__cpu_put(cpu, p, n0 + o0, outputs, r + j, 1, lane + j * wide);
         }
@@ -4825,16 +4812,13 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     const llm42__cpu *cpu = c->cpu;
     const int d = cpu->model->config.head_dim, first = c->first, end = c->end;
     const bool bf16 = cpu->desc.numerics.compute == LLM42_DTYPE_BF16;
-    int begin = first & ~15, step;
+    const llm42_schedule schedule = cpu->pass.schedule;
+    const bool invariant = schedule == LLM42_SCHEDULE_INVARIANT;
+    const int unit = invariant ? LLM42__INVARIANT_CONTEXT : 16, begin = first / unit * unit;
+    const int parts = llm42_cpu_splits(schedule, cpu->pass.shape, 0, end - begin);
+    const int step = invariant ? unit : ((end - begin + parts - 1) / parts + 15) & ~15;
     assert(heads == 1);
     (void)heads;
-    if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT) {
-        begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
-        step = LLM42__INVARIANT_CONTEXT;
-    } else {
-        int parts = llm42_cpu_splits(cpu->pass.schedule, cpu->pass.shape, 0, end - begin);
-        step = ((end - begin + parts - 1) / parts + 15) & ~15;
-    }
     float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
     for (int i = 0; i < cpu->pad; i++) padded[i] = i < d ? q[i] : 0.0f;
     float top = -INFINITY, total = 0;

@@ -350,14 +350,11 @@ LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const flo
     const int each = 4 / rows;  // sums of one sign of a row
     const llm42__lanes zero = {0}, one = zero + 1.0f;
     llm42__lanes positive[4], negative[4];
-    LLM42__UNROLLED(int i = 0; i < 4; i++) {
-        const int r = i / each;
-        positive[i] = negative[i] = i % each ? positive[i - 1]  //
-                                             : llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
-    }
     LLM42__UNROLLED(int r = 0; r < rows; r++) {  // NaN comes through
-        positive[r * each] = LLM42__L(fmadd_ps)(LLM42__L(max_ps)(zero, sum[r]), one, positive[r * each]);
-        negative[r * each] = LLM42__L(fnmadd_ps)(LLM42__L(min_ps)(zero, sum[r]), one, negative[r * each]);
+        const llm42__lanes base = llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
+        LLM42__UNROLLED(int i = r * each; i < (r + 1) * each; i++) positive[i] = negative[i] = base;
+        positive[r * each] = LLM42__L(fmadd_ps)(LLM42__L(max_ps)(zero, sum[r]), one, base);
+        negative[r * each] = LLM42__L(fnmadd_ps)(LLM42__L(min_ps)(zero, sum[r]), one, base);
     }
     LLM42__UNROLLED(int k = 0; k < 32; k++)
         LLM42__UNROLLED(int r = 0; r < rows; r++) {
@@ -370,10 +367,9 @@ LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const flo
             positive[i] = LLM42__L(fmadd_ps)(factor, LLM42__L(loadu_ps)(w + same), positive[i]);
             negative[i] = LLM42__L(fnmadd_ps)(factor, LLM42__L(loadu_ps)(w + (same ^ 16)), negative[i]);
         }
-    LLM42__UNROLLED(int i = 0; i < 4; i++) positive[i] -= negative[i];
     LLM42__UNROLLED(int r = 0; r < rows; r++) {
-        llm42__lanes total = positive[r * each];
-        LLM42__UNROLLED(int i = 1; i < each; i++) total += positive[r * each + i];
+        llm42__lanes total = zero;
+        LLM42__UNROLLED(int i = r * each; i < (r + 1) * each; i++) total += positive[i] - negative[i];
         sum[r] = (llm42__lanes)((llm42__lanes_int)total & 0xfffffc00u);
     }
 }
