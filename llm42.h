@@ -1,12 +1,7 @@
 /* llm42.h - v0.3.0-dev - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
 
-   Do this in ONE C file:
-
-      #define LLM42_IMPLEMENTATION
-      #include "llm42.h"
-
-   Other files that need the declarations include it without that line (C11, or C++17). This program is complete. Run it
-   in the folder that holds examples/tiny42:
+   Do this in ONE C file. Others that need the declarations include llm42.h without the first line (C11, or C++17). This
+   program is complete. Run it in the folder that holds examples/tiny42:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
@@ -35,9 +30,8 @@
       cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
 
    It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev); OpenMP is optional. Without -march=native or
-   -march=x86-64-v3 the scalar code is built, which gives the same bits and is about a hundred times slower. For a GPU,
-   `make cuda` compiles llm42.cu and shows how to link it; then set .backend = llm42_backend_cuda(), which
-   examples/util/llm42_cuda.h declares.
+   -march=x86-64-v3 the scalar code is built: the same bits, about a hundred times slower. For a GPU, `make cuda`
+   compiles llm42.cu and shows how to link it; set .backend = llm42_backend_cuda() (of examples/util/llm42_cuda.h).
 
    COMPILE-TIME OPTIONS
 
@@ -122,50 +116,44 @@
      ways give the same bits, so the choice may depend on the clock.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
      HYBRID only if all rows share one INVARIANT pass). This makes the pass INVARIANT, which costs more for every row.
-     PACKED runs many prompts together in replay passes, and ISOLATED, the paper's way, each alone.
-   - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
-     (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
-     is the canonical token, so no result changes. One pass checks both candidates and guesses.
+   - Drafts: .drafter may guess the next tokens. The guesses join the window (or the row, where passes are INVARIANT),
+     and those that are right, because they are the canonical tokens, are committed together (see api-drafter).
    - Verify WAIT: requests whose windows are ready go on decoding until a replay pass is worth it (see LLM42_VERIFIES).
 
    DETERMINISM
 
-   With verifier INVARIANT, which all presets but PAPER have, a deterministic request gets the canonical result: the
-   tokens and log-probability bits that the model gives when every pass is INVARIANT. They depend on (1) the model, (2)
-   the prompt, the sampling parameters and the seed, (3) the types and the arithmetic (how sums round) in .numerics,
-   and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and Hopper GPUs nothing else
-   matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or planner, and on
-   a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that of Hopper GPUs; a CPU can take
-   it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library versions. Scoring the
-   finished text in INVARIANT passes gives the canonical result again. With verifier FIXED the result is reproducible
-   and depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the
-   prompt in the kind of pass that .prefill names. In mode BATCH_INVARIANT every request gets its canonical result. The
-   experiment .keep_fast_kv breaks the promise.
+   With verifier INVARIANT (all presets but PAPER) a deterministic request, and in mode BATCH_INVARIANT every request,
+   gets the canonical result: the tokens and log-probability bits that the model gives when every pass is INVARIANT.
+   They depend on (1) the model, (2) the prompt, the sampling parameters and the seed, (3) the types and the arithmetic
+   (how sums round) in .numerics, and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and
+   Hopper GPUs nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache,
+   preemption or planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that
+   of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its
+   library versions. Scoring the finished text in INVARIANT passes gives the canonical result again. With verifier FIXED
+   the result depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M
+   rows, the prompt in the kind of pass that .prefill names. The experiment .keep_fast_kv breaks the promise.
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
    the order of products in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log,
-   sin and cos are made of IEEE operations. (Where arithmetic SM90 has 2^x of Hopper's instruction, a CPU computes it
-   with integers.) When an engine opens, it runs a short sequence alone, and again after as many others as fit
-   into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
+   sin and cos are made of IEEE operations. An engine that opens runs a short sequence alone, and again after as many
+   others as fit into a pass, under FIXED and INVARIANT. It does not open if a bit differs: a spot check, not a proof.
 
-   Models in eight bits (FP8 checkpoints) have weights in e4m3 with scales, and the inputs of products get scales, too:
-   a value is divided by its scale and rounded to the nearest e4m3, ties to even, at most +-448. The scale is the
-   largest magnitude / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the
-   checkpoint's, so that it never depends on other rows. A product's sum is cut into chains of 128 terms, each of which
-   begins at zero. With scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL
-   chains are added, and the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in
-   ascending order. In arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order
-   (section vectors).
+   Models in eight bits (FP8) have weights in e4m3 with scales, and the inputs of products get scales, too: a value is
+   divided by its scale and rounded to the nearest e4m3, ties to even, at most +-448. The scale is the largest magnitude
+   / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the checkpoint's, so that it
+   never depends on other rows. A product's sum is cut into chains of 128 terms, each of which begins at zero. With
+   scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL chains are added, and
+   the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in ascending order. In
+   arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
 
-   Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
-   products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
-   how many parts an INVARIANT pass cuts these sums whatever the ranks, so that with 8 leaves the canonical result is
-   the same on 1, 2, 4 or 8 ranks. FAST and FIXED results depend on the ranks, and on a GPU also on the leaves.
+   Tensor parallelism cuts a model into ranks, one for each device, and with it the sums of two matrix products, o
+   (attention output) and down (feed-forward output). .numerics.leaves says into how many parts an INVARIANT pass cuts
+   these sums whatever the ranks: with 8 leaves the canonical result is the same on 1, 2, 4 or 8 ranks. FAST and FIXED
+   results depend on the ranks, and on a GPU also on the leaves.
 
-   Compile with -ffp-contract=off: a build whose compiler has fused operations on its own opens no engine, and one with
-   -ffast-math or -fsingle-precision-constant fails. The promise does not hold if other code in the process sets
-   flush-to-zero or another rounding mode.
+   Compile with -ffp-contract=off: a build whose compiler has fused operations opens no engine, and one with -ffast-math
+   or -fsingle-precision-constant fails. Setting flush-to-zero or another rounding mode anywhere breaks the promise.
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
@@ -178,9 +166,8 @@
    allocation is always LLM42_MEMORY. A failed pass loses no committed token; the next step tries again. Use an engine
    from one thread at a time; engines are independent of each other. A child of fork() runs passes on one thread. The
    CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
-   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. Planner, KV cache and verification
-   never know which backend runs. The CPU and the simulator are in this file, CUDA in llm42.cu and kernels.cu (bf16,
-   sm_80 and later). All may be open in one process.
+   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. The CPU and the simulator are in
+   this file, CUDA in llm42.cu and kernels.cu (bf16, sm_80 and later). All may be open in one process.
 
    WHAT IT RESTS ON
 
