@@ -5834,7 +5834,6 @@ static bool llm42__admit(llm42_engine *e, llm42__request *r);
 // plan: asks the drafter and the planner (llm42__plan_by_policies), checks its plan and writes the rows of each choice.
 static void llm42__ask_for_drafts(llm42_engine *e);
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error);
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row);
@@ -6246,35 +6245,6 @@ static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
     return llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT);
 }
 
-// What the running requests wait for.
-typedef struct llm42__due {
-    int windows;         // ready ones
-    int verified;        // requests past their prompts that are verified: no more windows than these can get ready
-    int replay_prompts;  // prompts that need a pass of their own kind
-    int riding_prompts;  // prompts that may ride in ordinary passes
-    bool decodes;        // a request can decode
-    bool overdue;        // a window has been ready for .deadline passes, or has drafts
-    bool drafts;         // a window has drafts
-    bool others;         // an ordinary prompt can run
-} llm42__due;
-
-static llm42__due llm42__what_is_due(const llm42_view *v) {
-    llm42__due due = {0};
-    for (int i = 0; i < v->running_count; i++) {
-        const llm42_request *r = v->running[i];
-        if (r->state == LLM42_STATE_PREFILL)
-            (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
-        else due.decodes = due.decodes || llm42__decodes(v, r);
-        due.verified += r->verified && r->state == LLM42_STATE_DECODE;
-        due.windows += r->ready_since >= 0;
-        due.drafts |= r->verified && r->drafts;
-        due.others |= !r->verified && r->state == LLM42_STATE_PREFILL;
-        due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->policy.deadline;
-        due.overdue |= due.drafts;
-    }
-    return due;
-}
-
 static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts);
 
 // The order of windows under the policies: the longest ready first; under EAGER then partial ones, by admission.
@@ -6283,27 +6253,37 @@ static double llm42__order_by_policies(const llm42_view *v, const llm42_request 
     return v->desc->policy.verify == LLM42_VERIFY_EAGER && r->candidates ? 1e15 : -1;
 }
 
-// Plans the next pass.
-// - Mode HYBRID takes the cheapest way. What follows is for the way VERIFY and for the other modes.
-// - Verification goes first when it is due.
-// - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
-//   decoding. Without chunked prefill all prompts go before decoding.
+// Plans the next pass. Mode HYBRID takes the cheapest way; the rest is for its way VERIFY and for the other modes.
+// Verification goes first when it is due. Deterministic prompts ride in ordinary passes, or else take turns with them,
+// so that a long prompt does not delay decoding. Without chunked prefill all prompts go before decoding.
 static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     const llm42_policy *p = &v->desc->policy;
-    const llm42__due due = llm42__what_is_due(v);
-    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF;
+    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF, beside = v->engine->how.place != LLM42__ALONE;
+    int windows = 0, verified = 0;  // ready windows, and requests that can get one ready
+    bool decodes = false, riding = false, replayed = false, others = false, drafts = false, overdue = false;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        const bool prompt = r->state == LLM42_STATE_PREFILL, rides = prompt && llm42__riding_rows(v, r);
+        windows += r->ready_since >= 0;
+        verified += r->verified && r->state == LLM42_STATE_DECODE;
+        decodes = decodes || (!prompt && llm42__decodes(v, r));
+        riding |= rides;
+        replayed |= prompt && !rides;  // a prompt needs a pass of its own kind
+        others |= prompt && !r->verified;
+        drafts |= r->verified && r->drafts;
+        overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= p->deadline;
+    }
     (void)user, (void)error;
-    if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
+    if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (riding || replayed));
     if (plan->count) return LLM42_OK;
-    const bool beside = v->engine->how.place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
+    const bool ordinary = decodes || riding;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
-    bool prompts = due.replay_prompts && !turn;
-    bool verify = due.windows &&
-                  (p->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(p->group, due.verified) ||
-                   due.overdue || (!ordinary && !prompts));
+    bool prompts = replayed && !turn;
+    bool verify = windows && (p->verify == LLM42_VERIFY_EAGER || windows >= LLM42__MIN(p->group, verified) || overdue ||
+                              drafts || (!ordinary && !prompts));
     // W = 1, or drafts: windows are always ready, so they take turns with all that cannot ride beside them.
-    const bool waits = due.drafts ? due.decodes || due.others : ordinary;
-    if ((v->window_ready == 0 || due.drafts) && v->last.windows && (waits || (prompts && !beside))) verify = false;
+    const bool waits = drafts ? decodes || others : ordinary;
+    if ((v->window_ready == 0 || drafts) && v->last.windows && (waits || (prompts && !beside))) verify = false;
     if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
     if (verify ? beside : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
@@ -6802,7 +6782,13 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     llm42__ask_for_drafts(e);
     while (e->view.running_count) {
         llm42__view_update(e);
-        LLM42__TRY(llm42__ask_for_plan(e, error));
+        llm42_plan plan = {.choice = b->plan.choice, .room = b->plan.room};  // a copy, so that it cannot move the array
+        llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
+        LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
+        if (plan.choice != b->plan.choice || plan.room != b->plan.room)
+            LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice only",
+                        planner->name);
+        b->plan = plan;
         if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
         LLM42__TRY(llm42__check_plan(e, error));
         assert(b->pass.rows > 0 && b->pass.rows <= b->room);
@@ -6820,18 +6806,6 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         llm42__carry_out(e);
     }
     b->pass.rows = 0;
-    return LLM42_OK;
-}
-
-// Asks the planner once. The planner fills in a copy, so that it cannot move the array of choices.
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
-    llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
-    LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
-    if (plan.choice != own->choice || plan.room != own->room)
-        LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice only", planner->name);
-    *own = plan;
     return LLM42_OK;
 }
 
@@ -7234,18 +7208,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     return true;
 }
 
-static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
-    const llm42_engine_desc *d = &e->desc;
-    llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
-    backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
-    backend.max_rows = LLM42__MAX(e->M, d->token_budget), backend.fixed_rows = e->M;
-    backend.max_running = d->max_running, backend.max_context = d->max_context;
-    backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
-    backend.log = d->log, backend.log_user = d->log_user;
-    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
-    return llm42__returned(e, result, LLM42_BACKEND, "open", error);
-}
-
 // Fills in an engine whose desc is complete. After an error llm42_engine_close frees what it has.
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
@@ -7265,7 +7227,15 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->view.seconds = llm42__view_seconds;
     e->view.verify_seconds = llm42__verify_seconds;
     e->view.measured = !d->backend->estimate;
-    LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
+    llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
+    backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
+    backend.max_rows = e->batch.room, backend.fixed_rows = e->M;
+    backend.max_running = d->max_running, backend.max_context = d->max_context;
+    backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
+    backend.log = d->log, backend.log_user = d->log_user;
+    // Before the table of pages, because the backend refuses more than the device can hold.
+    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
+    LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "open", error));
     if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, &e->memory))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
