@@ -5238,15 +5238,6 @@ static double llm42__sim_gamma(uint64_t key, double shape) {
     }
 }
 
-static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id) {
-    llm42__sim_request *r = &sim->request[slot < sim->max_running ? slot : 0];
-    if (r->id == id) return r;
-    r->id = id;
-    r->key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
-    r->flips = sim->desc.flip_scale * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), sim->desc.calibration->flip_shape);
-    return r;
-}
-
 static uint32_t llm42__sim_true(uint64_t hash, uint32_t vocab) { return (uint32_t)((hash >> 32) * vocab >> 32); }
 
 int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
@@ -5256,7 +5247,13 @@ int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
 
 // rate: the flip rate of this pass.
 static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row, double rate) {
-    const llm42__sim_request *r = llm42__sim_find(sim, row->seq, pass->seq[row->seq].request);
+    const int64_t id = pass->seq[row->seq].request;
+    llm42__sim_request *r = &sim->request[row->seq < sim->max_running ? row->seq : 0];
+    if (r->id != id) {
+        const uint64_t key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
+        const double gamma = llm42__sim_gamma(llm42__hash(key ^ 0x6a), sim->desc.calibration->flip_shape);
+        *r = (llm42__sim_request){id, key, sim->desc.flip_scale * gamma};
+    }
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
     uint32_t true_token = llm42__sim_true(h, sim->vocab), token = true_token;
     if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
@@ -5371,13 +5368,8 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
 }
 
 const llm42_backend *llm42_backend_sim(void) {
-    static const llm42_backend backend = {.name = "sim",
-                                          .open = llm42__sim_open,
-                                          .close = llm42__free,
-                                          .run = llm42__sim_run,
-                                          .now = llm42__sim_now,
-                                          .wait_until = llm42__sim_wait_until,
-                                          .estimate = llm42__sim_estimate};
+    static const llm42_backend backend = {"sim",          llm42__sim_open,       llm42__free,         llm42__sim_run,
+                                          llm42__sim_now, llm42__sim_wait_until, llm42__sim_estimate, NULL};
     return &backend;
 }
 
@@ -5813,8 +5805,7 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 }
 
 // >>submit -------------------------------------------------------------------------------------------------------
-// Owns: what users call between passes: llm42_engine_submit, with which the way of a token begins, _cancel and
-// _release, and the functions that read a request or the engine.
+// Owns: what users call between passes: llm42_engine_submit, _cancel, _release, and what reads requests or the engine.
 // Calls: state, verify.
 // Invariant: a queued request fits into the context and into the whole KV cache, so it can at least run alone. Inside
 // an event no request is queued, ended or freed, because the engine may be using it or its list. The call is noted
@@ -5967,7 +5958,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     r->logprobs = llm42__alloc((size_t)max_new, sizeof *r->logprobs);
     if (!r->tokens || !r->logprobs) return llm42__request_free(r), NULL;
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
-    r->slot = -1;
+    r->slot = r->drafted_at = -1;
     llm42_request *info = &r->info;
     info->id = e->last_id + 1, info->key = d->key ? d->key : info->id, info->user = d->user;
     info->state = LLM42_STATE_WAITING, info->deterministic = d->deterministic;
@@ -5978,7 +5969,6 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     info->ready_since = -1, info->first_token = info->last_token = -1;
     if (!info->sampling.seed) info->sampling.seed = 42 + (uint64_t)d->sample_index;
     const llm42_config *c = &e->desc.model->config;
-    r->drafted_at = -1;
     info->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < info->stop_count; i++) info->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
@@ -6169,8 +6159,7 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, the parts of a plan that planners share, and the
-// built-in planner, which follows the policies of the desc. The built-in planner decides by the view alone, so equal
-// views get equal plans, except that in mode HYBRID the view's times may be measured.
+// built-in planner. It decides by the view alone, so equal views get equal plans, unless their times are measured.
 // Calls: state, hybrid.
 // Invariant: every request that runs can be planned in some pass, so the built-in planner plans something.
 
@@ -6856,8 +6845,7 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// Writes the rows of a choice. Those of a prompt begin after its KV, those of a window at the last committed token,
-// and those of a decode at the newest token.
+// Writes the rows of a choice: a prompt's begin after its KV, a window's at the last committed token.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_KIND_WINDOW;
     int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
@@ -6870,8 +6858,7 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 }
 
 // >>verify -------------------------------------------------------------------------------------------------------
-// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. The way of a
-// token ends here, with the event COMMITTED.
+// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates.
 // Calls: state, kv, submit, admit, hybrid, draft; the planner's postprocess.
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
@@ -6974,9 +6961,8 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
     }
 }
 
-// Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Compares their
-// outputs with its candidates, and then with its drafts. Commits those that agree, and then the pass's own token if a
-// row is left for it. If a candidate differs, drops it and all after it. Otherwise candidates beyond the window stay.
+// Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Candidates and
+// drafts that agree are committed, and then the pass's own token if a row is left. Candidates beyond the window stay.
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows) {
     const llm42__batch *b = &e->batch;
     const llm42_output *out = b->out + row;
