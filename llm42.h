@@ -791,12 +791,11 @@ typedef struct llm42_event {
 } llm42_event;
 
 // Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Pointers in the event are valid during
-// the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
-// arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
-// request cancelled there releases no more tokens. llm42_engine_step, _run, _run_until and _close are refused there.
-// The tokens of an event are already in info->tokens. Behind a stop string of your own, cut the rest yourself: how many
-// tokens follow it in the same event depends on the load. If an event brings the last token of a request, the request
-// ends with STOP or LENGTH, even if it is cancelled there.
+// the call. It may call llm42_engine_submit, _cancel and _release. They check their arguments at once, and submit gives
+// the id; the rest happens after the event, before another pass is planned. A request cancelled there releases no more
+// tokens. llm42_engine_step, _run, _run_until and _close are refused there. The tokens of an event are already in
+// info->tokens. Behind a stop string of your own, cut the rest yourself: how many tokens follow it in the event depends
+// on the load. A request whose last token an event brings ends with STOP or LENGTH, even if it is cancelled there.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -885,8 +884,7 @@ struct llm42_view {
 typedef enum llm42_rule { LLM42_RULES(LLM42__VALUE) } llm42_rule;
 
 // The functions run inside llm42_engine_step, on the caller's thread, and must call no function of the engine. They
-// return LLM42_OK or an error; llm42_fail writes its text. For runs that repeat, a planner reads nothing but the view,
-// and no time in it that was measured.
+// return LLM42_OK or an error (see llm42_fail). For runs that repeat, a planner reads only the view's unmeasured parts.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
@@ -895,8 +893,7 @@ typedef struct llm42_planner {
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
     int64_t (*preempt)(void *user, const llm42_view *view);
-    // Names the waiting request that is admitted next; 0: none now. It is asked only while a request that has arrived
-    // is waiting. NULL (default): the first by arrival.
+    // Names the request to admit next, asked while one that has arrived waits; 0: none. NULL (default): by arrival.
     int64_t (*admit)(void *user, const llm42_view *view);
     // Called after each pass with its plan and the seconds that it took. NULL (default): not called.
     void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
@@ -5815,15 +5812,11 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 // its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
 //
 // submit: checks the request and copies it. It enters the queue by llm42__ask, _carry_out and _queue_insert.
-static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
-                                         llm42_error *error);
-static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new);
 // step: one turn of the loop. admit: gives a request a slot and pages.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);
 static bool llm42__admit(llm42_engine *e, llm42__request *r);
 // plan: asks the drafter and the planner (llm42__plan_by_policies), checks its plan and writes the rows of each choice.
-static void llm42__ask_for_drafts(llm42_engine *e);
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error);
@@ -5877,19 +5870,6 @@ static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
 static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
     if (!e->busy) return LLM42_OK;
     LLM42__FAIL(INVALID, "%s: called inside an event or planner: call it after llm42_engine_step", function);
-}
-
-llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
-    int max_new = 0;
-    if (id) *id = 0;
-    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
-    llm42__request *r = llm42__request_new(e, desc, max_new);
-    if (!r) LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for %d tokens", desc->prompt_count + max_new);
-    r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
-    e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
-    if (id) *id = r->info.id;
-    llm42__ask(e, r, LLM42__QUEUE);
-    return LLM42_OK;
 }
 
 llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
@@ -5972,6 +5952,19 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     info->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < info->stop_count; i++) info->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
+}
+
+llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
+    int max_new = 0;
+    if (id) *id = 0;
+    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
+    llm42__request *r = llm42__request_new(e, desc, max_new);
+    if (!r) LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for %d tokens", desc->prompt_count + max_new);
+    r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
+    e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
+    if (id) *id = r->info.id;
+    llm42__ask(e, r, LLM42__QUEUE);
+    return LLM42_OK;
 }
 
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
@@ -6102,8 +6095,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     }
 }
 
-// Admits a request if a slot and enough pages are free, for itself and to spare: one for each running request, or the
-// reserve if that is more. False: it has to wait.
+// Admits a request if a slot is free, and pages for it and to spare (see .admission_reserve). False: it has to wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!e->free_slots) return false;
     const int last = llm42__last_position(&r->info), left = r->info.max_new_tokens - r->info.committed;
@@ -6569,9 +6561,9 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
 }
 
 // See llm42_view. The replay pass has as many windows as there may be. How many tokens a window commits is learned from
-// all windows that have run, and how many are decoded again from those of the requests that run, because requests
-// differ in that. The guess that is made before any has run weighs as much as EARLY windows: each commits W tokens, and
-// one candidate in WRONG is wrong and costs W.
+// all windows that have run, and how many are decoded again from those of the requests that run, because these differ.
+// The first guess weighs as much as EARLY windows: each commits W tokens, and one candidate in WRONG is wrong and costs
+// W.
 static double llm42__verify_seconds(const llm42_view *v, double decode) {
     enum { EARLY = 16, WRONG = 256 };
     const llm42__work w = llm42__work_of(v);
