@@ -1,12 +1,7 @@
 /* llm42.h - v0.3.0-dev - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
 
-   Do this in ONE C file:
-
-      #define LLM42_IMPLEMENTATION
-      #include "llm42.h"
-
-   Other files that need the declarations include it without that line (C11, or C++17). This program is complete. Run it
-   in the folder that holds examples/tiny42:
+   Do this in ONE C file. Others that need the declarations include llm42.h without the first line (C11, or C++17). This
+   program is complete. Run it in the folder that holds examples/tiny42:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
@@ -35,9 +30,8 @@
       cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
 
    It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev); OpenMP is optional. Without -march=native or
-   -march=x86-64-v3 the scalar code is built, which gives the same bits and is about a hundred times slower. For a GPU,
-   `make cuda` compiles llm42.cu and shows how to link it; then set .backend = llm42_backend_cuda(), which
-   examples/util/llm42_cuda.h declares.
+   -march=x86-64-v3 the scalar code is built: the same bits, about a hundred times slower. For a GPU, `make cuda`
+   compiles llm42.cu and shows how to link it; set .backend = llm42_backend_cuda() (of examples/util/llm42_cuda.h).
 
    COMPILE-TIME OPTIONS
 
@@ -122,55 +116,49 @@
      ways give the same bits, so the choice may depend on the clock.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
      HYBRID only if all rows share one INVARIANT pass). This makes the pass INVARIANT, which costs more for every row.
-     PACKED runs many prompts together in replay passes, and ISOLATED, the paper's way, each alone.
-   - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
-     (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
-     is the canonical token, so no result changes. One pass checks both candidates and guesses.
+   - Drafts: .drafter may guess the next tokens. The guesses join the window (or the row, where passes are INVARIANT),
+     and those that are right, because they are the canonical tokens, are committed together (see api-drafter).
    - Verify WAIT: requests whose windows are ready go on decoding until a replay pass is worth it (see LLM42_VERIFIES).
 
    DETERMINISM
 
-   With verifier INVARIANT, which all presets but PAPER have, a deterministic request gets the canonical result: the
-   tokens and log-probability bits that the model gives when every pass is INVARIANT. They depend on (1) the model, (2)
-   the prompt, the sampling parameters and the seed, (3) the types and the arithmetic (how sums round) in .numerics,
-   and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and Hopper GPUs nothing else
-   matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or planner, and on
-   a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that of Hopper GPUs; a CPU can take
-   it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library versions. Scoring the
-   finished text in INVARIANT passes gives the canonical result again. With verifier FIXED the result is reproducible
-   and depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the
-   prompt in the kind of pass that .prefill names. In mode BATCH_INVARIANT every request gets its canonical result. The
-   experiment .keep_fast_kv breaks the promise.
+   With verifier INVARIANT (all presets but PAPER) a deterministic request, and in mode BATCH_INVARIANT every request,
+   gets the canonical result: the tokens and log-probability bits that the model gives when every pass is INVARIANT.
+   They depend on (1) the model, (2) the prompt, the sampling parameters and the seed, (3) the types and the arithmetic
+   (how sums round) in .numerics, and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and
+   Hopper GPUs nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache,
+   preemption or planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that
+   of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its
+   library versions. Scoring the finished text in INVARIANT passes gives the canonical result again. With verifier FIXED
+   the result depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M
+   rows, the prompt in the kind of pass that .prefill names. The experiment .keep_fast_kv breaks the promise.
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
    the order of products in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log,
-   sin and cos are made of IEEE operations. (Where arithmetic SM90 has 2^x of Hopper's instruction, a CPU computes it
-   with integers.) When an engine opens, it runs a short sequence alone, and again after as many others as fit
-   into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
+   sin and cos are made of IEEE operations. An engine that opens runs a short sequence alone, and again after as many
+   others as fit into a pass, under FIXED and INVARIANT. It does not open if a bit differs: a spot check, not a proof.
 
-   Models in eight bits (FP8 checkpoints) have weights in e4m3 with scales, and the inputs of products get scales, too:
-   a value is divided by its scale and rounded to the nearest e4m3, ties to even, at most +-448. The scale is the
-   largest magnitude / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the
-   checkpoint's, so that it never depends on other rows. A product's sum is cut into chains of 128 terms, each of which
-   begins at zero. With scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL
-   chains are added, and the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in
-   ascending order. In arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order
-   (section vectors).
+   Models in eight bits (FP8) have weights in e4m3 with scales, and the inputs of products get scales, too: a value is
+   divided by its scale and rounded to the nearest e4m3, ties to even, at most +-448. The scale is the largest magnitude
+   / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the checkpoint's, so that it
+   never depends on other rows. A product's sum is cut into chains of 128 terms, each of which begins at zero. With
+   scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL chains are added, and
+   the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in ascending order. In
+   arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
 
    Recurrent layers (gated delta rule: Qwen3-Next, Qwen3.5) keep a state instead of keys and values. Its order is that
    of the tokens, one by one, under every schedule (section recurrent), so chunks of a prompt, decoding, prefix hits and
    rollbacks give the same bits. A state takes in final rows only. The rows behind it are kept and applied again to a
    copy of it, so that a rollback touches no state. The experiment .keep_fast_state breaks this, as a control.
 
-   Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
-   products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
-   how many parts an INVARIANT pass cuts these sums whatever the ranks, so that with 8 leaves the canonical result is
-   the same on 1, 2, 4 or 8 ranks. FAST and FIXED results depend on the ranks, and on a GPU also on the leaves.
+   Tensor parallelism cuts a model into ranks, one for each device, and with it the sums of two matrix products, o
+   (attention output) and down (feed-forward output). .numerics.leaves says into how many parts an INVARIANT pass cuts
+   these sums whatever the ranks: with 8 leaves the canonical result is the same on 1, 2, 4 or 8 ranks. FAST and FIXED
+   results depend on the ranks, and on a GPU also on the leaves.
 
-   Compile with -ffp-contract=off: a build whose compiler has fused operations on its own opens no engine, and one with
-   -ffast-math or -fsingle-precision-constant fails. The promise does not hold if other code in the process sets
-   flush-to-zero or another rounding mode.
+   Compile with -ffp-contract=off: a build whose compiler has fused operations opens no engine, and one with -ffast-math
+   or -fsingle-precision-constant fails. Setting flush-to-zero or another rounding mode anywhere breaks the promise.
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
@@ -183,10 +171,9 @@
    allocation is always LLM42_MEMORY. A failed pass loses no committed token; the next step tries again. Use an engine
    from one thread at a time; engines are independent of each other. A child of fork() runs passes on one thread. The
    CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
-   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. Planner, KV cache and verification
-   never know which backend runs. The CPU and the simulator are in this file, the arithmetic of Hopper GPUs on a CPU in
-   examples/util/llm42_sm90.h, CUDA in llm42.cu and kernels.cu (bf16 on sm_80 and later, FP8 models on sm_90; no
-   recurrent layers yet). All may be open in one process.
+   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. The CPU and the simulator are in
+   this file, Hopper's arithmetic on a CPU in examples/util/llm42_sm90.h, CUDA in llm42.cu and kernels.cu (bf16 on sm_80
+   and later, FP8 models on sm_90, no recurrent layers yet). All may be open in one process.
 
    WHAT IT RESTS ON
 
@@ -844,12 +831,11 @@ typedef struct llm42_event {
 } llm42_event;
 
 // Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Pointers in the event are valid during
-// the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
-// arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
-// request cancelled there releases no more tokens. llm42_engine_step, _run, _run_until and _close are refused there.
-// The tokens of an event are already in info->tokens. Behind a stop string of your own, cut the rest yourself: how many
-// tokens follow it in the same event depends on the load. If an event brings the last token of a request, the request
-// ends with STOP or LENGTH, even if it is cancelled there.
+// the call. It may call llm42_engine_submit, _cancel and _release. They check their arguments at once, and submit gives
+// the id; the rest happens after the event, before another pass is planned. A request cancelled there releases no more
+// tokens. llm42_engine_step, _run, _run_until and _close are refused there. The tokens of an event are already in
+// info->tokens. Behind a stop string of your own, cut the rest yourself: how many tokens follow it in the event depends
+// on the load. A request whose last token an event brings ends with STOP or LENGTH, even if it is cancelled there.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -938,8 +924,7 @@ struct llm42_view {
 typedef enum llm42_rule { LLM42_RULES(LLM42__VALUE) } llm42_rule;
 
 // The functions run inside llm42_engine_step, on the caller's thread, and must call no function of the engine. They
-// return LLM42_OK or an error; llm42_fail writes its text. For runs that repeat, a planner reads nothing but the view,
-// and no time in it that was measured.
+// return LLM42_OK or an error (see llm42_fail). For runs that repeat, a planner reads only the view's unmeasured parts.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
@@ -948,8 +933,7 @@ typedef struct llm42_planner {
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
     int64_t (*preempt)(void *user, const llm42_view *view);
-    // Names the waiting request that is admitted next; 0: none now. It is asked only while a request that has arrived
-    // is waiting. NULL (default): the first by arrival.
+    // Names the request to admit next, asked while one that has arrived waits; 0: none. NULL (default): by arrival.
     int64_t (*admit)(void *user, const llm42_view *view);
     // Called after each pass with its plan and the seconds that it took. NULL (default): not called.
     void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
@@ -5020,15 +5004,6 @@ static double llm42__sim_gamma(uint64_t key, double shape) {
     }
 }
 
-static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id) {
-    llm42__sim_request *r = &sim->request[slot < sim->max_running ? slot : 0];
-    if (r->id == id) return r;
-    r->id = id;
-    r->key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
-    r->flips = sim->desc.flip_scale * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), sim->desc.calibration->flip_shape);
-    return r;
-}
-
 static uint32_t llm42__sim_true(uint64_t hash, uint32_t vocab) { return (uint32_t)((hash >> 32) * vocab >> 32); }
 
 int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
@@ -5038,7 +5013,13 @@ int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
 
 // rate: the flip rate of this pass.
 static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row, double rate) {
-    const llm42__sim_request *r = llm42__sim_find(sim, row->seq, pass->seq[row->seq].request);
+    const int64_t id = pass->seq[row->seq].request;
+    llm42__sim_request *r = &sim->request[row->seq < sim->max_running ? row->seq : 0];
+    if (r->id != id) {
+        const uint64_t key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
+        const double gamma = llm42__sim_gamma(llm42__hash(key ^ 0x6a), sim->desc.calibration->flip_shape);
+        *r = (llm42__sim_request){id, key, sim->desc.flip_scale * gamma};
+    }
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
     uint32_t true_token = llm42__sim_true(h, sim->vocab), token = true_token;
     if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
@@ -5153,13 +5134,8 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
 }
 
 const llm42_backend *llm42_backend_sim(void) {
-    static const llm42_backend backend = {.name = "sim",
-                                          .open = llm42__sim_open,
-                                          .close = llm42__free,
-                                          .run = llm42__sim_run,
-                                          .now = llm42__sim_now,
-                                          .wait_until = llm42__sim_wait_until,
-                                          .estimate = llm42__sim_estimate};
+    static const llm42_backend backend = {"sim",          llm42__sim_open,       llm42__free,         llm42__sim_run,
+                                          llm42__sim_now, llm42__sim_wait_until, llm42__sim_estimate, NULL};
     return &backend;
 }
 
@@ -5683,8 +5659,7 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 }
 
 // >>submit -------------------------------------------------------------------------------------------------------
-// Owns: what users call between passes: llm42_engine_submit, with which the way of a token begins, _cancel and
-// _release, and the functions that read a request or the engine.
+// Owns: what users call between passes: llm42_engine_submit, _cancel, _release, and what reads requests or the engine.
 // Calls: state, verify.
 // Invariant: a queued request fits into the context and into the whole KV cache, so it can at least run alone. Inside
 // an event no request is queued, ended or freed, because the engine may be using it or its list. The call is noted
@@ -5694,18 +5669,13 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 // its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
 //
 // submit: checks the request and copies it. It enters the queue by llm42__ask, _carry_out and _queue_insert.
-static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
-                                         llm42_error *error);
-static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new);
 // step: one turn of the loop. admit: gives a request a slot and pages.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);
 static bool llm42__admit(llm42_engine *e, llm42__request *r);
 // plan: asks the drafter and the planner (llm42__plan_by_policies), checks its plan and writes the rows of each choice.
-static void llm42__ask_for_drafts(llm42_engine *e);
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);
 static void llm42__preempt(llm42_engine *e, llm42__request *r);
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error);
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row);
@@ -5758,19 +5728,6 @@ static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
 static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
     if (!e->busy) return LLM42_OK;
     LLM42__FAIL(INVALID, "%s: called inside an event or planner: call it after llm42_engine_step", function);
-}
-
-llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
-    int max_new = 0;
-    if (id) *id = 0;
-    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
-    llm42__request *r = llm42__request_new(e, desc, max_new);
-    if (!r) LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for %d tokens", desc->prompt_count + max_new);
-    r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
-    e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
-    if (id) *id = r->info.id;
-    llm42__ask(e, r, LLM42__QUEUE);
-    return LLM42_OK;
 }
 
 llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
@@ -5839,7 +5796,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     r->logprobs = llm42__alloc((size_t)max_new, sizeof *r->logprobs);
     if (!r->tokens || !r->logprobs) return llm42__request_free(r), NULL;
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
-    r->slot = -1;
+    r->slot = r->drafted_at = -1;
     llm42_request *info = &r->info;
     info->id = e->last_id + 1, info->key = d->key ? d->key : info->id, info->user = d->user;
     info->state = LLM42_STATE_WAITING, info->deterministic = d->deterministic;
@@ -5850,10 +5807,22 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     info->ready_since = -1, info->first_token = info->last_token = -1;
     if (!info->sampling.seed) info->sampling.seed = 42 + (uint64_t)d->sample_index;
     const llm42_config *c = &e->desc.model->config;
-    r->drafted_at = -1;
     info->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < info->stop_count; i++) info->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
+}
+
+llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
+    int max_new = 0;
+    if (id) *id = 0;
+    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
+    llm42__request *r = llm42__request_new(e, desc, max_new);
+    if (!r) LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for %d tokens", desc->prompt_count + max_new);
+    r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
+    e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
+    if (id) *id = r->info.id;
+    llm42__ask(e, r, LLM42__QUEUE);
+    return LLM42_OK;
 }
 
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
@@ -6018,8 +5987,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     }
 }
 
-// Admits a request if a slot and enough pages are free, for itself and to spare: one for each running request, or the
-// reserve if that is more. False: it has to wait.
+// Admits a request if a slot is free, and pages for it and to spare (see .admission_reserve). False: it has to wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!e->free_slots) return false;
     const int last = llm42__last_position(&r->info), left = r->info.max_new_tokens - r->info.committed;
@@ -6075,8 +6043,7 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, the parts of a plan that planners share, and the
-// built-in planner, which follows the policies of the desc. The built-in planner decides by the view alone, so equal
-// views get equal plans, except that in mode HYBRID the view's times may be measured.
+// built-in planner. It decides by the view alone, so equal views get equal plans, unless their times are measured.
 // Calls: state, hybrid.
 // Invariant: every request that runs can be planned in some pass, so the built-in planner plans something.
 
@@ -6152,35 +6119,6 @@ static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
     return llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT);
 }
 
-// What the running requests wait for.
-typedef struct llm42__due {
-    int windows;         // ready ones
-    int verified;        // requests past their prompts that are verified: no more windows than these can get ready
-    int replay_prompts;  // prompts that need a pass of their own kind
-    int riding_prompts;  // prompts that may ride in ordinary passes
-    bool decodes;        // a request can decode
-    bool overdue;        // a window has been ready for .deadline passes, or has drafts
-    bool drafts;         // a window has drafts
-    bool others;         // an ordinary prompt can run
-} llm42__due;
-
-static llm42__due llm42__what_is_due(const llm42_view *v) {
-    llm42__due due = {0};
-    for (int i = 0; i < v->running_count; i++) {
-        const llm42_request *r = v->running[i];
-        if (r->state == LLM42_STATE_PREFILL)
-            (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
-        else due.decodes = due.decodes || llm42__decodes(v, r);
-        due.verified += r->verified && r->state == LLM42_STATE_DECODE;
-        due.windows += r->ready_since >= 0;
-        due.drafts |= r->verified && r->drafts;
-        due.others |= !r->verified && r->state == LLM42_STATE_PREFILL;
-        due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->policy.deadline;
-        due.overdue |= due.drafts;
-    }
-    return due;
-}
-
 static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts);
 
 // The order of windows under the policies: the longest ready first; under EAGER then partial ones, by admission.
@@ -6189,27 +6127,37 @@ static double llm42__order_by_policies(const llm42_view *v, const llm42_request 
     return v->desc->policy.verify == LLM42_VERIFY_EAGER && r->candidates ? 1e15 : -1;
 }
 
-// Plans the next pass.
-// - Mode HYBRID takes the cheapest way. What follows is for the way VERIFY and for the other modes.
-// - Verification goes first when it is due.
-// - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
-//   decoding. Without chunked prefill all prompts go before decoding.
+// Plans the next pass. Mode HYBRID takes the cheapest way; the rest is for its way VERIFY and for the other modes.
+// Verification goes first when it is due. Deterministic prompts ride in ordinary passes, or else take turns with them,
+// so that a long prompt does not delay decoding. Without chunked prefill all prompts go before decoding.
 static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     const llm42_policy *p = &v->desc->policy;
-    const llm42__due due = llm42__what_is_due(v);
-    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF;
+    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF, beside = v->engine->how.place != LLM42__ALONE;
+    int windows = 0, verified = 0;  // ready windows, and requests that can get one ready
+    bool decodes = false, riding = false, replayed = false, others = false, drafts = false, overdue = false;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        const bool prompt = r->state == LLM42_STATE_PREFILL, rides = prompt && llm42__riding_rows(v, r);
+        windows += r->ready_since >= 0;
+        verified += r->verified && r->state == LLM42_STATE_DECODE;
+        decodes = decodes || (!prompt && llm42__decodes(v, r));
+        riding |= rides;
+        replayed |= prompt && !rides;  // a prompt needs a pass of its own kind
+        others |= prompt && !r->verified;
+        drafts |= r->verified && r->drafts;
+        overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= p->deadline;
+    }
     (void)user, (void)error;
-    if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
+    if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (riding || replayed));
     if (plan->count) return LLM42_OK;
-    const bool beside = v->engine->how.place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
+    const bool ordinary = decodes || riding;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
-    bool prompts = due.replay_prompts && !turn;
-    bool verify = due.windows &&
-                  (p->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(p->group, due.verified) ||
-                   due.overdue || (!ordinary && !prompts));
+    bool prompts = replayed && !turn;
+    bool verify = windows && (p->verify == LLM42_VERIFY_EAGER || windows >= LLM42__MIN(p->group, verified) || overdue ||
+                              drafts || (!ordinary && !prompts));
     // W = 1, or drafts: windows are always ready, so they take turns with all that cannot ride beside them.
-    const bool waits = due.drafts ? due.decodes || due.others : ordinary;
-    if ((v->window_ready == 0 || due.drafts) && v->last.windows && (waits || (prompts && !beside))) verify = false;
+    const bool waits = drafts ? decodes || others : ordinary;
+    if ((v->window_ready == 0 || drafts) && v->last.windows && (waits || (prompts && !beside))) verify = false;
     if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
     if (verify ? beside : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
@@ -6506,9 +6454,9 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
 }
 
 // See llm42_view. The replay pass has as many windows as there may be. How many tokens a window commits is learned from
-// all windows that have run, and how many are decoded again from those of the requests that run, because requests
-// differ in that. The guess that is made before any has run weighs as much as EARLY windows: each commits W tokens, and
-// one candidate in WRONG is wrong and costs W.
+// all windows that have run, and how many are decoded again from those of the requests that run, because these differ.
+// The first guess weighs as much as EARLY windows: each commits W tokens, and one candidate in WRONG is wrong and costs
+// W.
 static double llm42__verify_seconds(const llm42_view *v, double decode) {
     enum { EARLY = 16, WRONG = 256 };
     const llm42__work w = llm42__work_of(v);
@@ -6708,7 +6656,13 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     llm42__ask_for_drafts(e);
     while (e->view.running_count) {
         llm42__view_update(e);
-        LLM42__TRY(llm42__ask_for_plan(e, error));
+        llm42_plan plan = {.choice = b->plan.choice, .room = b->plan.room};  // a copy, so that it cannot move the array
+        llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
+        LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
+        if (plan.choice != b->plan.choice || plan.room != b->plan.room)
+            LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice only",
+                        planner->name);
+        b->plan = plan;
         if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
         LLM42__TRY(llm42__check_plan(e, error));
         assert(b->pass.rows > 0 && b->pass.rows <= b->room);
@@ -6726,18 +6680,6 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         llm42__carry_out(e);
     }
     b->pass.rows = 0;
-    return LLM42_OK;
-}
-
-// Asks the planner once. The planner fills in a copy, so that it cannot move the array of choices.
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
-    llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
-    LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
-    if (plan.choice != own->choice || plan.room != own->room)
-        LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice only", planner->name);
-    *own = plan;
     return LLM42_OK;
 }
 
@@ -6788,8 +6730,7 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// Writes the rows of a choice. Those of a prompt begin after its KV, those of a window at the last committed token,
-// and those of a decode at the newest token.
+// Writes the rows of a choice: a prompt's begin after its KV, a window's at the last committed token.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_KIND_WINDOW;
     int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
@@ -6802,8 +6743,7 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 }
 
 // >>verify -------------------------------------------------------------------------------------------------------
-// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. The way of a
-// token ends here, with the event COMMITTED.
+// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates.
 // Calls: state, kv, submit, admit, hybrid, draft; the planner's postprocess.
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
@@ -6905,9 +6845,8 @@ static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output o
     }
 }
 
-// Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Compares their
-// outputs with its candidates, and then with its drafts. Commits those that agree, and then the pass's own token if a
-// row is left for it. If a candidate differs, drops it and all after it. Otherwise candidates beyond the window stay.
+// Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Candidates and
+// drafts that agree are committed, and then the pass's own token if a row is left. Candidates beyond the window stay.
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows) {
     const llm42__batch *b = &e->batch;
     const llm42_output *out = b->out + row;
@@ -7142,19 +7081,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     return true;
 }
 
-static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
-    const llm42_engine_desc *d = &e->desc;
-    llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
-    backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
-    backend.max_rows = LLM42__MAX(e->M, d->token_budget), backend.fixed_rows = e->M;
-    backend.behind = LLM42__MAX(2 * d->policy.window, d->draft_limit + 1) + 1, backend.snapshots = d->kv.snapshots;
-    backend.max_running = d->max_running, backend.max_context = d->max_context;
-    backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
-    backend.log = d->log, backend.log_user = d->log_user;
-    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
-    return llm42__returned(e, result, LLM42_BACKEND, "open", error);
-}
-
 // Fills in an engine whose desc is complete. After an error llm42_engine_close frees what it has.
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
@@ -7174,7 +7100,16 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->view.seconds = llm42__view_seconds;
     e->view.verify_seconds = llm42__verify_seconds;
     e->view.measured = !d->backend->estimate;
-    LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
+    llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
+    backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
+    backend.max_rows = e->batch.room, backend.fixed_rows = e->M;
+    backend.max_running = d->max_running, backend.max_context = d->max_context;
+    backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
+    backend.behind = LLM42__MAX(2 * p->window, d->draft_limit + 1) + 1, backend.snapshots = d->kv.snapshots;
+    backend.log = d->log, backend.log_user = d->log_user;
+    // Before the table of pages, because the backend refuses more than the device can hold.
+    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
+    LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "open", error));
     if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, d->kv.snapshots, &e->memory))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
