@@ -522,15 +522,13 @@ typedef struct result {
 } result;
 
 static llm42_engine *open_with(llm42_engine_desc desc, llm42_sim_desc *sim) {
-    llm42_engine *engine = NULL;
     if (!sim->calibration) sim->calibration = calibration;
     desc.model = model;
     desc.backend = spy_backend();
     desc.backend_desc = sim;
     if (!desc.max_context) desc.max_context = 256;
     if (!desc.policy.window) desc.policy.window = 8, desc.policy.group = 4;
-    CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
-    return engine;
+    return test_open(&desc);
 }
 
 static int input_of(int i) { return 2 + i * 37 % 90; }
@@ -538,12 +536,10 @@ static int output_of(int i) { return 1 + i * 53 % (LONGEST - 1); }
 
 static int64_t submit(llm42_engine *engine, int input, int output, bool deterministic, double arrival) {
     int32_t prompt[128] = {0};
-    int64_t id = 0;
     for (int t = 0; t < input; t++) prompt[t] = (7 * t + input) % 512;
     llm42_request_desc desc = TEST_LIST(.prompt = prompt, .prompt_count = input, .max_new_tokens = output,
                                         .ignore_stop = true, .deterministic = deterministic, .arrival = arrival);
-    CHECK_INT(llm42_engine_submit(engine, &desc, &id, &error), LLM42_OK);
-    return id;
+    return test_submit(engine, desc);
 }
 
 // Serves REQUESTS requests, every `every`th deterministic, ten milliseconds apart.
@@ -634,14 +630,12 @@ TEST(ranks_divide_a_pass_and_exchange) {
                    1e-12);
         llm42_engine_close(engine);
     }
-    llm42_engine *engine = NULL;
     const llm42_sim_desc sim = {.calibration = c};
     llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
     c->exchange.x[1] = 8;
     desc.tensor_parallel = 4;
-    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_UNSUPPORTED);
-    CHECK_CONTAINS(error.text,
-                   "tensor_parallel: 4: calibration calibration has times of 1 device and no exchanges of 4");
+    test_refused(&desc, LLM42_UNSUPPORTED,
+                 "tensor_parallel: 4: calibration calibration has times of 1 device and no exchanges of 4");
     llm42_calibration_free(c);
     static const change wrong[] = {{"2\t101\t20\n", "", "table 'exchange' has 3 of its 4 rows"},
                                    {"2\t101\t20", "2\t1\t20", "table 'exchange' is no full grid"},
@@ -1210,7 +1204,6 @@ TEST(a_step_allocates_nothing) {
 }
 
 TEST(what_cannot_be_is_refused) {
-    llm42_engine *engine = NULL;
     llm42_sim_desc sim = {.calibration = calibration}, empty = {0},
                    wrong = {.calibration = calibration, .flip_scale = -1},
                    slow = {.calibration = calibration, .invariant_slowdown = NAN};
@@ -1233,10 +1226,7 @@ TEST(what_cannot_be_is_refused) {
         llm42_engine_desc desc = cases[i].desc;
         desc.model = model;
         desc.max_context = 256;
-        llm42_error e = {0};
-        CHECK_INT(llm42_engine_open(&engine, &desc, &e), LLM42_INVALID);
-        CHECK_MSG(strstr(e.text, cases[i].text), "error is \"%s\", without \"%s\"", e.text, cases[i].text);
-        CHECK(engine == NULL);
+        test_refused(&desc, LLM42_INVALID, cases[i].text);
     }
     llm42_model *none = NULL;
     CHECK_INT(llm42_model_load(&none, &(llm42_model_desc){.path = "shape:huge"}, &error), LLM42_UNSUPPORTED);
