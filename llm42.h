@@ -131,7 +131,8 @@
    of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its
    library versions. Scoring the finished text in INVARIANT passes gives the canonical result again. With verifier FIXED
    the result depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M
-   rows, the prompt in the kind of pass that .prefill names. The experiment .keep_fast_kv breaks the promise.
+   rows, the prompt in the kind of pass that .prefill names. The experiments .keep_fast_kv and .keep_fast_state break
+   the promise on purpose.
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
@@ -147,10 +148,10 @@
    the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in ascending order. In
    arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
 
-   Recurrent layers (gated delta rule: Qwen3-Next, Qwen3.5) keep a state instead of keys and values. Its order is that
-   of the tokens, one by one, under every schedule (section recurrent), so chunks of a prompt, decoding, prefix hits and
-   rollbacks give the same bits. A state takes in final rows only. The rows behind it are kept and applied again to a
-   copy of it, so that a rollback touches no state. The experiment .keep_fast_state breaks this, as a control.
+   Recurrent layers (gated delta rule, as in Qwen3-Next and Qwen3.5) keep a state instead of keys and values, and under
+   every schedule take in one token after the other (section recurrent), so that chunks of a prompt, decoding, prefix
+   hits and rollbacks give the same bits. A state takes in final rows only, and the rows behind it are applied again to
+   a copy of it, so that a rollback touches no state.
 
    Tensor parallelism cuts a model into ranks, one for each device, and with it the sums of two matrix products, o
    (attention output) and down (feed-forward output). .numerics.leaves says into how many parts an INVARIANT pass cuts
@@ -185,7 +186,7 @@
    -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, owner, scales, config, safetensors, shapes, load
+      model       json, owner, scales, config, safetensors, layers, shapes, load
       backends    vectors, team, sampling, cpu, recurrent, fp32; calibrated, sim
       engine      state, kv, submit, step, admit, planner, hybrid, draft, plan, verify, open
 
@@ -293,11 +294,11 @@ typedef struct llm42_config {
     int context;          // longest sequence that the model was made for, tokens
     int sliding_window;   // positions that a token sees in layers with a window, itself included; 0: no layer has one
     // Recurrent layers (gated delta rule; see DETERMINISM). Each of their value heads has a state [key_dim, value_dim].
-    int recurrent_layers;         // 0: every layer is attention
-    int key_heads, value_heads;   // Hk and, a multiple of it, Hv
-    int key_dim, value_dim;       // of a head
-    bool gated;                   // attention's output is multiplied by sigmoid(gate), with gates from the q projection
-    int rotary_dim;               // values of a head that are rotated, the first ones; 0: all
+    int recurrent_layers;        // 0: every layer is attention
+    int key_heads, value_heads;  // Hk and, a multiple of it, Hv
+    int key_dim, value_dim;      // of a head
+    bool gated;                  // attention's output is multiplied by sigmoid(gate), with gates from the q projection
+    int rotary_dim;              // values of a head that are rotated, the first ones; 0: all
     float norm_eps;
     float embed_scale;      // of the embeddings' values; 0: 1
     float attention_scale;  // of the scores of attention; 0: 1 / sqrt(d)
@@ -351,15 +352,15 @@ typedef struct llm42_layer {
     const float *o_bias, *down_bias;         // [D]
     const float *gate_bias, *up_bias;        // [F]
     llm42_matrix q, k, v, o;                 // [H*d, D] [K*d, D] [K*d, D] [D, H*d]; gated: q [H][2][d, D] with gates
-    // Recurrent: q, k and v of all heads, [2 Hk*key_dim + Hv*value_dim, D], z [Hv*value_dim, D], beta and alpha [Hv, D],
-    // and o [D, Hv*value_dim]. Taps of the convolution [2 Hk*key_dim + Hv*value_dim][4], the oldest first; for the decay
-    // -e^A and the bias of alpha, [Hv]; the norm of the heads' outputs [value_dim].
+    // Recurrent: q, k and v of all heads, [2 Hk*key_dim + Hv*value_dim, D], z [Hv*value_dim, D], beta and alpha [Hv,
+    // D], and o [D, Hv*value_dim]. Taps of the convolution [2 Hk*key_dim + Hv*value_dim][4], the oldest first; for the
+    // decay -e^A and the bias of alpha, [Hv]; the norm of the heads' outputs [value_dim].
     llm42_matrix qkv, z, beta, alpha;
     const float *taps, *decay, *alpha_bias, *head_norm;
-    llm42_matrix gate, up, down;             // [F, D] [F, D] [D, F]; dense
-    llm42_matrix router;                     // [E, D]; mixture
-    const llm42_matrix *expert;              // [E][3]: gate, up, down; and [1][3] of the shared expert
-    llm42_matrix shared_gate;                // [1, D]: the shared expert counts sigmoid of this
+    llm42_matrix gate, up, down;  // [F, D] [F, D] [D, F]; dense
+    llm42_matrix router;          // [E, D]; mixture
+    const llm42_matrix *expert;   // [E][3]: gate, up, down; and [1][3] of the shared expert
+    llm42_matrix shared_gate;     // [1, D]: the shared expert counts sigmoid of this
 } llm42_layer;
 
 typedef struct llm42_model {
@@ -1003,8 +1004,8 @@ typedef struct llm42_kv_desc {
     double admission_reserve;  // 0 to 1; default: 0. A request is admitted if enough pages are free for its tokens and
                                // for a reserve: the larger of one page for each running request, and this share of
                                // the tokens that it and they may still return. If none runs, one is always admitted
-    int snapshots;  // of states, which prefix hits of models with recurrent layers begin with, each of them
-                    // llm42_state_bytes; default: max_running, if there is a prefix cache
+    int snapshots;             // of states, which prefix hits of models with recurrent layers begin with, each of them
+                               // llm42_state_bytes; default: max_running, if there is a prefix cache
 } llm42_kv_desc;
 
 // For experiments: what breaks requests or the promise on purpose, and what is kept to reproduce the paper.
@@ -2429,7 +2430,8 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json)
     const bool given = !llm42__json_null(json, scaling);
     if (given && json->token[scaling].type != JSMN_OBJECT) LLM42__MALFORMED("rope_parameters: expected an object");
     if (given) LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 0.0, 1.0, &whole));
-    if (whole < 1 && !parts) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
+    if (whole < 1 && !parts)
+        LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
     c->rotary_dim = whole < 1 ? (int)(whole * c->head_dim) : 0;
     if (whole < 1 && (c->rotary_dim < 2 || c->rotary_dim % 2))
         LLM42__MALFORMED("partial_rotary_factor: %g: gives %d of %d values, expected an even number", whole,
@@ -2586,8 +2588,8 @@ static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json
     if (c->recurrent_layers) LLM42__TRY(llm42__json_int(json, "full_attention_interval", 1, 4096, &interval));
     for (int l = 0, i = types + 1; l < c->layers; l++, sliding += layer[l - 1].sliding) {
         layer[l].sliding = c->sliding_window > 0 && l >= first;
-        layer[l].recurrent = c->recurrent_layers && (listed ? llm42__json_is(json, i, "linear_attention")
-                                                            : (l + 1) % interval != 0);
+        layer[l].recurrent = c->recurrent_layers &&
+                             (listed ? llm42__json_is(json, i, "linear_attention") : (l + 1) % interval != 0);
         layer[l].cache = layer[l].recurrent ? recurrent++ : l - recurrent;
         if (!listed) continue;
         layer[l].sliding = !c->recurrent_layers && llm42__json_is(json, i, "sliding_attention");
@@ -2632,7 +2634,7 @@ static llm42_result llm42__config_rotations(const llm42_config *c, const llm42__
 // >>safetensors --------------------------------------------------------------------------------------------------
 // Owns: HF folders. Matrices in bf16 and fp32 are used in place, in the file's contents. Matrices in fp16, misaligned
 // matrices and all vectors are converted to fp32 copies.
-// Calls: json, owner, scales, config.
+// Calls: json, owner.
 // Invariant: a tensor's bytes lie inside its file.
 
 // The path of a file in a folder. It lives as long as the model. NULL when memory is short.
@@ -2781,6 +2783,11 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, const char *fo
     return result;
 }
 
+// >>layers -------------------------------------------------------------------------------------------------------
+// Owns: which tensors a model has, by their names, and how weights are taken from them.
+// Calls: json, owner, scales, config, safetensors.
+// Invariant: a tensor has the shape that config.json asks for, or the folder is refused.
+
 // What a layer wants of a tensor: a matrix [n, k], or a vector [n] if k is 0. It is rows `first` to first + n - 1 of a
 // tensor of `rows` rows, in which several matrices stand one after the other, or the whole tensor if rows is 0.
 typedef struct llm42__wanted {
@@ -2907,14 +2914,16 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
         if (tensors[i].name) LLM42__TRY(llm42__load_tensor(model, name, &tensors[i].of, false, error));
     }
     if (next) {
-        const int of_qkvz[] = {c->key_dim, c->key_dim, each * c->value_dim, each * c->value_dim}, of_ba[] = {each, each};
+        const int of_qkvz[] = {c->key_dim, c->key_dim, each * c->value_dim, each * c->value_dim},
+                  of_ba[] = {each, each};
         layer->qkv.data = llm42__by_parts(model, &layer->qkv, Hk, of_qkvz, 4);
         layer->beta.data = llm42__by_parts(model, &layer->beta, Hk, of_ba, 2);
         layer->z = layer->qkv, layer->alpha = layer->beta;
         layer->qkv.n = channels, layer->z.n = V, layer->beta.n = layer->alpha.n = Hv;
         const size_t row = (size_t)D * llm42__dtype_size(layer->qkv.type);
         layer->z.data = (const char *)layer->qkv.data + (size_t)channels * row;
-        layer->alpha.data = (const char *)layer->beta.data + (size_t)Hv * (size_t)D * llm42__dtype_size(layer->beta.type);
+        layer->alpha.data = (const char *)layer->beta.data +
+                            (size_t)Hv * (size_t)D * llm42__dtype_size(layer->beta.type);
     }
     float *copy = llm42__model_block(model, (size_t)channels * LLM42__TAPS, sizeof *copy);
     if (!copy || !layer->qkv.data || !layer->beta.data) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
@@ -3115,7 +3124,7 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
 
 // >>load ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_model_load, which finds the loader for a path.
-// Calls: owner, safetensors, shapes.
+// Calls: owner, layers, shapes.
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 #ifdef LLM42__SYNTHESIS  // the companion was included instead of this file, and goes on behind it
@@ -3562,7 +3571,7 @@ float llm42_logprob(const float *logits, int vocab, int token) {
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend, which is its memory, its schedules and the operators of which a pass consists. The table of
 // its arithmetic takes all sums but those of ranks, leaves and experts.
-// Calls: vectors, eight-bits, team, sampling, fp32, sm90.
+// Calls: vectors, team, sampling, recurrent, fp32.
 // Invariant: one thread computes the whole sum of an output, and no operator knows which arithmetic it runs in.
 
 // Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
@@ -3593,9 +3602,9 @@ int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
 
 // Sizes of what a recurrent layer keeps, in floats. A state has the heads' states [Hv][key_dim][value_dim].
 typedef struct llm42__recurrence {
-    int channels;  // that are convolved: q and k of the key heads, v of the value heads
-    int width;     // of a row behind a state: channels, beta and alpha
-    int capacity;  // of a ring of rows: position t is at t modulo this
+    int channels;                        // that are convolved: q and k of the key heads, v of the value heads
+    int width;                           // of a row behind a state: channels, beta and alpha
+    int capacity;                        // of a ring of rows: position t is at t modulo this
     size_t head, state, ring, snapshot;  // of one layer; a snapshot has the state and the last inputs
 } llm42__recurrence;
 
@@ -3739,7 +3748,8 @@ static void llm42__cpu_put(const llm42__cpu *cpu, const llm42__product *p, int n
             if (p->w->scaling == LLM42_SCALING_CHANNEL)
                 y = y * p->w->scale[n0 + o] * cpu->eight_scale[(size_t)(r0 + r) * (cpu->wide / LLM42__BLOCK)];
             if (p->bias) y = (round && cpu->arithmetic->bias_last ? llm42__round_bf16(y) : y) + p->bias[n0 + o];
-            p->y[(size_t)(r0 + r) * (size_t)(p->stride ? p->stride : p->w->n) + (size_t)(n0 + o)] = round ? llm42__round_bf16(y) : y;
+            p->y[(size_t)(r0 + r) * (size_t)(p->stride ? p->stride : p->w->n) + (size_t)(n0 + o)] =
+                round ? llm42__round_bf16(y) : y;
         }
 }
 
@@ -3889,7 +3899,8 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
                                 const int32_t *pages, const float *x) {
     int d = cpu->model->config.head_dim;
     for (int head = 0; head < cpu->model->config.kv_heads; head++, x += d) {
-        size_t at = (size_t)cpu->model->layer[layer].cache * cpu->kv_layer + llm42__cpu_kv_at(cpu, pages, row->position, head);
+        size_t at = (size_t)cpu->model->layer[layer].cache * cpu->kv_layer +
+                    llm42__cpu_kv_at(cpu, pages, row->position, head);
         for (int i = 0; i < cpu->pad; i++) {
             float value = i < d ? x[i] : 0.0f;
             if (cpu->desc.numerics.compute == LLM42_DTYPE_BF16)
@@ -3926,7 +3937,8 @@ static void llm42__attention_task(const llm42__job *a, int64_t task) {
     const llm42_config *c = &cpu->model->config;
     const int64_t head = task * a->size, at = head * c->head_dim;
     const llm42_row *row = &a->cpu->pass.row[head / c->heads];
-    const size_t layer = (size_t)cpu->model->layer[a->layer].cache * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
+    const size_t layer = (size_t)cpu->model->layer[a->layer].cache * cpu->kv_layer *
+                         (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
     llm42__context context = {.cpu = cpu, .pages = a->cpu->pass.seq[row->seq].pages, .end = row->position + 1};
     context.k = (const char *)cpu->k + layer, context.v = (const char *)cpu->v + layer;
     context.kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads);
@@ -4002,8 +4014,7 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
         }
         for (int rank = 0; rank < c->experts_used; rank++)
             if (c->experts_renorm) weight[rank] /= sum;
-        if (c->shared_ffn)
-            id[used - 1] = c->experts, weight[used - 1] = llm42__sigmoid(router[rows * c->experts + r]);
+        if (c->shared_ffn) id[used - 1] = c->experts, weight[used - 1] = llm42__sigmoid(router[rows * c->experts + r]);
         llm42__cpu_round_all(cpu, weight, (size_t)used);
     }
 }
@@ -4116,241 +4127,10 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__rope_task, &job);
 }
 
-// >>recurrent ----------------------------------------------------------------------------------------------------
-// Owns: the gated delta rule: states of sequences, the rings of rows behind them, and snapshots.
-// Calls: cpu.
-// Invariant: a state has taken in only rows that are final. Whatever is rolled back was in a copy of it.
-//
-// A value head has a state S [key_dim, value_dim]. Position t with k, q (of a key head), v, beta and a decay a makes it
-//   S = a S,  S = S + k (beta (v - S^T k))^T,  and gives S^T q.
-// q, k and v are silu of a convolution over the last four positions. A ring keeps what positions behind the state need.
-
-static void llm42__recurrent_allocate(llm42__cpu *cpu) {
-    const llm42_config *c = &cpu->model->config;
-    const size_t R = (size_t)cpu->desc.max_rows, L = (size_t)c->recurrent_layers, running = (size_t)cpu->desc.max_running;
-    llm42__recurrence *n = &cpu->recurrence;
-    n->channels = 2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim;
-    n->width = n->channels + 2 * c->value_heads;
-    n->capacity = cpu->desc.behind + LLM42__TAPS;
-    n->head = (size_t)(c->key_dim * c->value_dim), n->state = (size_t)c->value_heads * n->head;
-    n->ring = (size_t)n->capacity * (size_t)n->width;
-    n->snapshot = n->state + (LLM42__TAPS - 1) * (size_t)n->width;
-    cpu->mixed = llm42__take(&cpu->memory, R * (size_t)LLM42__MAX(n->width, 2 * c->heads * c->head_dim), 4);
-    cpu->states = llm42__take(&cpu->memory, running * L * n->state, 4);
-    cpu->behind = llm42__take(&cpu->memory, running * L * n->ring, 4);
-    cpu->snapshots = llm42__take(&cpu->memory, (size_t)cpu->desc.snapshots * L * n->snapshot, 4);
-    cpu->order = llm42__take(&cpu->memory, 2 * R, 4);
-}
-
-// Lists the sequences of the pass, each of which has its rows together.
-static void llm42__recurrent_begin(llm42__cpu *cpu) {
-    cpu->sequences = 0;
-    for (int r = 0; r < cpu->pass.rows; r++)
-        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[cpu->sequences++] = r;
-    cpu->order[cpu->sequences] = cpu->pass.rows;
-}
-
-static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
-    for (int r = 0; r < pass->rows; r++) {
-        const llm42_row *row = &pass->row[r];
-        const llm42_seq *seq = &pass->seq[row->seq];
-        const bool first = !r || row->seq != row[-1].seq;
-        if (row->seq >= cpu->desc.max_running || (!first && row->position != row[-1].position + 1) ||
-            (first && row->position - seq->state > cpu->desc.behind) || seq->state < 0 || seq->state_to < seq->state)
-            LLM42__FAIL(INVALID,
-                        "cpu backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
-                        "follow one another, at most %d positions behind the state",
-                        r, row->seq, row->position, seq->state, cpu->desc.behind);
-    }
-    return LLM42_OK;
-}
-
-// The inputs at position t of a sequence: those of its row in the pass, or else those in its ring; NULL before its first.
-static const float *llm42__recurrent_row(const llm42__cpu *cpu, const float *ring, int first, int t) {
-    const llm42__recurrence *n = &cpu->recurrence;
-    const int begin = cpu->pass.row[first].position;
-    if (t >= begin) return cpu->mixed + (size_t)(first + t - begin) * (size_t)n->width;
-    return t < 0 ? NULL : ring + (size_t)(t % n->capacity) * (size_t)n->width;
-}
-
-// Channels from `from` on at position t: silu of the convolution. Order: the four terms by fma, the oldest first.
-static void llm42__recurrent_convolve(const llm42__cpu *cpu, const float *ring, int first, int t, const float *taps,
-                                      int from, int count, float *out) {
-    const float *in[LLM42__TAPS];
-    for (int j = 0; j < LLM42__TAPS; j++) in[j] = llm42__recurrent_row(cpu, ring, first, t - LLM42__TAPS + 1 + j);
-    for (int i = 0; i < count; i++) {
-        float sum = 0;
-        for (int j = 0; j < LLM42__TAPS; j++)
-            sum = in[j] ? fmaf(in[j][from + i], taps[(from + i) * LLM42__TAPS + j], sum) : sum;
-        out[i] = llm42__silu(sum);
-    }
-    llm42__cpu_round_all(cpu, out, (size_t)count);
-}
-
-// x [key_dim] is divided by its length, and multiplied by `scale`. Order: that of the arithmetic for a head.
-static void llm42__recurrent_unit(const llm42__cpu *cpu, float *x, float scale) {
-    const int n = cpu->model->config.key_dim;
-    const float length = 1.0f / sqrtf(cpu->arithmetic->head_squares(x, n) + 1e-6f);
-    for (int i = 0; i < n; i++) x[i] = x[i] * length * scale;
-}
-
-// out [columns] = S^T x. S [n][columns]. Order: term i is added, by fma, to partial sum i modulo 32, in ascending
-// order; neighbouring partial sums are added, then neighbours of these, and so on.
-LLM42__INLINE void llm42__recurrent_dot(const float *S, const float *x, int n, int columns, float *out) {
-    for (int j = 0; j < columns; j += 16) {
-        const int some = LLM42__MIN(16, columns - j);
-        llm42__v16 level[6];  // of a tree in which sum 2i and sum 2i + 1 give sum i of the next level
-        for (int m = 0; m < 32; m++) {
-            llm42__v16 sum = llm42__v16_set(0.0f);
-            for (int i = m; i < n; i += 32) {
-                const float *row = S + (size_t)i * (size_t)columns + j;
-                const llm42__v16 s = some < 16 ? llm42__v16_load_part(row, some) : llm42__v16_load(row);
-                sum = llm42__v16_fma(s, llm42__v16_set(x[i]), sum);
-            }
-            int up = 0;
-            for (; m >> up & 1; up++) sum = llm42__v16_add(level[up], sum);
-            level[up] = sum;
-        }
-        float whole[16];
-        llm42__v16_store(whole, level[5]);
-        memcpy(out + j, whole, (size_t)some * sizeof *out);
-    }
-}
-
-// One position of a head: S takes it in, and out [value_dim] = S^T q.
-static void llm42__recurrent_step(const llm42_config *c, float *S, const float *q, const float *k, const float *v,
-                                  float beta, float decay, float *delta, float *out) {
-    const int n = c->key_dim, columns = c->value_dim;
-    for (int i = 0; i < n * columns; i++) S[i] *= decay;
-    llm42__recurrent_dot(S, k, n, columns, delta);
-    for (int j = 0; j < columns; j++) delta[j] = (v[j] - delta[j]) * beta;
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < columns; j++) S[i * columns + j] = fmaf(k[i], delta[j], S[i * columns + j]);
-    llm42__recurrent_dot(S, q, n, columns, out);
-}
-
-// A task is a value head of a sequence. Scratch: S, q, k [key_dim], v, delta, out [value_dim].
-static void llm42__delta_task(const llm42__job *w, int64_t task) {
-    llm42__cpu *cpu = w->cpu;
-    const llm42_config *c = &cpu->model->config;
-    const llm42_layer *layer = &cpu->model->layer[w->layer];
-    const llm42__recurrence *n = &cpu->recurrence;
-    const int head = (int)(task % c->value_heads), first = cpu->order[task / c->value_heads];
-    const int rows = cpu->order[task / c->value_heads + 1] - first, key_head = head / (c->value_heads / c->key_heads);
-    const int K = c->key_heads * c->key_dim, begin = cpu->pass.row[first].position, slot = cpu->pass.row[first].seq;
-    const llm42_seq *seq = &cpu->pass.seq[slot];
-    const size_t place = (size_t)slot * (size_t)c->recurrent_layers + (size_t)layer->cache;
-    const float *ring = cpu->behind + place * n->ring;
-    float *state = cpu->states + place * n->state + (size_t)head * n->head, *S = state;
-    float *own = llm42__cpu_scratch(cpu), *q = own + n->head, *k = q + c->key_dim, *v = k + c->key_dim;
-    float *delta = v + c->value_dim;
-    if (!seq->state) memset(state, 0, n->head * sizeof *state);
-    for (int t = LLM42__MIN(seq->state, begin), save = 0; t < begin + rows; t++) {
-        if (t == seq->state_to) S = memcpy(own, state, n->head * sizeof *own);
-        const float *row = llm42__recurrent_row(cpu, ring, first, t);
-        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, key_head * c->key_dim, c->key_dim, q);
-        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, K + key_head * c->key_dim, c->key_dim, k);
-        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, 2 * K + head * c->value_dim, c->value_dim, v);
-        llm42__recurrent_unit(cpu, q, 1.0f / sqrtf((float)c->key_dim));
-        llm42__recurrent_unit(cpu, k, 1.0f);
-        const float beta = llm42__sigmoid(row[n->channels + head]);
-        const float alpha = row[n->channels + c->value_heads + head] + layer->alpha_bias[head];
-        const float soft = alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha));
-        float skipped[256], *out = t < begin ? skipped : cpu->attended + ((size_t)(first + t - begin) *
-                                   (size_t)c->value_heads + (size_t)head) * (size_t)c->value_dim;
-        llm42__recurrent_step(c, S, q, k, v, beta, llm42__exp(layer->decay[head] * soft), delta, out);
-        for (; save < seq->saves && seq->save[save].at == t + 1; save++)
-            memcpy(cpu->snapshots + ((size_t)seq->save[save].snapshot * (size_t)c->recurrent_layers +
-                                     (size_t)layer->cache) * n->snapshot + (size_t)head * n->head, S,
-                   n->head * sizeof *S);
-    }
-}
-
-// A task is a sequence: its ring gets the rows of the pass, and snapshots get the inputs before their positions.
-static void llm42__ring_task(const llm42__job *w, int64_t task) {
-    llm42__cpu *cpu = w->cpu;
-    const llm42__recurrence *n = &cpu->recurrence;
-    const int first = cpu->order[task], rows = cpu->order[task + 1] - first;
-    const llm42_row *row = &cpu->pass.row[first];
-    const llm42_seq *seq = &cpu->pass.seq[row->seq];
-    const size_t L = (size_t)cpu->model->config.recurrent_layers, cache = (size_t)cpu->model->layer[w->layer].cache;
-    const size_t width = (size_t)n->width;
-    float *ring = cpu->behind + ((size_t)row->seq * L + cache) * n->ring;
-    for (int i = 0; i < seq->saves; i++)
-        for (int j = 0; j < LLM42__TAPS - 1; j++) {
-            const float *from = llm42__recurrent_row(cpu, ring, first, seq->save[i].at - LLM42__TAPS + 1 + j);
-            float *to = cpu->snapshots + ((size_t)seq->save[i].snapshot * L + cache) * n->snapshot + n->state;
-            if (from) memcpy(to + (size_t)j * width, from, width * sizeof *to);
-        }
-    for (int i = LLM42__MAX(0, rows - n->capacity); i < rows; i++)
-        if (!(row[i].flags & LLM42_ROW_KEEP_KV))
-            memcpy(ring + (size_t)(row[i].position % n->capacity) * width, cpu->mixed + (size_t)(first + i) * width,
-                   width * sizeof *ring);
-}
-
-// A task is a row: heads' outputs are normed and multiplied by silu(z).
-static void llm42__leave_task(const llm42__job *w, int64_t r) {
-    const llm42__cpu *cpu = w->cpu;
-    const llm42_config *c = &cpu->model->config;
-    const size_t values = (size_t)(c->value_heads * c->value_dim), at = (size_t)r * values;
-    float *out = cpu->attended + at;
-    llm42__cpu_round_all(cpu, out, values);
-    llm42__cpu_norm(cpu, out, c->value_heads, c->value_dim, cpu->arithmetic->head_squares, w->weight, out);
-    for (size_t i = 0; i < values; i++) out[i] *= llm42__silu(cpu->gates[at + i]);
-    llm42__cpu_round_all(cpu, out, values);
-}
-
-// Copies what a sequence's layer begins with from a snapshot.
-static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq *seq, size_t cache) {
-    const llm42__recurrence *n = &cpu->recurrence;
-    const size_t L = (size_t)cpu->model->config.recurrent_layers, width = (size_t)n->width;
-    const float *from = cpu->snapshots + ((size_t)(seq->restore - 1) * L + cache) * n->snapshot;
-    float *ring = cpu->behind + ((size_t)slot * L + cache) * n->ring;
-    memcpy(cpu->states + ((size_t)slot * L + cache) * n->state, from, n->state * sizeof *from);
-    for (int j = 1; j < LLM42__TAPS; j++)
-        if (seq->state >= j)
-            memcpy(ring + (size_t)((seq->state - j) % n->capacity) * width,
-                   from + n->state + (size_t)(LLM42__TAPS - 1 - j) * width, width * sizeof *from);
-}
-
-// Shapes: h [R, D] -> cpu->attended [R, Hv*value_dim]. Work: threads share the value heads of the pass's sequences.
-// Order: that of llm42__recurrent_dot, token by token, under every schedule; that of llm42__cpu_matmul in projections.
-static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
-    const llm42_config *c = &cpu->model->config;
-    const llm42_layer *layer = &cpu->model->layer[l];
-    const int ranks = cpu->desc.tensor_parallel, R = cpu->pass.rows;
-    const int Hv = c->value_heads, width = cpu->recurrence.width;
-    float *beta = cpu->mixed + cpu->recurrence.channels;
-    const llm42__product products[] = {
-        {.w = &layer->qkv, .y = cpu->mixed, .stride = width, .ranks = ranks, .k = c->dim},
-        {.w = &layer->beta, .y = beta, .stride = width, .ranks = ranks, .k = c->dim},
-        {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
-        {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
-    llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
-    for (int i = 0; i < cpu->sequences; i++) {
-        const int slot = cpu->pass.row[cpu->order[i]].seq;
-        const llm42_seq *seq = &cpu->pass.seq[slot];
-        if (seq->restore) llm42__recurrent_restore(cpu, slot, seq, (size_t)layer->cache);
-    }
-    const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
-    const double work = 6.0 * R * (double)cpu->recurrence.state;
-    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
-    llm42__team_run(&cpu->team, (double)R * width, cpu->sequences, 1, llm42__ring_task, &job);
-    llm42__team_run(&cpu->team, 16.0 * R * (double)(Hv * c->value_dim), R, 1, llm42__leave_task, &job);
-}
-
-void llm42_follow_rows(llm42_seq *seq, const llm42_row *row, int rows) {
-    for (int r = 0; r < rows; r++) {
-        if (!r || row[r].seq != row[r - 1].seq) seq[row[r].seq].state = row[r].position;
-        seq[row[r].seq].state_to = row[r].position + 1;
-    }
-}
-
-size_t llm42_state_bytes(const llm42_config *c) {
-    const size_t values = (size_t)(c->value_heads * c->value_dim);
-    const size_t width = (size_t)(2 * c->key_heads * c->key_dim + 2 * c->value_heads) + values;
-    return 4 * (size_t)c->recurrent_layers * ((size_t)c->key_dim * values + (LLM42__TAPS - 1) * width);
-}
+// Section recurrent has these.
+static void llm42__recurrent_allocate(llm42__cpu *cpu), llm42__recurrent_begin(llm42__cpu *cpu),
+    llm42__cpu_recurrent(llm42__cpu *cpu, int l);
+static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error);
 
 // A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
 static void llm42__sample_task(const llm42__job *d, int64_t task) {
@@ -4480,7 +4260,8 @@ static void llm42__cpu_close(void *state) {
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
-    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
+    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab,
+           F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
     size_t values = (size_t)(c->value_heads * c->value_dim), attention = (size_t)(c->layers - c->recurrent_layers);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
@@ -4631,6 +4412,248 @@ const llm42_backend *llm42_backend_cpu(void) {
                                           .wait_until = llm42__wall_wait_until,
                                           .arithmetic = llm42__cpu_arithmetic};
     return &backend;
+}
+
+// >>recurrent ----------------------------------------------------------------------------------------------------
+// Owns: the gated delta rule: states of sequences, the rings of rows behind them, and snapshots.
+// Calls: vectors, team, cpu.
+// Invariant: a state has taken in only rows that are final. Whatever is rolled back was in a copy of it.
+//
+// A value head has a state S [key_dim, value_dim]. Position t with k, q (of a key head), v, beta and a decay a makes it
+//   S = a S,  S = S + k (beta (v - S^T k))^T,  and gives S^T q.
+// q, k and v are silu of a convolution over the last four positions. A ring keeps what positions behind the state need.
+
+static void llm42__recurrent_allocate(llm42__cpu *cpu) {
+    const llm42_config *c = &cpu->model->config;
+    const size_t R = (size_t)cpu->desc.max_rows, L = (size_t)c->recurrent_layers,
+                 running = (size_t)cpu->desc.max_running;
+    llm42__recurrence *n = &cpu->recurrence;
+    n->channels = 2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim;
+    n->width = n->channels + 2 * c->value_heads;
+    n->capacity = cpu->desc.behind + LLM42__TAPS;
+    n->head = (size_t)(c->key_dim * c->value_dim), n->state = (size_t)c->value_heads * n->head;
+    n->ring = (size_t)n->capacity * (size_t)n->width;
+    n->snapshot = n->state + (LLM42__TAPS - 1) * (size_t)n->width;
+    cpu->mixed = llm42__take(&cpu->memory, R * (size_t)LLM42__MAX(n->width, 2 * c->heads * c->head_dim), 4);
+    cpu->states = llm42__take(&cpu->memory, running * L * n->state, 4);
+    cpu->behind = llm42__take(&cpu->memory, running * L * n->ring, 4);
+    cpu->snapshots = llm42__take(&cpu->memory, (size_t)cpu->desc.snapshots * L * n->snapshot, 4);
+    cpu->order = llm42__take(&cpu->memory, 2 * R, 4);
+}
+
+// Lists the sequences of the pass, each of which has its rows together.
+static void llm42__recurrent_begin(llm42__cpu *cpu) {
+    cpu->sequences = 0;
+    for (int r = 0; r < cpu->pass.rows; r++)
+        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[cpu->sequences++] = r;
+    cpu->order[cpu->sequences] = cpu->pass.rows;
+}
+
+static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+    for (int r = 0; r < pass->rows; r++) {
+        const llm42_row *row = &pass->row[r];
+        const llm42_seq *seq = &pass->seq[row->seq];
+        const bool first = !r || row->seq != row[-1].seq;
+        if (row->seq >= cpu->desc.max_running || (!first && row->position != row[-1].position + 1) ||
+            (first && row->position - seq->state > cpu->desc.behind) || seq->state < 0 || seq->state_to < seq->state)
+            LLM42__FAIL(INVALID,
+                        "cpu backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
+                        "follow one another, at most %d positions behind the state",
+                        r, row->seq, row->position, seq->state, cpu->desc.behind);
+    }
+    return LLM42_OK;
+}
+
+// The inputs at position t of a sequence: those of its row in the pass, or else those in its ring; NULL before its
+// first.
+static const float *llm42__recurrent_row(const llm42__cpu *cpu, const float *ring, int first, int t) {
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int begin = cpu->pass.row[first].position;
+    if (t >= begin) return cpu->mixed + (size_t)(first + t - begin) * (size_t)n->width;
+    return t < 0 ? NULL : ring + (size_t)(t % n->capacity) * (size_t)n->width;
+}
+
+// Channels from `from` on at position t: silu of the convolution. Order: the four terms by fma, the oldest first.
+static void llm42__recurrent_convolve(const llm42__cpu *cpu, const float *ring, int first, int t, const float *taps,
+                                      int from, int count, float *out) {
+    const float *in[LLM42__TAPS];
+    for (int j = 0; j < LLM42__TAPS; j++) in[j] = llm42__recurrent_row(cpu, ring, first, t - LLM42__TAPS + 1 + j);
+    for (int i = 0; i < count; i++) {
+        float sum = 0;
+        for (int j = 0; j < LLM42__TAPS; j++)
+            sum = in[j] ? fmaf(in[j][from + i], taps[(from + i) * LLM42__TAPS + j], sum) : sum;
+        out[i] = llm42__silu(sum);
+    }
+    llm42__cpu_round_all(cpu, out, (size_t)count);
+}
+
+// x [key_dim] is divided by its length, and multiplied by `scale`. Order: that of the arithmetic for a head.
+static void llm42__recurrent_unit(const llm42__cpu *cpu, float *x, float scale) {
+    const int n = cpu->model->config.key_dim;
+    const float length = 1.0f / sqrtf(cpu->arithmetic->head_squares(x, n) + 1e-6f);
+    for (int i = 0; i < n; i++) x[i] = x[i] * length * scale;
+}
+
+// out [columns] = S^T x. S [n][columns]. Order: term i is added, by fma, to partial sum i modulo 32, in ascending
+// order; neighbouring partial sums are added, then neighbours of these, and so on.
+LLM42__INLINE void llm42__recurrent_dot(const float *S, const float *x, int n, int columns, float *out) {
+    for (int j = 0; j < columns; j += 16) {
+        const int some = LLM42__MIN(16, columns - j);
+        llm42__v16 level[6];  // of a tree in which sum 2i and sum 2i + 1 give sum i of the next level
+        for (int m = 0; m < 32; m++) {
+            llm42__v16 sum = llm42__v16_set(0.0f);
+            for (int i = m; i < n; i += 32) {
+                const float *row = S + (size_t)i * (size_t)columns + j;
+                const llm42__v16 s = some < 16 ? llm42__v16_load_part(row, some) : llm42__v16_load(row);
+                sum = llm42__v16_fma(s, llm42__v16_set(x[i]), sum);
+            }
+            int up = 0;
+            for (; m >> up & 1; up++) sum = llm42__v16_add(level[up], sum);
+            level[up] = sum;
+        }
+        float whole[16];
+        llm42__v16_store(whole, level[5]);
+        memcpy(out + j, whole, (size_t)some * sizeof *out);
+    }
+}
+
+// One position of a head: S takes it in, and out [value_dim] = S^T q.
+static void llm42__recurrent_step(const llm42_config *c, float *S, const float *q, const float *k, const float *v,
+                                  float beta, float decay, float *delta, float *out) {
+    const int n = c->key_dim, columns = c->value_dim;
+    for (int i = 0; i < n * columns; i++) S[i] *= decay;
+    llm42__recurrent_dot(S, k, n, columns, delta);
+    for (int j = 0; j < columns; j++) delta[j] = (v[j] - delta[j]) * beta;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < columns; j++) S[i * columns + j] = fmaf(k[i], delta[j], S[i * columns + j]);
+    llm42__recurrent_dot(S, q, n, columns, out);
+}
+
+// A task is a value head of a sequence. Scratch: S, q, k [key_dim], v, delta, out [value_dim].
+static void llm42__delta_task(const llm42__job *w, int64_t task) {
+    llm42__cpu *cpu = w->cpu;
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[w->layer];
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int head = (int)(task % c->value_heads), first = cpu->order[task / c->value_heads];
+    const int rows = cpu->order[task / c->value_heads + 1] - first, key_head = head / (c->value_heads / c->key_heads);
+    const int K = c->key_heads * c->key_dim, begin = cpu->pass.row[first].position, slot = cpu->pass.row[first].seq;
+    const llm42_seq *seq = &cpu->pass.seq[slot];
+    const size_t place = (size_t)slot * (size_t)c->recurrent_layers + (size_t)layer->cache;
+    const float *ring = cpu->behind + place * n->ring;
+    float *state = cpu->states + place * n->state + (size_t)head * n->head, *S = state;
+    float *own = llm42__cpu_scratch(cpu), *q = own + n->head, *k = q + c->key_dim, *v = k + c->key_dim;
+    float *delta = v + c->value_dim;
+    if (!seq->state) memset(state, 0, n->head * sizeof *state);
+    for (int t = LLM42__MIN(seq->state, begin), save = 0; t < begin + rows; t++) {
+        if (t == seq->state_to) S = memcpy(own, state, n->head * sizeof *own);
+        const float *row = llm42__recurrent_row(cpu, ring, first, t);
+        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, key_head * c->key_dim, c->key_dim, q);
+        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, K + key_head * c->key_dim, c->key_dim, k);
+        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, 2 * K + head * c->value_dim, c->value_dim, v);
+        llm42__recurrent_unit(cpu, q, 1.0f / sqrtf((float)c->key_dim));
+        llm42__recurrent_unit(cpu, k, 1.0f);
+        const float beta = llm42__sigmoid(row[n->channels + head]);
+        const float alpha = row[n->channels + c->value_heads + head] + layer->alpha_bias[head];
+        const float soft = alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha));
+        float skipped[256],
+            *out = t < begin ? skipped
+                             : cpu->attended + ((size_t)(first + t - begin) * (size_t)c->value_heads + (size_t)head) *
+                                                   (size_t)c->value_dim;
+        llm42__recurrent_step(c, S, q, k, v, beta, llm42__exp(layer->decay[head] * soft), delta, out);
+        for (; save < seq->saves && seq->save[save].at == t + 1; save++)
+            memcpy(cpu->snapshots +
+                       ((size_t)seq->save[save].snapshot * (size_t)c->recurrent_layers + (size_t)layer->cache) *
+                           n->snapshot +
+                       (size_t)head * n->head,
+                   S, n->head * sizeof *S);
+    }
+}
+
+// A task is a sequence: its ring gets the rows of the pass, and snapshots get the inputs before their positions.
+static void llm42__ring_task(const llm42__job *w, int64_t task) {
+    llm42__cpu *cpu = w->cpu;
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int first = cpu->order[task], rows = cpu->order[task + 1] - first;
+    const llm42_row *row = &cpu->pass.row[first];
+    const llm42_seq *seq = &cpu->pass.seq[row->seq];
+    const size_t L = (size_t)cpu->model->config.recurrent_layers, cache = (size_t)cpu->model->layer[w->layer].cache;
+    const size_t width = (size_t)n->width;
+    float *ring = cpu->behind + ((size_t)row->seq * L + cache) * n->ring;
+    for (int i = 0; i < seq->saves; i++)
+        for (int j = 0; j < LLM42__TAPS - 1; j++) {
+            const float *from = llm42__recurrent_row(cpu, ring, first, seq->save[i].at - LLM42__TAPS + 1 + j);
+            float *to = cpu->snapshots + ((size_t)seq->save[i].snapshot * L + cache) * n->snapshot + n->state;
+            if (from) memcpy(to + (size_t)j * width, from, width * sizeof *to);
+        }
+    for (int i = LLM42__MAX(0, rows - n->capacity); i < rows; i++)
+        if (!(row[i].flags & LLM42_ROW_KEEP_KV))
+            memcpy(ring + (size_t)(row[i].position % n->capacity) * width, cpu->mixed + (size_t)(first + i) * width,
+                   width * sizeof *ring);
+}
+
+// A task is a row: heads' outputs are normed and multiplied by silu(z).
+static void llm42__leave_task(const llm42__job *w, int64_t r) {
+    const llm42__cpu *cpu = w->cpu;
+    const llm42_config *c = &cpu->model->config;
+    const size_t values = (size_t)(c->value_heads * c->value_dim), at = (size_t)r * values;
+    float *out = cpu->attended + at;
+    llm42__cpu_round_all(cpu, out, values);
+    llm42__cpu_norm(cpu, out, c->value_heads, c->value_dim, cpu->arithmetic->head_squares, w->weight, out);
+    for (size_t i = 0; i < values; i++) out[i] *= llm42__silu(cpu->gates[at + i]);
+    llm42__cpu_round_all(cpu, out, values);
+}
+
+// Copies what a sequence's layer begins with from a snapshot.
+static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq *seq, size_t cache) {
+    const llm42__recurrence *n = &cpu->recurrence;
+    const size_t L = (size_t)cpu->model->config.recurrent_layers, width = (size_t)n->width;
+    const float *from = cpu->snapshots + ((size_t)(seq->restore - 1) * L + cache) * n->snapshot;
+    float *ring = cpu->behind + ((size_t)slot * L + cache) * n->ring;
+    memcpy(cpu->states + ((size_t)slot * L + cache) * n->state, from, n->state * sizeof *from);
+    for (int j = 1; j < LLM42__TAPS; j++)
+        if (seq->state >= j)
+            memcpy(ring + (size_t)((seq->state - j) % n->capacity) * width,
+                   from + n->state + (size_t)(LLM42__TAPS - 1 - j) * width, width * sizeof *from);
+}
+
+// Shapes: h [R, D] -> cpu->attended [R, Hv*value_dim]. Work: threads share the value heads of the pass's sequences.
+// Order: that of llm42__recurrent_dot, token by token, under every schedule; that of llm42__cpu_matmul in projections.
+static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[l];
+    const int ranks = cpu->desc.tensor_parallel, R = cpu->pass.rows;
+    const int Hv = c->value_heads, width = cpu->recurrence.width;
+    float *beta = cpu->mixed + cpu->recurrence.channels;
+    const llm42__product products[] = {
+        {.w = &layer->qkv, .y = cpu->mixed, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->beta, .y = beta, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
+    llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
+    for (int i = 0; i < cpu->sequences; i++) {
+        const int slot = cpu->pass.row[cpu->order[i]].seq;
+        const llm42_seq *seq = &cpu->pass.seq[slot];
+        if (seq->restore) llm42__recurrent_restore(cpu, slot, seq, (size_t)layer->cache);
+    }
+    const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
+    const double work = 6.0 * R * (double)cpu->recurrence.state;
+    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
+    llm42__team_run(&cpu->team, (double)R * width, cpu->sequences, 1, llm42__ring_task, &job);
+    llm42__team_run(&cpu->team, 16.0 * R * (double)(Hv * c->value_dim), R, 1, llm42__leave_task, &job);
+}
+
+void llm42_follow_rows(llm42_seq *seq, const llm42_row *row, int rows) {
+    for (int r = 0; r < rows; r++) {
+        if (!r || row[r].seq != row[r - 1].seq) seq[row[r].seq].state = row[r].position;
+        seq[row[r].seq].state_to = row[r].position + 1;
+    }
+}
+
+size_t llm42_state_bytes(const llm42_config *c) {
+    const size_t values = (size_t)(c->value_heads * c->value_dim);
+    const size_t width = (size_t)(2 * c->key_heads * c->key_dim + 2 * c->value_heads) + values;
+    return 4 * (size_t)c->recurrent_layers * ((size_t)c->key_dim * values + (LLM42__TAPS - 1) * width);
 }
 
 // >>fp32 ---------------------------------------------------------------------------------------------------------
@@ -5155,10 +5178,10 @@ const llm42_backend *llm42_backend_sim(void) {
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
 
 typedef struct llm42__request {
-    llm42_request info;                  // what users and planners see
-    int slot;                            // index of its page table and of its llm42_seq; -1: not running
-    int pages, reproducible;             // pages held; positions with reproducible KV
-    int pages_before;                    // pages held before the plan under way took some
+    llm42_request info;       // what users and planners see
+    int slot;                 // index of its page table and of its llm42_seq; -1: not running
+    int pages, reproducible;  // pages held; positions with reproducible KV
+    int pages_before;         // pages held before the plan under way took some
     // Recurrent layers: positions with final rows; positions that the state has taken in; and where the prefix of
     // another request may end, so that a snapshot is wanted there. restore: as in llm42_seq.
     int settled, state, branch, restore;
@@ -5194,10 +5217,10 @@ typedef struct llm42__snapshot {
 
 typedef struct llm42__kv {
     int pages, page_size, free_count, first, last, buckets;
-    llm42__page *page;  // [pages]
-    int *bucket;        // [buckets]
-    int32_t *tokens;    // [pages][page_size], of cached pages
-    int64_t prefixes;   // numbers of tokens that were given
+    llm42__page *page;          // [pages]
+    int *bucket;                // [buckets]
+    int32_t *tokens;            // [pages][page_size], of cached pages
+    int64_t prefixes;           // numbers of tokens that were given
     llm42__snapshot *snapshot;  // [snapshots]
     int snapshots;
     int64_t uses;
@@ -5433,7 +5456,12 @@ static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
 
 static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, int snapshots,
                            llm42__memory *memory) {
-    *kv = (llm42__kv){.snapshots = snapshots, .pages = pages, .page_size = page_size, .free_count = pages, .last = pages - 1, .buckets = 1};
+    *kv = (llm42__kv){.snapshots = snapshots,
+                      .pages = pages,
+                      .page_size = page_size,
+                      .free_count = pages,
+                      .last = pages - 1,
+                      .buckets = 1};
     while (kv->buckets < pages) kv->buckets *= 2;
     kv->page = llm42__take(memory, (size_t)pages, sizeof *kv->page);
     kv->bucket = llm42__take(memory, (size_t)kv->buckets, sizeof *kv->bucket);
@@ -5468,7 +5496,8 @@ static int llm42__snapshot_take(llm42__kv *kv) {
     int best = -1;
     for (int i = 0; i < kv->snapshots; i++) {
         const llm42__snapshot *s = &kv->snapshot[i];
-        if (!s->refs && (best < 0 || (s->page < 0 ? -1 : s->used) < (kv->snapshot[best].page < 0 ? -1 : kv->snapshot[best].used)))
+        if (!s->refs &&
+            (best < 0 || (s->page < 0 ? -1 : s->used) < (kv->snapshot[best].page < 0 ? -1 : kv->snapshot[best].used)))
             best = i;
     }
     if (best < 0) return -1;
@@ -5861,7 +5890,7 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 
 // >>step ---------------------------------------------------------------------------------------------------------
 // Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results.
-// Calls: state, submit, admit, plan, verify; the backend.
+// Calls: state, kv, submit, admit, plan, verify; the backend.
 // Invariant: one pass runs at a time, and nothing else happens while it runs.
 
 static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
@@ -5943,7 +5972,8 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
     result = llm42__returned(e, result, LLM42_BACKEND, "run", error);
     for (int i = 0; i < b->plan.count; i++) {
-        if (result == LLM42_OK) b->owner[i]->state = e->seq[b->owner[i]->slot].state_to, llm42__restored(e, b->owner[i]);
+        if (result == LLM42_OK)
+            b->owner[i]->state = e->seq[b->owner[i]->slot].state_to, llm42__restored(e, b->owner[i]);
         else llm42__forget_saves(e, b->owner[i]->slot);
         if (result != LLM42_OK && e->desc.model->config.recurrent_layers) llm42__preempt(e, b->owner[i]);
     }
@@ -5957,7 +5987,8 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     LLM42__TRY(result);
     e->view.last = b->pass;
     llm42__postprocess(e);
-    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows) llm42__forget_saves(e, b->row[row].seq);
+    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
+        llm42__forget_saves(e, b->row[row].seq);
     return LLM42_OK;
 }
 
@@ -6931,7 +6962,8 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
 // Invariant: an engine that has opened has all memory that its steps need.
 
 size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
-    return (size_t)(c->layers - c->recurrent_layers) * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_DTYPE_FP32 ? 4 : 2);
+    return (size_t)(c->layers - c->recurrent_layers) * 2 * (size_t)(c->kv_heads * c->head_dim) *
+           (compute == LLM42_DTYPE_FP32 ? 4 : 2);
 }
 
 static void llm42__resolve(llm42_engine_desc *d) {

@@ -590,8 +590,7 @@ static bool open_engine(void) {
                                                       : (d & 0x1c) == 8               ? LLM42_MODE_BATCH_INVARIANT
                                                       : run.simulated && (f & 3) == 3 ? LLM42_MODE_HYBRID
                                                                                       : LLM42_MODE_DVR,
-                                       .experiment.keep_fast_kv = (d & 0xe0) == 0xe0,
-                                       .kv.snapshots = c >> 6 & 1,
+                                       .experiment.keep_fast_kv = (d & 0xe0) == 0xe0, .kv.snapshots = c >> 6 & 1,
                                        .drafter = f >> 2 & 3 ? &drafters[f >> 2 & 1] : NULL, .draft_limit = f >> 4 & 7,
                                        .draft_ordinary = f >> 7 & 1, .on_event = on_event);
     llm42_error error = {0};

@@ -74,12 +74,14 @@ static const test_shape test_shapes[] = {
      "\"moe_intermediate_size\": 24, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 0},
 };
 // Its recurrent layers have one key head of 8 and two value heads of 8.
+// clang-format off
 static const test_shape test_hybrid = {
     "qwen3_5_text", 32, 16, 4, 2, 1, 8, 24, 0, true, "BF16",
     "\"rope_theta\": 10000.0, \"partial_rotary_factor\": 0.5, \"full_attention_interval\": 2, "
     "\"linear_num_key_heads\": 1, \"linear_num_value_heads\": 2, \"linear_key_head_dim\": 8, "
     "\"linear_value_head_dim\": 8, \"linear_conv_kernel_dim\": 4, ",
     0};
+// clang-format on
 enum { TEST_SHAPES = sizeof test_shapes / sizeof test_shapes[0] };
 
 static inline test_text test_config(const test_shape *s) {

@@ -1,6 +1,6 @@
 // Recurrent layers: a prompt in chunks of any size, decoding, prefix hits at every border of a page, rollbacks and
-// preemption give the bits of a request that runs alone, and a state that keeps what was rolled back does not. Then what
-// is refused. tests/fuzz_engine.c tries such a model with everything else at random, failing passes too.
+// preemption give the bits of a request that runs alone, and a state that keeps what was rolled back does not. Then
+// what is refused. tests/fuzz_engine.c tries such a model with everything else at random, failing passes too.
 #include "test.h"
 #include "llm42.h"
 
@@ -20,8 +20,11 @@ static int differing(llm42_engine_desc desc, bool alone, llm42_stats *stats) {
     llm42_engine *engine = test_open(&desc);
     if (!engine) return -1;
     for (int i = 0; i < REQUESTS; i++) {
-        test_submit(engine, (llm42_request_desc){.prompt = prompts[i], .prompt_count = PROMPT, .max_new_tokens = NEW,
-                                                 .ignore_stop = true, .deterministic = true,
+        test_submit(engine, (llm42_request_desc){.prompt = prompts[i],
+                                                 .prompt_count = PROMPT,
+                                                 .max_new_tokens = NEW,
+                                                 .ignore_stop = true,
+                                                 .deterministic = true,
                                                  .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 7}});
         if (alone) CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
     }
@@ -46,8 +49,11 @@ TEST(alone) {
     for (int i = 0; i < REQUESTS; i++) {
         llm42_engine *engine = test_open(&(llm42_engine_desc){
             .model = model, .backend_desc = TEST_THREADS(1), .preset = LLM42_PRESET_INVARIANT, .max_running = 1});
-        test_submit(engine, (llm42_request_desc){.prompt = prompts[i], .prompt_count = PROMPT, .max_new_tokens = NEW,
-                                                 .ignore_stop = true, .deterministic = true,
+        test_submit(engine, (llm42_request_desc){.prompt = prompts[i],
+                                                 .prompt_count = PROMPT,
+                                                 .max_new_tokens = NEW,
+                                                 .ignore_stop = true,
+                                                 .deterministic = true,
                                                  .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 7}});
         CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
         const llm42_request *r = llm42_engine_request(engine, 1);
@@ -74,7 +80,8 @@ TEST(chunks_presets_and_preemption_change_no_bit) {
 TEST(prefix_hits_begin_with_a_snapshot) {
     llm42_stats stats;
     for (int snapshots = 1; snapshots <= 64; snapshots *= 4) {
-        llm42_engine_desc desc = {.kv.prefix_cache = true, .kv.snapshots = snapshots, .max_running = 4, .max_context = 96};
+        llm42_engine_desc desc = {
+            .kv.prefix_cache = true, .kv.snapshots = snapshots, .max_running = 4, .max_context = 96};
         CHECK_INT(differing(desc, true, &stats), 0);
         // Prompt 0 has no snapshot inside; the first prompt that leaves it leaves one there, for those behind it.
         if (snapshots > 4) CHECK_MSG(stats.prefix_hits >= 8, "%d hits", (int)stats.prefix_hits);
@@ -122,8 +129,14 @@ TEST(what_is_refused) {
     // A backend refuses rows that do not follow the state.
     void *state = NULL;
     const llm42_backend *cpu = llm42_backend_cpu();
-    const llm42_backend_desc desc = {.model = model, .numerics.compute = LLM42_DTYPE_BF16, .max_rows = 4, .behind = 2,
-                                     .max_context = 64, .pages = 16, .page_size = PAGE, .max_running = 1};
+    const llm42_backend_desc desc = {.model = model,
+                                     .numerics.compute = LLM42_DTYPE_BF16,
+                                     .max_rows = 4,
+                                     .behind = 2,
+                                     .max_context = 64,
+                                     .pages = 16,
+                                     .page_size = PAGE,
+                                     .max_running = 1};
     if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) return;
     const int32_t pages[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     for (int i = 0; i < 3; i++) {
