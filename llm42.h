@@ -1506,8 +1506,8 @@ LLM42__BOTH float llm42__e4m3_scale(float largest) {
 
 // The side of a block of weights that share a scale, and the terms of a chain (see DETERMINISM).
 enum { LLM42__BLOCK = 128 };
-// The inputs that the convolution of a recurrent layer sees.
-enum { LLM42__TAPS = 4 };
+// The inputs that the convolution of a recurrent layer sees, and the positions that FAST passes take in at once.
+enum { LLM42__TAPS = 4, LLM42__CHUNK = 64 };
 
 LLM42__BOTH size_t llm42__dtype_size(llm42_dtype type) {
     return type == LLM42_DTYPE_FP32 ? 4 : type == LLM42_DTYPE_E4M3 ? 1 : 2;
@@ -3077,19 +3077,24 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
-// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 is the same shape in e4m3.
-#define LLM42__SHAPES(X)                                                  \
-    X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                      \
-    X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                  \
-    X("small", 4096, 256, 4, 8, 4, 32, 704, 4096, 0, 0)                   \
-    X("base", 4096, 512, 9, 8, 4, 64, 1408, 4096, 0, 0)                   \
-    X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 0, 0)    \
-    X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 128, 14336, 131072, 0, 0)  \
-    X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 128, 28672, 131072, 0, 0) \
-    X("smollm3-3b", 128256, 2048, 36, 16, 4, 128, 11008, 65536, 0, 0)     \
-    X("qwen3-8b", 151936, 4096, 36, 32, 8, 128, 12288, 40960, 0, 0)       \
-    X("phi-4", 100352, 5120, 40, 40, 10, 128, 17920, 16384, 0, 0)         \
-    X("qwen3-30b-a3b", 151936, 2048, 48, 32, 4, 128, 768, 40960, 128, 8)
+// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 is the same shape in e4m3. With
+// recurrent layers, three of four, Hk, Hv, the size of their keys and values, rotated values of an attention head, and
+// the width of the shared expert follow. (The vocabulary of Qwen3.5 is a multiple of 5, and 8 tokens less here.)
+#define LLM42__SHAPES(X)                                                                   \
+    X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                                       \
+    X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                                   \
+    X("small", 4096, 256, 4, 8, 4, 32, 704, 4096, 0, 0)                                    \
+    X("base", 4096, 512, 9, 8, 4, 64, 1408, 4096, 0, 0)                                    \
+    X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 0, 0)                     \
+    X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 128, 14336, 131072, 0, 0)                   \
+    X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 128, 28672, 131072, 0, 0)                  \
+    X("smollm3-3b", 128256, 2048, 36, 16, 4, 128, 11008, 65536, 0, 0)                      \
+    X("qwen3-8b", 151936, 4096, 36, 32, 8, 128, 12288, 40960, 0, 0)                        \
+    X("phi-4", 100352, 5120, 40, 40, 10, 128, 17920, 16384, 0, 0)                          \
+    X("qwen3-30b-a3b", 151936, 2048, 48, 32, 4, 128, 768, 40960, 128, 8)                   \
+    X("tiny-hybrid", 512, 64, 4, 4, 2, 32, 160, 2048, 0, 0, 2, 4, 32, 8, 0)                \
+    X("qwen3.5-9b", 248312, 4096, 32, 16, 4, 256, 12288, 262144, 0, 0, 16, 32, 128, 64, 0) \
+    X("qwen3.5-35b-a3b", 248312, 2048, 40, 16, 2, 256, 512, 262144, 256, 8, 16, 32, 128, 64, 512)
 
 const char *const *llm42_synthetic_names(void) {
 #define LLM42__SHAPE_NAME(name, ...) name,
@@ -3103,7 +3108,7 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
 #define LLM42__SHAPE_KNOWN(name, ...) ", " name
 #define LLM42__SHAPE_SIZES(name, ...) {__VA_ARGS__},
     static const char known[] = LLM42__SHAPES(LLM42__SHAPE_KNOWN);
-    static const int sizes[][10] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
+    static const int sizes[][15] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
     int i = 0;
     const bool eight = length > 4 && memcmp(spec + length - 4, "-fp8", 4) == 0;
     if (eight) length -= 4;
@@ -3117,6 +3122,12 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
     c->vocab = n[0], c->dim = n[1], c->layers = n[2], c->heads = n[3], c->kv_heads = n[4], c->head_dim = n[5];
     c->ffn = n[6], c->context = n[7], c->experts = n[8], c->experts_used = n[9], c->experts_renorm = n[8] > 0;
     c->arch = c->experts ? LLM42_ARCH_QWEN3_MOE : LLM42_ARCH_LLAMA;
+    if (n[10]) {
+        if (eight) LLM42__FAIL(UNSUPPORTED, "%s: recurrent layers have no weights in FP8 yet", model->name);
+        c->arch = c->experts ? LLM42_ARCH_QWEN3_5_MOE : LLM42_ARCH_QWEN3_5, c->gated = true;
+        c->recurrent_layers = c->layers - c->layers / 4, c->key_heads = n[10], c->value_heads = n[11];
+        c->key_dim = c->value_dim = n[12], c->rotary_dim = n[13], c->shared_ffn = n[14];
+    }
     c->scaling = eight ? LLM42_SCALING_BLOCK : LLM42_SCALING_NONE;
     c->norm_eps = 1e-5f, c->rope_theta = 500000.0, c->stop[0] = c->stop_count = 1;
     return LLM42_OK;
@@ -4274,7 +4285,8 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
     llm42__memory *memory = &cpu->memory;
     // For llm42__arithmetic: its block, its attend.
-    const size_t states = (size_t)(c->key_dim * (c->value_dim + 4) + 2 * c->value_dim);  // of llm42__delta_task
+    const size_t states = (size_t)(c->key_dim * (c->value_dim + 2 * LLM42__CHUNK) +  // of llm42__delta_task
+                                   c->value_dim * (LLM42__CHUNK + 2));
     cpu->scratch_size = (LLM42__MAX(LLM42__MAX(4 * wide, 3 * pad + T + 32), states) + 15) & ~(size_t)15;
     cpu->k = llm42__take(memory, attention * cpu->kv_layer, size);
     cpu->v = llm42__take(memory, attention * cpu->kv_layer, size);
@@ -4422,6 +4434,7 @@ const llm42_backend *llm42_backend_cpu(void) {
 // A value head has a state S [key_dim, value_dim]. Position t with k, q (of a key head), v, beta and a decay a makes it
 //   S = a S,  S = S + k (beta (v - S^T k))^T,  and gives S^T q.
 // q, k and v are silu of a convolution over the last four positions. A ring keeps what positions behind the state need.
+// FAST passes take in prompts by chunks, which is equal but for rounding.
 
 static void llm42__recurrent_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
@@ -4529,44 +4542,86 @@ static void llm42__recurrent_step(const llm42_config *c, float *S, const float *
     llm42__recurrent_dot(S, q, n, columns, out);
 }
 
-// A task is a value head of a sequence. Scratch: S, q, k [key_dim], v, delta, out [value_dim].
+// As many positions at once as are in a chunk: the way of engines with tensor cores, because a sum over earlier
+// positions of the chunk, and one with S as it was before it, are products of matrices. k, q [n][key_dim],
+// v [n][value_dim], which becomes what each position adds to S; decay: logarithms, out [n][stride]. Order: S, and then
+// the positions of the chunk, ascending. delta [value_dim].
+static void llm42__recurrent_chunk(const llm42_config *c, int n, float *S, const float *q, const float *k, float *v,
+                                   const float *beta, float *decay, float *delta, float *out, size_t stride) {
+    const int K = c->key_dim, V = c->value_dim;
+    for (int i = 1; i < n; i++) decay[i] += decay[i - 1];  // since the chunk began
+    for (int i = 0; i < 2 * n; i++) {                      // first what positions add, then what they give
+        const int at = i % n;
+        const float *x = (i < n ? k : q) + at * K, since = llm42__exp(decay[at]);
+        float *to = i < n ? v + at * V : out + (size_t)at * stride;
+        llm42__recurrent_dot(S, x, K, V, delta);
+        for (int j = 0; j < V; j++) to[j] = i < n ? (to[j] - since * delta[j]) * beta[at] : since * delta[j];
+        for (int earlier = 0; earlier < at + (i >= n); earlier++) {
+            float product = 0;
+            for (int d = 0; d < K; d++) product = fmaf(x[d], k[earlier * K + d], product);
+            product *= llm42__exp(decay[at] - decay[earlier]) * (i < n ? -beta[at] : 1);
+            for (int j = 0; j < V; j++) to[j] = fmaf(product, v[earlier * V + j], to[j]);
+        }
+    }
+    for (int d = 0; d < K; d++) {
+        for (int j = 0; j < V; j++) S[d * V + j] *= llm42__exp(decay[n - 1]);
+        for (int i = 0; i < n; i++) {
+            const float share = k[i * K + d] * llm42__exp(decay[n - 1] - decay[i]);
+            for (int j = 0; j < V; j++) S[d * V + j] = fmaf(share, v[i * V + j], S[d * V + j]);
+        }
+    }
+}
+
+// What a value head needs of position t of a sequence: its ring has the inputs before row `first` of the pass.
+static void llm42__recurrent_inputs(const llm42__cpu *cpu, const llm42_layer *layer, const float *ring, int first,
+                                    int head, int t, float *q, float *k, float *v, float *beta, float *decay) {
+    const llm42_config *c = &cpu->model->config;
+    const int K = c->key_heads * c->key_dim, at = head / (c->value_heads / c->key_heads) * c->key_dim;
+    const float *row = llm42__recurrent_row(cpu, ring, first, t) + cpu->recurrence.channels + head;
+    llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, at, c->key_dim, q);
+    llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, K + at, c->key_dim, k);
+    llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, 2 * K + head * c->value_dim, c->value_dim, v);
+    llm42__recurrent_unit(cpu, q, 1.0f / sqrtf((float)c->key_dim));
+    llm42__recurrent_unit(cpu, k, 1.0f);
+    const float alpha = row[c->value_heads] + layer->alpha_bias[head];
+    *beta = llm42__sigmoid(row[0]);
+    *decay = layer->decay[head] * (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha)));
+}
+
+// A task is a value head of a sequence. FAST passes run prompts in chunks, up to where a state is copied. Scratch: S,
+// q and k [CHUNK][key_dim], v [CHUNK][value_dim], delta and an output that nobody wants [value_dim].
 static void llm42__delta_task(const llm42__job *w, int64_t task) {
     llm42__cpu *cpu = w->cpu;
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[w->layer];
     const llm42__recurrence *n = &cpu->recurrence;
     const int head = (int)(task % c->value_heads), first = cpu->order[task / c->value_heads];
-    const int rows = cpu->order[task / c->value_heads + 1] - first, key_head = head / (c->value_heads / c->key_heads);
-    const int K = c->key_heads * c->key_dim, begin = cpu->pass.row[first].position, slot = cpu->pass.row[first].seq;
-    const llm42_seq *seq = &cpu->pass.seq[slot];
-    const size_t place = (size_t)slot * (size_t)c->recurrent_layers + (size_t)layer->cache;
-    const float *ring = cpu->behind + place * n->ring;
-    float *state = cpu->states + place * n->state + (size_t)head * n->head, *S = state;
-    float *own = llm42__cpu_scratch(cpu), *q = own + n->head, *k = q + c->key_dim, *v = k + c->key_dim;
-    float *delta = v + c->value_dim;
+    const int rows = cpu->order[task / c->value_heads + 1] - first, begin = cpu->pass.row[first].position;
+    const llm42_seq *seq = &cpu->pass.seq[cpu->pass.row[first].seq];
+    const size_t L = (size_t)c->recurrent_layers, cache = (size_t)layer->cache, of_head = (size_t)head * n->head;
+    const size_t place = (size_t)cpu->pass.row[first].seq * L + cache, stride = (size_t)(c->value_heads * c->value_dim);
+    const bool chunks = cpu->pass.schedule == LLM42_SCHEDULE_FAST && rows >= LLM42__CHUNK / 4;
+    float *state = cpu->states + place * n->state + of_head, *S = state, beta[LLM42__CHUNK], decay[LLM42__CHUNK];
+    float *own = llm42__cpu_scratch(cpu), *q = own + n->head, *k = q + LLM42__CHUNK * c->key_dim;
+    float *v = k + LLM42__CHUNK * c->key_dim, *delta = v + LLM42__CHUNK * c->value_dim;
     if (!seq->state) memset(state, 0, n->head * sizeof *state);
-    for (int t = LLM42__MIN(seq->state, begin), save = 0; t < begin + rows; t++) {
+    for (int t = LLM42__MIN(seq->state, begin), save = 0, some; t < begin + rows; t += some) {
+        some = chunks && t >= begin ? LLM42__MIN(LLM42__CHUNK, begin + rows - t) : 1;
+        if (t < seq->state_to) some = LLM42__MIN(some, seq->state_to - t);
+        if (save < seq->saves) some = LLM42__MIN(some, seq->save[save].at - t);
         if (t == seq->state_to) S = memcpy(own, state, n->head * sizeof *own);
-        const float *row = llm42__recurrent_row(cpu, ring, first, t);
-        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, key_head * c->key_dim, c->key_dim, q);
-        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, K + key_head * c->key_dim, c->key_dim, k);
-        llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, 2 * K + head * c->value_dim, c->value_dim, v);
-        llm42__recurrent_unit(cpu, q, 1.0f / sqrtf((float)c->key_dim));
-        llm42__recurrent_unit(cpu, k, 1.0f);
-        const float beta = llm42__sigmoid(row[n->channels + head]);
-        const float alpha = row[n->channels + c->value_heads + head] + layer->alpha_bias[head];
-        const float soft = alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha));
-        float skipped[256],
-            *out = t < begin ? skipped
-                             : cpu->attended + ((size_t)(first + t - begin) * (size_t)c->value_heads + (size_t)head) *
-                                                   (size_t)c->value_dim;
-        llm42__recurrent_step(c, S, q, k, v, beta, llm42__exp(layer->decay[head] * soft), delta, out);
-        for (; save < seq->saves && seq->save[save].at == t + 1; save++)
-            memcpy(cpu->snapshots +
-                       ((size_t)seq->save[save].snapshot * (size_t)c->recurrent_layers + (size_t)layer->cache) *
-                           n->snapshot +
-                       (size_t)head * n->head,
-                   S, n->head * sizeof *S);
+        for (int i = 0; i < some; i++)
+            llm42__recurrent_inputs(cpu, layer, cpu->behind + place * n->ring, first, head, t + i, q + i * c->key_dim,
+                                    k + i * c->key_dim, v + i * c->value_dim, &beta[i], &decay[i]);
+        float *out = cpu->attended + (size_t)(first + LLM42__MAX(t - begin, 0)) * stride +
+                     (size_t)(head * c->value_dim);
+        if (some > 1) llm42__recurrent_chunk(c, some, S, q, k, v, beta, decay, delta, out, stride);
+        else
+            llm42__recurrent_step(c, S, q, k, v, beta[0], llm42__exp(decay[0]), delta,
+                                  t < begin ? delta + c->value_dim : out);
+        for (; save < seq->saves && seq->save[save].at == t + some; save++)
+            memcpy(cpu->snapshots + ((size_t)seq->save[save].snapshot * L + cache) * n->snapshot + of_head, S,
+                   n->head * sizeof *S);
     }
 }
 
@@ -4618,7 +4673,8 @@ static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq 
 }
 
 // Shapes: h [R, D] -> cpu->attended [R, Hv*value_dim]. Work: threads share the value heads of the pass's sequences.
-// Order: that of llm42__recurrent_dot, token by token, under every schedule; that of llm42__cpu_matmul in projections.
+// Order: that of llm42__recurrent_dot, token by token, but for prompts in FAST passes (llm42__recurrent_chunk); that of
+// llm42__cpu_matmul in projections.
 static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
