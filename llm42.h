@@ -666,10 +666,10 @@ LLM42_POLICIES(LLM42__POLICY)
 // What a preset sets. Every field's default is the preset's, unless its comment says otherwise.
 typedef struct llm42_policy {
     llm42_mode mode;
-    // The schedule of replay passes. INVARIANT: the result is the canonical one, whatever the prefill is. FIXED: it
-    // depends on M, on .tensor_parallel and on .prefill; with prefill ISOLATED also on .token_budget, which cuts long
-    // prompts into chunks, and with prefill INVARIANT on .numerics.leaves. FIXED also limits what deterministic
-    // requests share in the prefix cache: with prefill PACKED all, with INVARIANT only prompts, with ISOLATED nothing.
+    // The schedule of replay passes. INVARIANT: the result is the canonical one. FIXED: it depends on M, on
+    // .tensor_parallel and on .prefill; with prefill ISOLATED also on .token_budget, which cuts long prompts into
+    // chunks, and with prefill INVARIANT on .numerics.leaves. FIXED also limits what deterministic requests share in
+    // the prefix cache: with prefill PACKED all, with INVARIANT only prompts, with ISOLATED nothing.
     llm42_verifier verifier;
     llm42_verify verify;            // when replay passes run
     llm42_prefill prefill;          // of deterministic requests' prompts
@@ -812,13 +812,11 @@ typedef struct llm42_choice {
 } llm42_choice;
 
 typedef struct llm42_plan {
-    // Required. Windows need the view's .replay, deterministic prompts INVARIANT (prefill INVARIANT) or .replay. All
-    // else may run in any pass. In mode BATCH_INVARIANT every pass is INVARIANT.
-    llm42_schedule schedule;
-    int shape;             // rows that the pass is padded to; default: M for a FIXED replay pass, else the rows planned
-    int count;             // choices
-    llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
-    int room;              // at least the number of requests that run
+    llm42_schedule schedule;  // required; the rules below say what may run under which
+    int shape;                // rows that the pass is padded to; default: M for a FIXED replay pass, else as planned
+    int count;                // choices
+    llm42_choice *choice;     // [count], in the order of their rows; there is room for `room` of them
+    int room;                 // at least the number of requests that run
     // Mode HYBRID, for the pass's event: how long one more token for every request is expected to take, if candidates
     // are verified later, and if deterministic requests decode in INVARIANT passes. 0: this was not compared.
     double fast_seconds, invariant_seconds;
@@ -5826,7 +5824,6 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
 // verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
 static void llm42__postprocess(llm42_engine *e);
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out);
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final);
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows);
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
@@ -6449,7 +6446,6 @@ static int llm42__size_of(double rows) {
 // have one slope, because else a schedule that has not run for a while would keep the slope of its last few passes.
 static void llm42__times_add(llm42_engine *e, double seconds) {
     const llm42__batch *b = &e->batch;
-    enum { MOST = 64 };
     bool several = false;
     double kv = 0;
     if (!e->view.measured) return;
@@ -6457,7 +6453,7 @@ static void llm42__times_add(llm42_engine *e, double seconds) {
     for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
     llm42__time *t = &e->times[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
     if (t->weight < 3 && seconds < 0.6 * t->seconds) t->weight = 0;  // the first one had something to set up
-    t->weight = LLM42__MIN(t->weight + 1, MOST);
+    t->weight = LLM42__MIN(t->weight + 1, 64);
     t->rows += (b->pass.rows - t->rows) / t->weight;
     t->kv += (kv - t->kv) / t->weight;
     t->seconds += (seconds - t->seconds) / t->weight;
@@ -6912,45 +6908,38 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 // Takes the rows of a prompt or of decoding, which have written KV. That KV counts as reproducible if all KV before it
 // does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
-// verified request decodes, if a window with the same row would run under the same schedule on the same KV.
+// verified request decodes, if a window with the same row would run under the same schedule on the same KV. All others
+// that such a request decodes are candidates.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
     bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->reproducible == r->info.kv;
     bool as_replayed = whole && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
                        e->view.replay == LLM42_SCHEDULE_INVARIANT;
     bool final = prompt || !r->info.verified || as_replayed;
-    bool reproducible = whole && e->batch.plan.schedule == e->how.prompt && final;
     assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
-    if (reproducible) r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
+    if (whole && final && e->batch.plan.schedule == e->how.prompt)
+        r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
     llm42__share_prefix(e, r);
     if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
     if (prompt) {
         r->info.state = LLM42_STATE_DECODE;
         llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
     }
-    llm42__take_token(e, r, out, final);
-}
-
-// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
-// unless it is final. If there is no token, it is token 0: only the replay pass decides whether its logits are finite.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
-    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    const int at = r->info.committed + r->info.candidates;
     const bool failed = llm42__no_token(e, out);
     if (final && failed) {
         llm42__finish_with_error(e, r);
-    } else if (final) {
-        r->tokens[at] = out.token;
-        r->logprobs[r->info.committed] = out.logprob;
-        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
-    } else {
-        r->tokens[at] = llm42__inject(e, r, failed ? 0 : out.token);
-        r->info.candidates++;
-        e->stats.candidates++;
-        r->logprobs[at - r->info.prompt_count] = out.logprob;  // kept for the event of a rollback
-        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob, (llm42_output){0});
-        llm42__note_candidates(e, r);
+        return;
     }
+    // Without a token a candidate is token 0: only the replay pass decides whether its logits are finite.
+    r->tokens[r->info.prompt_count + at] = final ? out.token : llm42__inject(e, r, failed ? 0 : out.token);
+    r->logprobs[at] = out.logprob;  // that of a candidate is kept for the event of a rollback
+    if (!final) {
+        r->info.candidates++, e->stats.candidates++;
+        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at, 1, &out.logprob, (llm42_output){0});
+    }
+    if (!final || !llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
 }
 
 // Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Candidates and
