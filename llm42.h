@@ -111,9 +111,8 @@
      (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
      it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Verifier
      FIXED, the paper's way, pads replay passes to M = G x W rows, and its result depends on M.
-   - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time: FAST passes whose
-     candidates are verified later, or INVARIANT passes for deterministic requests or for all (see section hybrid). All
-     ways give the same bits, so the choice may depend on the clock.
+   - Mode HYBRID: the engine takes the way that should take least time: FAST passes whose candidates are verified later,
+     or INVARIANT ones for some or all requests (see section hybrid). All give the same bits, so the clock may choose.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
      HYBRID only if all rows share one INVARIANT pass). This makes the pass INVARIANT, which costs more for every row.
    - Drafts: .drafter may guess the next tokens. The guesses join the window (or the row, where passes are INVARIANT),
@@ -5208,8 +5207,8 @@ typedef struct llm42__sim_request {
 
 typedef struct llm42__sim {
     llm42_sim_desc desc;
-    int max_running, max_rows, replay_rows, ranks, layers;
-    uint32_t vocab;
+    const llm42_config *config;
+    int max_running, max_rows, replay_rows, ranks;
     double now;                    // seconds
     llm42__sim_request request[];  // [max_running]
 } llm42__sim;
@@ -5233,11 +5232,11 @@ static double llm42__sim_gamma(uint64_t key, double shape) {
     }
 }
 
-static uint32_t llm42__sim_true(uint64_t hash, uint32_t vocab) { return (uint32_t)((hash >> 32) * vocab >> 32); }
+static int32_t llm42__sim_true(uint64_t hash, int vocab) { return (int32_t)((hash >> 32) * (uint64_t)vocab >> 32); }
 
 int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
     const uint64_t of_request = llm42__hash((seed ? seed : 42) ^ llm42__hash((uint64_t)key));
-    return (int32_t)llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), (uint32_t)vocab);
+    return llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), vocab);
 }
 
 // rate: the flip rate of this pass.
@@ -5250,11 +5249,11 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
         *r = (llm42__sim_request){id, key, sim->desc.flip_scale * gamma};
     }
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
-    uint32_t true_token = llm42__sim_true(h, sim->vocab), token = true_token;
-    if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
-        token = (token + 1) % sim->vocab;
-    assert(token == true_token || pass->schedule == LLM42_SCHEDULE_FAST);
-    return (llm42_output){(int32_t)token, -1.0f};
+    const int32_t token = llm42__sim_true(h, sim->config->vocab);
+    const double draw = llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32));
+    const bool wrong = rate > 0 && draw < rate * r->flips;
+    assert(!wrong || pass->schedule == LLM42_SCHEDULE_FAST);
+    return (llm42_output){wrong ? (token + 1) % sim->config->vocab : token, -1.0f};
 }
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
@@ -5283,7 +5282,7 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
         ms += part * alone;
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
-    if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
+    if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->config->layers);
     return 1e-3 * ((slowed ? sim->desc.invariant_slowdown : 1) * ms + host);
 }
 
@@ -5353,9 +5352,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->desc = desc, sim->max_running = slots;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
     sim->replay_rows = d->schedules >> LLM42_SCHEDULE_FIXED & 1 ? d->fixed_rows : 0;
-    sim->vocab = (uint32_t)d->model->config.vocab;
-    sim->ranks = ranks;
-    sim->layers = d->model->config.layers;
+    sim->config = &d->model->config, sim->ranks = ranks;
     for (int i = 0; i < slots; i++) sim->request[i].id = -1;
     LLM42__LOG_TO(d, "sim backend: calibration %s, %s", c->name, c->device);
     *state = sim;
