@@ -111,9 +111,8 @@
      (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
      it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Verifier
      FIXED, the paper's way, pads replay passes to M = G x W rows, and its result depends on M.
-   - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time: FAST passes whose
-     candidates are verified later, or INVARIANT passes for deterministic requests or for all (see section hybrid). All
-     ways give the same bits, so the choice may depend on the clock.
+   - Mode HYBRID: the engine takes the way that should take least time: FAST passes whose candidates are verified later,
+     or INVARIANT ones for some or all requests (see section hybrid). All give the same bits, so the clock may choose.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
      HYBRID only if all rows share one INVARIANT pass). This makes the pass INVARIANT, which costs more for every row.
    - Drafts: .drafter may guess the next tokens. The guesses join the window (or the row, where passes are INVARIANT),
@@ -707,10 +706,10 @@ LLM42_POLICIES(LLM42__POLICY)
 // What a preset sets. Every field's default is the preset's, unless its comment says otherwise.
 typedef struct llm42_policy {
     llm42_mode mode;
-    // The schedule of replay passes. INVARIANT: the result is the canonical one, whatever the prefill is. FIXED: it
-    // depends on M, on .tensor_parallel and on .prefill; with prefill ISOLATED also on .token_budget, which cuts long
-    // prompts into chunks, and with prefill INVARIANT on .numerics.leaves. FIXED also limits what deterministic
-    // requests share in the prefix cache: with prefill PACKED all, with INVARIANT only prompts, with ISOLATED nothing.
+    // The schedule of replay passes. INVARIANT: the result is the canonical one. FIXED: it depends on M, on
+    // .tensor_parallel and on .prefill; with prefill ISOLATED also on .token_budget, which cuts long prompts into
+    // chunks, and with prefill INVARIANT on .numerics.leaves. FIXED also limits what deterministic requests share in
+    // the prefix cache: with prefill PACKED all, with INVARIANT only prompts, with ISOLATED nothing.
     llm42_verifier verifier;
     llm42_verify verify;            // when replay passes run
     llm42_prefill prefill;          // of deterministic requests' prompts
@@ -853,13 +852,11 @@ typedef struct llm42_choice {
 } llm42_choice;
 
 typedef struct llm42_plan {
-    // Required. Windows need the view's .replay, deterministic prompts INVARIANT (prefill INVARIANT) or .replay. All
-    // else may run in any pass. In mode BATCH_INVARIANT every pass is INVARIANT.
-    llm42_schedule schedule;
-    int shape;             // rows that the pass is padded to; default: M for a FIXED replay pass, else the rows planned
-    int count;             // choices
-    llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
-    int room;              // at least the number of requests that run
+    llm42_schedule schedule;  // required; the rules below say what may run under which
+    int shape;                // rows that the pass is padded to; default: M for a FIXED replay pass, else as planned
+    int count;                // choices
+    llm42_choice *choice;     // [count], in the order of their rows; there is room for `room` of them
+    int room;                 // at least the number of requests that run
     // Mode HYBRID, for the pass's event: how long one more token for every request is expected to take, if candidates
     // are verified later, and if deterministic requests decode in INVARIANT passes. 0: this was not compared.
     double fast_seconds, invariant_seconds;
@@ -5058,8 +5055,8 @@ typedef struct llm42__sim_request {
 
 typedef struct llm42__sim {
     llm42_sim_desc desc;
-    int max_running, max_rows, replay_rows, ranks, layers;
-    uint32_t vocab;
+    const llm42_config *config;
+    int max_running, max_rows, replay_rows, ranks;
     double now;                    // seconds
     llm42__sim_request request[];  // [max_running]
 } llm42__sim;
@@ -5083,11 +5080,11 @@ static double llm42__sim_gamma(uint64_t key, double shape) {
     }
 }
 
-static uint32_t llm42__sim_true(uint64_t hash, uint32_t vocab) { return (uint32_t)((hash >> 32) * vocab >> 32); }
+static int32_t llm42__sim_true(uint64_t hash, int vocab) { return (int32_t)((hash >> 32) * (uint64_t)vocab >> 32); }
 
 int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
     const uint64_t of_request = llm42__hash((seed ? seed : 42) ^ llm42__hash((uint64_t)key));
-    return (int32_t)llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), (uint32_t)vocab);
+    return llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), vocab);
 }
 
 // rate: the flip rate of this pass.
@@ -5100,11 +5097,11 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
         *r = (llm42__sim_request){id, key, sim->desc.flip_scale * gamma};
     }
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
-    uint32_t true_token = llm42__sim_true(h, sim->vocab), token = true_token;
-    if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
-        token = (token + 1) % sim->vocab;
-    assert(token == true_token || pass->schedule == LLM42_SCHEDULE_FAST);
-    return (llm42_output){(int32_t)token, -1.0f};
+    const int32_t token = llm42__sim_true(h, sim->config->vocab);
+    const double draw = llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32));
+    const bool wrong = rate > 0 && draw < rate * r->flips;
+    assert(!wrong || pass->schedule == LLM42_SCHEDULE_FAST);
+    return (llm42_output){wrong ? (token + 1) % sim->config->vocab : token, -1.0f};
 }
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
@@ -5133,7 +5130,7 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
         ms += part * alone;
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
-    if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
+    if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->config->layers);
     return 1e-3 * ((slowed ? sim->desc.invariant_slowdown : 1) * ms + host);
 }
 
@@ -5203,9 +5200,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->desc = desc, sim->max_running = slots;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
     sim->replay_rows = d->schedules >> LLM42_SCHEDULE_FIXED & 1 ? d->fixed_rows : 0;
-    sim->vocab = (uint32_t)d->model->config.vocab;
-    sim->ranks = ranks;
-    sim->layers = d->model->config.layers;
+    sim->config = &d->model->config, sim->ranks = ranks;
     for (int i = 0; i < slots; i++) sim->request[i].id = -1;
     LLM42__LOG_TO(d, "sim backend: calibration %s, %s", c->name, c->device);
     *state = sim;
@@ -5769,7 +5764,6 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
 // verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
 static void llm42__postprocess(llm42_engine *e);
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out);
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final);
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows);
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
@@ -6429,7 +6423,6 @@ static int llm42__size_of(double rows) {
 // have one slope, because else a schedule that has not run for a while would keep the slope of its last few passes.
 static void llm42__times_add(llm42_engine *e, double seconds) {
     const llm42__batch *b = &e->batch;
-    enum { MOST = 64 };
     bool several = false;
     double kv = 0;
     if (!e->view.measured) return;
@@ -6437,7 +6430,7 @@ static void llm42__times_add(llm42_engine *e, double seconds) {
     for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
     llm42__time *t = &e->times[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
     if (t->weight < 3 && seconds < 0.6 * t->seconds) t->weight = 0;  // the first one had something to set up
-    t->weight = LLM42__MIN(t->weight + 1, MOST);
+    t->weight = LLM42__MIN(t->weight + 1, 64);
     t->rows += (b->pass.rows - t->rows) / t->weight;
     t->kv += (kv - t->kv) / t->weight;
     t->seconds += (seconds - t->seconds) / t->weight;
@@ -6892,44 +6885,37 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 // Takes the rows of a prompt or of decoding, which have written KV. That KV counts as reproducible if all KV before it
 // does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
-// verified request decodes, if a window with the same row would run under the same schedule on the same KV.
+// verified request decodes, if a window with the same row would run under the same schedule on the same KV. All others
+// that such a request decodes are candidates.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
     bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->reproducible == r->info.kv;
     bool final = prompt || !r->info.verified || llm42__as_replayed(e, r);
-    bool reproducible = whole && e->batch.plan.schedule == e->how.prompt && final;
     assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
     if (final) r->settled = r->info.kv;
-    if (reproducible) r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
+    if (whole && final && e->batch.plan.schedule == e->how.prompt)
+        r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
     llm42__share_prefix(e, r);
     if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
     if (prompt) {
         r->info.state = LLM42_STATE_DECODE;
         llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
     }
-    llm42__take_token(e, r, out, final);
-}
-
-// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
-// unless it is final. If there is no token, it is token 0: only the replay pass decides whether its logits are finite.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
-    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    const int at = r->info.committed + r->info.candidates;
     const bool failed = llm42__no_token(e, out);
     if (final && failed) {
         llm42__finish_with_error(e, r);
-    } else if (final) {
-        r->tokens[at] = out.token;
-        r->logprobs[r->info.committed] = out.logprob;
-        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
-    } else {
-        r->tokens[at] = llm42__inject(e, r, failed ? 0 : out.token);
-        r->info.candidates++;
-        e->stats.candidates++;
-        r->logprobs[at - r->info.prompt_count] = out.logprob;  // kept for the event of a rollback
-        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob, (llm42_output){0});
-        llm42__note_candidates(e, r);
+        return;
     }
+    // Without a token a candidate is token 0: only the replay pass decides whether its logits are finite.
+    r->tokens[r->info.prompt_count + at] = final ? out.token : llm42__inject(e, r, failed ? 0 : out.token);
+    r->logprobs[at] = out.logprob;  // that of a candidate is kept for the event of a rollback
+    if (!final) {
+        r->info.candidates++, e->stats.candidates++;
+        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at, 1, &out.logprob, (llm42_output){0});
+    }
+    if (!final || !llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
 }
 
 // Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Candidates and
