@@ -1755,6 +1755,11 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
         if (c->heads % n || c->ffn % n)
             LLM42__FAIL(INVALID, "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
                         c->heads, c->ffn);
+        if (c->recurrent_layers && (c->key_heads % n || c->value_heads % n || c->shared_ffn % n))
+            LLM42__FAIL(INVALID,
+                        "%s.%s: %d: must divide the model's %d key heads and %d value heads of recurrent layers, and "
+                        "the shared expert's width %d",
+                        desc, name, n, c->key_heads, c->value_heads, c->shared_ffn);
         if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128))
             LLM42__FAIL(
                 INVALID,
