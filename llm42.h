@@ -1763,8 +1763,8 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
         if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128))
             LLM42__FAIL(
                 INVALID,
-                "%s.%s: %d: the weights are FP8 with blocks of 128, so each part of the widths %d (heads) and %d "
-                "(feed-forward) must be a multiple of 128",
+                "%s.%s: %d: products with FP8 weights are sums of chains of 128 terms, so each part of the widths %d "
+                "(heads) and %d (feed-forward) must be a multiple of 128",
                 desc, name, n, c->heads * c->head_dim, c->ffn);
     }
     if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
@@ -2106,15 +2106,21 @@ static bool llm42__config_says(const llm42__json *json, int object, const char *
     return llm42__json_is(json, llm42__json_get(json, object, key), text);
 }
 
-// Runs when an object has been read. Refuses keys of it that nothing has read. Those in `nothing` mean nothing here,
-// nor does null, false or what is empty.
+// Runs when an object has been read. Refuses keys of it that nothing has read, and keys that are there twice. Those in
+// `nothing` mean nothing here, nor does null, false or what is empty.
 static llm42_result llm42__config_quantised_unread(const llm42__json *json, int object, const char *nothing) {
     char key[64];
     for (int i = object; (i = llm42__json_next(json, object, i)) > 0;) {
-        const jsmntok_t *value = &json->token[i + 1];
         snprintf(key, sizeof key, " %.*s ", LLM42__SHOW(json, i));
-        if (llm42__json_was_read(json, i) || strstr(nothing, key)) continue;
-        if (value->type == JSMN_PRIMITIVE ? strchr("nf", json->text[value->start]) != NULL : !value->size) continue;
+        if (strstr(nothing, key)) json->token[i].size = 2;  // as if it had been read
+    }
+    LLM42__TRY(llm42__json_unique(json, object));
+    for (int i = object; (i = llm42__json_next(json, object, i)) > 0;) {
+        const jsmntok_t *value = &json->token[i + 1];
+        const bool word = value->type == JSMN_PRIMITIVE, text = value->type == JSMN_STRING;
+        if (llm42__json_was_read(json, i)) continue;
+        if (word ? strchr("nf", json->text[value->start]) != NULL : !(text ? value->end - value->start : value->size))
+            continue;
         LLM42__NOT_SUPPORTED("quantization_config: %.*s: unknown, and may change what the model computes",
                              LLM42__SHOW(json, i));
     }
@@ -2191,7 +2197,7 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     if (json->token[at].type != JSMN_OBJECT) LLM42__MALFORMED("quantization_config: expected an object");
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
-    if (!llm42__json_null(json, kv))
+    if (!llm42__json_null(json, kv) && !owner->scaling)  // once, although config.json is read as text_config, too
         LLM42__LOG_TO(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
     if (llm42__json_is(json, method, "fp8")) {
         LLM42__TRY(llm42__config_fp8(owner, json, at));
@@ -2212,24 +2218,36 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     return llm42__config_group(owner, json, first + 1);
 }
 
-// Reads `count` scales from number `first` on, of a tensor of `all`, `across` in a row. If all is 1, it is repeated.
-static llm42_result llm42__read_scales(llm42_model *model, const char *name, int64_t all, int across, int64_t first,
+// Is this the shape of a tensor of scales, [experts, down, across]? Dimensions of 1 may be there or not.
+static bool llm42__scales_fit(const llm42__tensor *t, const int64_t shape[3]) {
+    int i = 0;
+    if (t->dims > 3 || (t->dims > 1 && t->shape[t->dims - 1] != shape[2])) return false;
+    for (int j = 0; j < t->dims; j++) {
+        while (i < 3 && shape[i] == 1) i++;
+        if (t->shape[j] != 1 && (i == 3 || t->shape[j] != shape[i++])) return false;
+    }
+    while (i < 3 && shape[i] == 1) i++;
+    return i == 3;
+}
+
+// Reads `count` scales from number `first` on, of a tensor of this shape. If it has only one, that is repeated.
+static llm42_result llm42__read_scales(llm42_model *model, const char *name, const int64_t shape[3], int64_t first,
                                        int count, const float **out, llm42_error *error) {
     llm42__tensor *t = llm42__find_tensor(model, name);
     if (!t) LLM42__FAIL(FORMAT, "%s: tensor %s is missing", model->name, name);
     if (t->type == LLM42_DTYPE_DEFAULT || t->type == LLM42_DTYPE_E4M3)
         LLM42__FAIL(UNSUPPORTED, "%s: %s: scales must be BF16, F16 or F32", t->path, name);
-    const size_t size = llm42__dtype_size(t->type);
-    if (t->size != (size_t)all * size || t->dims > 3 ||
-        (all > 1 && (t->dims > 1 ? t->shape[t->dims - 1] : 1) != across))
-        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected %lld scales, %d in a row", t->path, name, (long long)all,
-                    across);
+    const bool one = shape[0] * shape[1] * shape[2] == 1, stacked = shape[0] > 1;
+    if (!llm42__scales_fit(t, shape))
+        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected [%.0lld%s%lld, %lld]", t->path, name,
+                    stacked ? (long long)shape[0] : 0, stacked ? ", " : "", (long long)shape[1], (long long)shape[2]);
     float *scale = llm42__model_block(model, (size_t)count, sizeof *scale);
     if (!scale) LLM42__FAIL(MEMORY, "%s: %s: out of memory", t->path, name);
-    assert(all == 1 || first + count <= all);
-    llm42__convert_f32(scale, t->data + (all == 1 ? 0 : (size_t)first * size), t->type, all == 1 ? 1 : (size_t)count);
+    const size_t at = one ? 0 : (size_t)first * llm42__dtype_size(t->type);
+    assert(one || first + count <= shape[0] * shape[1] * shape[2]);
+    llm42__convert_f32(scale, t->data + at, t->type, one ? 1 : (size_t)count);
     for (int i = 0; i < count; i++) {
-        if (all == 1) scale[i] = scale[0];
+        if (one) scale[i] = scale[0];
         if (!(scale[i] > 0) || scale[i] - scale[i] != 0)
             LLM42__FAIL(FORMAT, "%s: %s: scale %lld is %g: must be above 0 and finite", t->path, name,
                         (long long)first + i, (double)scale[i]);
@@ -2246,23 +2264,42 @@ static llm42_result llm42__load_scales(llm42_model *model, const char *name, con
     const int stem = (int)strlen(name) - (strstr(name, ".weight") ? 7 : 0);
     const int side = owner->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : 1, rows = (int)w->shape[w->dims - 2],
               within = first % rows, down = (rows + side - 1) / side, across = side > 1 ? (m->k + side - 1) / side : 1;
-    const int64_t experts = w->dims == 3 ? w->shape[0] : 1;  // one behind the other
+    const int64_t shape[3] = {w->dims == 3 ? w->shape[0] : 1, down, across}, one[3] = {1, 1, 1};
     char of[200];
     if (within % side)
-        LLM42__FAIL(UNSUPPORTED, "%s: %s: a part begins at row %d, which must be a multiple of 128", w->path, name,
-                    within);
+        LLM42__FAIL(UNSUPPORTED,
+                    "%s: %s: a part begins at row %d and would share scales with the part before it: widths of parts "
+                    "(gate and up, or q, k and v) must be multiples of 128",
+                    w->path, name, within);
     snprintf(of, sizeof of, "%s%s", name, owner->scale_ending);
-    LLM42__TRY(llm42__read_scales(model, of, owner->one_scale ? 1 : experts * down * across, across,
+    LLM42__TRY(llm42__read_scales(model, of, owner->one_scale ? one : shape,
                                   ((int64_t)(first / rows) * down + within / side) * across,
                                   (m->n + side - 1) / side * across, &m->scale, error));
     m->scaling = model->config.scaling = owner->scaling;
     if (!owner->is_static) return LLM42_OK;
     const float *input_scale = NULL;
     snprintf(of, sizeof of, "%.*s.input_scale", stem, name);
-    LLM42__TRY(llm42__read_scales(model, of, 1, 1, 0, 1, &input_scale, error));
+    LLM42__TRY(llm42__read_scales(model, of, one, 0, 1, &input_scale, error));
     m->input_scale = *input_scale;
     if (m->input_scale < 1e-27f || m->input_scale > 1e30f)  // so that a reciprocal can divide by it
         LLM42__FAIL(FORMAT, "%s: %s is %g: must be from 1e-27 to 1e30", w->path, of, (double)m->input_scale);
+    return LLM42_OK;
+}
+
+// A tensor that no layer uses. Refuses what by its name changes the values of a matrix that a layer uses: an order of
+// its columns, zero points, and scales of a matrix that has others or is not in e4m3.
+static llm42_result llm42__check_unused(llm42_model *model, const llm42__tensor *t, llm42_error *error) {
+    static const char *const endings[] = {"_g_idx", "_zero_point", "_scale", "_scale_inv"};
+    char name[200];
+    for (int i = 0; i < 4; i++) {
+        const int stem = t->length - (int)strlen(endings[i]);
+        if (stem < 1 || memcmp(t->name + stem, endings[i], (size_t)(t->length - stem)) != 0) continue;
+        snprintf(name, sizeof name, "%.*s", stem, t->name);
+        const llm42__tensor *of = llm42__find_tensor(model, name);
+        if (of && of->used)
+            LLM42__FAIL(UNSUPPORTED, "%s: %.*s: is not used, and may change the values of %s", t->path, t->length,
+                        t->name, name);
+    }
     return LLM42_OK;
 }
 
@@ -3061,6 +3098,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
         const llm42__tensor *t = &owner->tensors[i];
         const char *end = t->name + t->length - 7;
         const bool of_kv = t->length > 7 && (!memcmp(end, "k_scale", 7) || !memcmp(end, "v_scale", 7));
+        if (!t->used) LLM42__TRY(llm42__check_unused(model, t, error));
         if (!t->used && of_kv) kv++;
         else if (!t->used) unused++, one = i;
     }

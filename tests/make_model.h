@@ -26,7 +26,7 @@ __attribute__((format(printf, 2, 3)))
 #endif
 static inline void
 test_print(test_text *text, const char *format, ...) {
-    char line[512];
+    char line[2048];
     va_list args;
     va_start(args, format);
     int n = vsnprintf(line, sizeof line, format, args);
