@@ -431,6 +431,10 @@ typedef struct llm42_row {
     uint32_t flags;  // LLM42_ROW_*
 } llm42_row;
 
+typedef struct llm42_save {
+    int at, snapshot;  // a state is copied to this snapshot when it has taken in `at` positions
+} llm42_save;
+
 typedef struct llm42_seq {
     int64_t request;       // key of the request whose rows these are; by default its id, which counts from 1
     const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
@@ -440,10 +444,8 @@ typedef struct llm42_seq {
     int state;     // positions that the state has taken in; 0: none, it is zero
     int state_to;  // that it has taken in when the pass has run
     int restore;   // the state is first copied from snapshot `restore` - 1, which has `state` positions; 0: it is not
-    int saves;     // times that the state is copied to a snapshot, on its way from .state to .state_to
-    struct {
-        int at, snapshot;  // when it has taken in `at` positions; ascending
-    } save[2];
+    int saves;     // times that the state is copied to a snapshot on its way from .state to .state_to, ascending
+    llm42_save save[2];
 } llm42_seq;
 
 typedef struct llm42_output {
@@ -4055,9 +4057,9 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
         for (int rank = 0; rank < c->experts_used; rank++) {
             int best = -1;
             for (int e = 0; e < c->experts; e++) {
-                bool used = false;
-                for (int i = 0; i < rank; i++) used |= id[i] == e;
-                if (!used && (best < 0 || p[e] > p[best])) best = e;
+                bool taken = false;
+                for (int i = 0; i < rank; i++) taken |= id[i] == e;
+                if (!taken && (best < 0 || p[e] > p[best])) best = e;
             }
             id[rank] = best;
             weight[rank] = llm42__exp(p[best] - largest) / total;
