@@ -160,7 +160,7 @@ tests: $(TESTS)
 
 # Each source has an object in $(B)/o. The library is in llm42.o, with its assertions, because tests rely on them, and
 # with random weights, whose header includes llm42.h.
-WHOLE := examples/util/llm42_synthetic.h
+WHOLE := examples/util/llm42_synthetic.h examples/util/llm42_sm90.h
 $(B)/llm42.o: $(WHOLE) llm42.h tests/allocate.h $(B)/.flags
 	$(SAY)$(CC) $(CFLAGS) $(HEADER_CFLAGS) $(LIBRARY_CFLAGS) -UNDEBUG $(REQUIRED) $(OMP) -DLLM42_IMPLEMENTATION \
 	    -include tests/allocate.h -x c -c $< -o $@

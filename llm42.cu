@@ -2992,6 +2992,8 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         LLM42__FAIL(INVALID,
                     "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
                     own->devices, std::max(1, d->tensor_parallel));
+    if (c->recurrent_layers)
+        LLM42__FAIL(UNSUPPORTED, "model %s: has recurrent layers: only the CPU backend takes them", d->model->name);
     if (c->head_dim > 256 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > LLM42__MOST_WIDTH || c->experts > 1024)
         LLM42__FAIL(UNSUPPORTED,

@@ -1,12 +1,7 @@
 /* llm42.h - v0.3.0-dev - deterministic LLM inference by decode, verify, roll back (LLM-42) - MIT licence, at the end
 
-   Do this in ONE C file:
-
-      #define LLM42_IMPLEMENTATION
-      #include "llm42.h"
-
-   Other files that need the declarations include it without that line (C11, or C++17). This program is complete. Run it
-   in the folder that holds examples/tiny42:
+   Do this in ONE C file. Others that need the declarations include llm42.h without the first line (C11, or C++17). This
+   program is complete. Run it in the folder that holds examples/tiny42:
 
       #define LLM42_IMPLEMENTATION
       #include "llm42.h"
@@ -35,9 +30,8 @@
       cc -std=c11 -O3 -march=native -ffp-contract=off -fopenmp -I. -I/usr/include/stb program.c -lm
 
    It needs stb_ds.h and jsmn.h (Debian: libstb-dev, libjsmn-dev); OpenMP is optional. Without -march=native or
-   -march=x86-64-v3 the scalar code is built, which gives the same bits and is about a hundred times slower. For a GPU,
-   `make cuda` compiles llm42.cu and shows how to link it; then set .backend = llm42_backend_cuda(), which
-   examples/util/llm42_cuda.h declares.
+   -march=x86-64-v3 the scalar code is built: the same bits, about a hundred times slower. For a GPU, `make cuda`
+   compiles llm42.cu and shows how to link it; set .backend = llm42_backend_cuda() (of examples/util/llm42_cuda.h).
 
    COMPILE-TIME OPTIONS
 
@@ -117,55 +111,54 @@
      (see DETERMINISM), whatever W, G and the prefill are. When a deterministic request has no candidates, a token that
      it decodes in an INVARIANT pass is committed at once, because a replay pass would compute the same token. Verifier
      FIXED, the paper's way, pads replay passes to M = G x W rows, and its result depends on M.
-   - Mode HYBRID: before each pass the engine chooses the way that it expects to take least time: FAST passes whose
-     candidates are verified later, or INVARIANT passes for deterministic requests or for all (see section hybrid). All
-     ways give the same bits, so the choice may depend on the clock.
+   - Mode HYBRID: the engine takes the way that should take least time: FAST passes whose candidates are verified later,
+     or INVARIANT ones for some or all requests (see section hybrid). All give the same bits, so the clock may choose.
    - Prefill INVARIANT: deterministic prompts run in ordinary passes, beside decoding rows and other prompts (in mode
      HYBRID only if all rows share one INVARIANT pass). This makes the pass INVARIANT, which costs more for every row.
-     PACKED runs many prompts together in replay passes, and ISOLATED, the paper's way, each alone.
-   - Drafts: a candidate need not have been decoded. If .drafter guesses the next tokens, the guesses join the window
-     (or the row, where passes are INVARIANT), and those that are right are committed together. A guess is right if it
-     is the canonical token, so no result changes. One pass checks both candidates and guesses.
+   - Drafts: .drafter may guess the next tokens. The guesses join the window (or the row, where passes are INVARIANT),
+     and those that are right, because they are the canonical tokens, are committed together (see api-drafter).
    - Verify WAIT: requests whose windows are ready go on decoding until a replay pass is worth it (see LLM42_VERIFIES).
 
    DETERMINISM
 
-   With verifier INVARIANT, which all presets but PAPER have, a deterministic request gets the canonical result: the
-   tokens and log-probability bits that the model gives when every pass is INVARIANT. They depend on (1) the model, (2)
-   the prompt, the sampling parameters and the seed, (3) the types and the arithmetic (how sums round) in .numerics,
-   and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and Hopper GPUs nothing else
-   matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache, preemption or planner, and on
-   a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that of Hopper GPUs; a CPU can take
-   it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its library versions. Scoring the
-   finished text in INVARIANT passes gives the canonical result again. With verifier FIXED the result is reproducible
-   and depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the
-   prompt in the kind of pass that .prefill names. In mode BATCH_INVARIANT every request gets its canonical result. The
-   experiment .keep_fast_kv breaks the promise.
+   With verifier INVARIANT (all presets but PAPER) a deterministic request, and in mode BATCH_INVARIANT every request,
+   gets the canonical result: the tokens and log-probability bits that the model gives when every pass is INVARIANT.
+   They depend on (1) the model, (2) the prompt, the sampling parameters and the seed, (3) the types and the arithmetic
+   (how sums round) in .numerics, and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and
+   Hopper GPUs nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache,
+   preemption or planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that
+   of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its
+   library versions. Scoring the finished text in INVARIANT passes gives the canonical result again. With verifier FIXED
+   the result depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M
+   rows, the prompt in the kind of pass that .prefill names. The experiments .keep_fast_kv and .keep_fast_state break
+   the promise on purpose.
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
    the order of products in a FAST pass also depends on the other rows. Fused multiply-adds are explicit, and exp, log,
-   sin and cos are made of IEEE operations. (Where arithmetic SM90 has 2^x of Hopper's instruction, a CPU computes it
-   with integers.) When an engine opens, it runs a short sequence alone, and again after as many others as fit
-   into a pass, under FIXED and INVARIANT. It does not open if a bit differs. This is a spot check, not a proof.
+   sin and cos are made of IEEE operations. An engine that opens runs a short sequence alone, and again after as many
+   others as fit into a pass, under FIXED and INVARIANT. It does not open if a bit differs: a spot check, not a proof.
 
-   Models in eight bits (FP8 checkpoints) have weights in e4m3 with scales, and the inputs of products get scales, too:
-   a value is divided by its scale and rounded to the nearest e4m3, ties to even, at most +-448. The scale is the
-   largest magnitude / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the
-   checkpoint's, so that it never depends on other rows. A product's sum is cut into chains of 128 terms, each of which
-   begins at zero. With scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL
-   chains are added, and the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in
-   ascending order. In arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order
-   (section vectors).
+   Models in eight bits (FP8) have weights in e4m3 with scales, and the inputs of products get scales, too: a value is
+   divided by its scale and rounded to the nearest e4m3, ties to even, at most +-448. The scale is the largest magnitude
+   / 448, at least 1e-10, of a row or of a row and 128 columns (see llm42_scaling), or the checkpoint's, so that it
+   never depends on other rows. A product's sum is cut into chains of 128 terms, each of which begins at zero. With
+   scaling BLOCK, sum = fma(chain, scale of the input x scale of the weights, sum). With CHANNEL chains are added, and
+   the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in ascending order. In
+   arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
 
-   Tensor parallelism cuts a model into .tensor_parallel ranks, one for each device. It also cuts the sums of two matrix
-   products, o (attention output) and down (feed-forward output), and so changes their order. .numerics.leaves says into
-   how many parts an INVARIANT pass cuts these sums whatever the ranks, so that with 8 leaves the canonical result is
-   the same on 1, 2, 4 or 8 ranks. FAST and FIXED results depend on the ranks, and on a GPU also on the leaves.
+   Recurrent layers (gated delta rule, as in Qwen3-Next and Qwen3.5) keep a state instead of keys and values, and under
+   every schedule take in one token after the other (section recurrent), so that chunks of a prompt, decoding, prefix
+   hits and rollbacks give the same bits. A state takes in final rows only, and the rows behind it are applied again to
+   a copy of it, so that a rollback touches no state.
 
-   Compile with -ffp-contract=off: a build whose compiler has fused operations on its own opens no engine, and one with
-   -ffast-math or -fsingle-precision-constant fails. The promise does not hold if other code in the process sets
-   flush-to-zero or another rounding mode.
+   Tensor parallelism cuts a model into ranks, one for each device, and with it the sums of two matrix products, o
+   (attention output) and down (feed-forward output). .numerics.leaves says into how many parts an INVARIANT pass cuts
+   these sums whatever the ranks: with 8 leaves the canonical result is the same on 1, 2, 4 or 8 ranks. FAST and FIXED
+   results depend on the ranks, and on a GPU also on the leaves.
+
+   Compile with -ffp-contract=off: a build whose compiler has fused operations opens no engine, and one with -ffast-math
+   or -fsingle-precision-constant fails. Setting flush-to-zero or another rounding mode anywhere breaks the promise.
 
    MEMORY, ERRORS, THREADS, BACKENDS
 
@@ -178,9 +171,9 @@
    allocation is always LLM42_MEMORY. A failed pass loses no committed token; the next step tries again. Use an engine
    from one thread at a time; engines are independent of each other. A child of fork() runs passes on one thread. The
    CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
-   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. Planner, KV cache and verification
-   never know which backend runs. The CPU and the simulator are in this file, CUDA in llm42.cu and kernels.cu (bf16,
-   sm_80 and later). All may be open in one process.
+   OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. The CPU and the simulator are in
+   this file, Hopper's arithmetic on a CPU in examples/util/llm42_sm90.h, CUDA in llm42.cu and kernels.cu (bf16 on sm_80
+   and later, FP8 models on sm_90, no recurrent layers yet). All may be open in one process.
 
    WHAT IT RESTS ON
 
@@ -192,8 +185,8 @@
    -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
       base        results, memory, numbers, files, arrays, names, doubles
-      model       json, owner, scales, config, safetensors, shapes, load
-      backends    vectors, tensor-cores, eight-bits, team, sampling, cpu, fp32, sm90; calibrated, sim
+      model       json, owner, scales, config, safetensors, layers, shapes, load
+      backends    vectors, team, sampling, cpu, recurrent, fp32; calibrated, sim
       engine      state, kv, submit, step, admit, planner, hybrid, draft, plan, verify, open
 
    Each section says which others it calls, base aside. To follow one token, start at the prototypes in section submit.
@@ -277,7 +270,7 @@ typedef enum llm42_scaling {
 typedef enum llm42_arch {  // a row of the table of families, see section config
     LLM42_ARCH_LLAMA = 1, LLM42_ARCH_MISTRAL, LLM42_ARCH_QWEN2, LLM42_ARCH_QWEN3, LLM42_ARCH_QWEN3_MOE,
     LLM42_ARCH_MIXTRAL, LLM42_ARCH_MINISTRAL3, LLM42_ARCH_PHI3, LLM42_ARCH_SEED_OSS, LLM42_ARCH_SMOLLM3,
-    LLM42_ARCH_GRANITE,
+    LLM42_ARCH_GRANITE, LLM42_ARCH_QWEN3_NEXT, LLM42_ARCH_QWEN3_5, LLM42_ARCH_QWEN3_5_MOE,
 } llm42_arch;
 // clang-format on
 typedef enum llm42_rope { LLM42_ROPE_PLAIN, LLM42_ROPE_LINEAR, LLM42_ROPE_LLAMA3, LLM42_ROPE_YARN } llm42_rope;
@@ -295,9 +288,16 @@ typedef struct llm42_config {
     int ffn;              // F, feed-forward width (of one expert in a mixture)
     int experts;          // 0: dense
     int experts_used;     // experts that a token is sent to
+    int shared_ffn;       // feed-forward width of the expert to which every token is sent, too; 0: there is none
     bool experts_renorm;  // the chosen experts' probabilities are scaled to sum to 1
     int context;          // longest sequence that the model was made for, tokens
     int sliding_window;   // positions that a token sees in layers with a window, itself included; 0: no layer has one
+    // Recurrent layers (gated delta rule; see DETERMINISM). Each of their value heads has a state [key_dim, value_dim].
+    int recurrent_layers;        // 0: every layer is attention
+    int key_heads, value_heads;  // Hk and, a multiple of it, Hv
+    int key_dim, value_dim;      // of a head
+    bool gated;                  // attention's output is multiplied by sigmoid(gate), with gates from the q projection
+    int rotary_dim;              // values of a head that are rotated, the first ones; 0: all
     float norm_eps;
     float embed_scale;      // of the embeddings' values; 0: 1
     float attention_scale;  // of the scores of attention; 0: 1 / sqrt(d)
@@ -343,15 +343,23 @@ typedef struct llm42_matrix {
 typedef struct llm42_layer {
     bool sliding;                            // it has the window llm42_config.sliding_window
     bool unrotated;                          // its queries and keys are not rotated
+    bool recurrent;                          // it keeps a state instead of keys and values
+    int cache;                               // its place among the layers of its kind, from 0
     const float *attention_norm, *ffn_norm;  // [D]
     const float *q_norm, *k_norm;            // [d]
     const float *q_bias, *k_bias, *v_bias;   // [H*d] [K*d] [K*d]
     const float *o_bias, *down_bias;         // [D]
     const float *gate_bias, *up_bias;        // [F]
-    llm42_matrix q, k, v, o;                 // [H*d, D] [K*d, D] [K*d, D] [D, H*d]
-    llm42_matrix gate, up, down;             // [F, D] [F, D] [D, F]; dense
-    llm42_matrix router;                     // [E, D]; mixture
-    const llm42_matrix *expert;              // [E][3]: gate, up, down
+    llm42_matrix q, k, v, o;                 // [H*d, D] [K*d, D] [K*d, D] [D, H*d]; gated: q [H][2][d, D] with gates
+    // Recurrent: q, k and v of all heads, [2 Hk*key_dim + Hv*value_dim, D], z [Hv*value_dim, D], beta and alpha [Hv,
+    // D], and o [D, Hv*value_dim]. Taps of the convolution [2 Hk*key_dim + Hv*value_dim][4], the oldest first; for the
+    // decay -e^A and the bias of alpha, [Hv]; the norm of the heads' outputs [value_dim].
+    llm42_matrix qkv, z, beta, alpha;
+    const float *taps, *decay, *alpha_bias, *head_norm;
+    llm42_matrix gate, up, down;  // [F, D] [F, D] [D, F]; dense
+    llm42_matrix router;          // [E, D]; mixture
+    const llm42_matrix *expert;   // [E][3]: gate, up, down; and [1][3] of the shared expert
+    llm42_matrix shared_gate;     // [1, D]: the shared expert counts sigmoid of this
 } llm42_layer;
 
 typedef struct llm42_model {
@@ -385,6 +393,8 @@ LLM42_API void llm42_model_free(llm42_model *model);  // NULL is fine. Close eng
 LLM42_API const char *const *llm42_synthetic_names(void);
 // Bytes of KV that one token takes, all layers together.
 LLM42_API size_t llm42_kv_token_bytes(const llm42_config *config, llm42_dtype compute);
+// Bytes of a snapshot of a sequence's states, all recurrent layers together; 0: there are none.
+LLM42_API size_t llm42_state_bytes(const llm42_config *config);
 
 // >>api-pass -----------------------------------------------------------------------------------------------------
 // The order in which a pass takes its sums (see THE PROTOCOL, and for ranks and leaves DETERMINISM).
@@ -421,10 +431,21 @@ typedef struct llm42_row {
     uint32_t flags;  // LLM42_ROW_*
 } llm42_row;
 
+typedef struct llm42_save {
+    int at, snapshot;  // a state is copied to this snapshot when it has taken in `at` positions
+} llm42_save;
+
 typedef struct llm42_seq {
     int64_t request;       // key of the request whose rows these are; by default its id, which counts from 1
     const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
     llm42_sampling sampling;
+    // For recurrent layers. The backend keeps a state for each index into llm42_pass.seq, and the rows of the positions
+    // behind it. A pass applies these rows to a copy of the state, and then its own rows.
+    int state;     // positions that the state has taken in; 0: none, it is zero
+    int state_to;  // that it has taken in when the pass has run
+    int restore;   // the state is first copied from snapshot `restore` - 1, which has `state` positions; 0: it is not
+    int saves;     // times that the state is copied to a snapshot on its way from .state to .state_to, ascending
+    llm42_save save[2];
 } llm42_seq;
 
 typedef struct llm42_output {
@@ -437,7 +458,8 @@ typedef struct llm42_output {
 typedef void llm42_probe_fn(void *user, int layer, const char *operator_name, int rows, int width, const float *values);
 
 // A forward pass. Each row writes the KV of its position, but not to a page that two sequences share. It attends to all
-// positions of its sequence up to its own, also those that other rows write. A sequence's rows ascend in position.
+// positions of its sequence up to its own, also those that other rows write. A sequence's rows follow one another in
+// position, and with recurrent layers also in the pass.
 typedef struct llm42_pass {
     llm42_schedule schedule;
     int rows;              // R, rows in the list
@@ -453,6 +475,10 @@ typedef struct llm42_pass {
     bool check;  // true: a test pass that llm42_engine_open runs, for no request; the simulator counts no time for it
 } llm42_pass;
 
+// For callers without an engine, before a pass: says of the sequences of its rows that their states have taken in all
+// positions before, and take in these rows. Of use for models with recurrent layers only.
+LLM42_API void llm42_follow_rows(llm42_seq *seq, const llm42_row *row, int rows);
+
 // >>api-backend --------------------------------------------------------------------------------------------------
 // How the steps of a sum round. (A schedule is the order of its terms.)
 typedef enum llm42_arithmetic {
@@ -460,7 +486,8 @@ typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
     // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU can give them
     // too: it emulates the sums of the GPU's tensor cores. Its passes then take two to four times as long as with FP32
-    // (base42, one thread, AVX-512). Sums of every schedule have the INVARIANT order, so nothing rolls back. bf16 only.
+    // (base42, one thread, AVX-512). Sums of every schedule have the INVARIANT order, so nothing rolls back. bf16 only,
+    // and only where the companion llm42_sm90.h is built in.
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
 
@@ -489,6 +516,7 @@ typedef struct llm42_backend_desc {
     int pages, page_size;      // of the KV cache
     int max_running;           // sequences in a pass, at most
     int fixed_rows;            // M: the shape of FIXED replay passes; 0: not known
+    int behind, snapshots;     // recurrent layers: most rows between a state and a pass's first row; pool of snapshots
     unsigned schedules;        // that passes will have, as bits 1 << LLM42_SCHEDULE_FAST ...; 0: not known
     const void *backend_desc;  // the backend's own options, as in llm42_engine_desc; NULL: its defaults
     llm42_log_fn *log;
@@ -516,8 +544,9 @@ typedef struct llm42_mix {
 //   leaves *state NULL. close frees what open allocated. A backend may be open many times; the states share nothing.
 // - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and stay in place
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
-// - If run fails, the outputs and the KV of the positions in pass->row are undefined, and nothing else has changed. The
-//   engine has those positions written again before a pass reads them.
+// - If run fails, the outputs, the KV of the positions in pass->row and the states of its sequences are undefined, and
+//   nothing else has changed. The engine has those positions written again before a pass reads them, and preempts
+//   requests whose states are undefined.
 // - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
 //   engine opens only if rows keep their bits wherever they stand in a FIXED or INVARIANT pass.
 // - A function returns LLM42_OK or an error. Anything else is LLM42_BACKEND to the engine.
@@ -679,10 +708,10 @@ LLM42_POLICIES(LLM42__POLICY)
 // What a preset sets. Every field's default is the preset's, unless its comment says otherwise.
 typedef struct llm42_policy {
     llm42_mode mode;
-    // The schedule of replay passes. INVARIANT: the result is the canonical one, whatever the prefill is. FIXED: it
-    // depends on M, on .tensor_parallel and on .prefill; with prefill ISOLATED also on .token_budget, which cuts long
-    // prompts into chunks, and with prefill INVARIANT on .numerics.leaves. FIXED also limits what deterministic
-    // requests share in the prefix cache: with prefill PACKED all, with INVARIANT only prompts, with ISOLATED nothing.
+    // The schedule of replay passes. INVARIANT: the result is the canonical one. FIXED: it depends on M, on
+    // .tensor_parallel and on .prefill; with prefill ISOLATED also on .token_budget, which cuts long prompts into
+    // chunks, and with prefill INVARIANT on .numerics.leaves. FIXED also limits what deterministic requests share in
+    // the prefix cache: with prefill PACKED all, with INVARIANT only prompts, with ISOLATED nothing.
     llm42_verifier verifier;
     llm42_verify verify;            // when replay passes run
     llm42_prefill prefill;          // of deterministic requests' prompts
@@ -804,12 +833,11 @@ typedef struct llm42_event {
 } llm42_event;
 
 // Called inside llm42_engine_submit, _cancel and _step, on the caller's thread. Pointers in the event are valid during
-// the call. It may call llm42_engine_submit, _cancel and _release, as when a stop string has come. They check their
-// arguments at once, and submit gives the id; the rest happens after the event, before another pass is planned. A
-// request cancelled there releases no more tokens. llm42_engine_step, _run, _run_until and _close are refused there.
-// The tokens of an event are already in info->tokens. Behind a stop string of your own, cut the rest yourself: how many
-// tokens follow it in the same event depends on the load. If an event brings the last token of a request, the request
-// ends with STOP or LENGTH, even if it is cancelled there.
+// the call. It may call llm42_engine_submit, _cancel and _release. They check their arguments at once, and submit gives
+// the id; the rest happens after the event, before another pass is planned. A request cancelled there releases no more
+// tokens. llm42_engine_step, _run, _run_until and _close are refused there. The tokens of an event are already in
+// info->tokens. Behind a stop string of your own, cut the rest yourself: how many tokens follow it in the event depends
+// on the load. A request whose last token an event brings ends with STOP or LENGTH, even if it is cancelled there.
 typedef void llm42_event_fn(void *user, const llm42_event *event);
 
 LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
@@ -826,13 +854,11 @@ typedef struct llm42_choice {
 } llm42_choice;
 
 typedef struct llm42_plan {
-    // Required. Windows need the view's .replay, deterministic prompts INVARIANT (prefill INVARIANT) or .replay. All
-    // else may run in any pass. In mode BATCH_INVARIANT every pass is INVARIANT.
-    llm42_schedule schedule;
-    int shape;             // rows that the pass is padded to; default: M for a FIXED replay pass, else the rows planned
-    int count;             // choices
-    llm42_choice *choice;  // [count], in the order of their rows; there is room for `room` of them
-    int room;              // at least the number of requests that run
+    llm42_schedule schedule;  // required; the rules below say what may run under which
+    int shape;                // rows that the pass is padded to; default: M for a FIXED replay pass, else as planned
+    int count;                // choices
+    llm42_choice *choice;     // [count], in the order of their rows; there is room for `room` of them
+    int room;                 // at least the number of requests that run
     // Mode HYBRID, for the pass's event: how long one more token for every request is expected to take, if candidates
     // are verified later, and if deterministic requests decode in INVARIANT passes. 0: this was not compared.
     double fast_seconds, invariant_seconds;
@@ -898,8 +924,7 @@ struct llm42_view {
 typedef enum llm42_rule { LLM42_RULES(LLM42__VALUE) } llm42_rule;
 
 // The functions run inside llm42_engine_step, on the caller's thread, and must call no function of the engine. They
-// return LLM42_OK or an error; llm42_fail writes its text. For runs that repeat, a planner reads nothing but the view,
-// and no time in it that was measured.
+// return LLM42_OK or an error (see llm42_fail). For runs that repeat, a planner reads only the view's unmeasured parts.
 typedef struct llm42_planner {
     const char *name;  // required; one word, for messages and results
     void *user;        // given to each function
@@ -908,8 +933,7 @@ typedef struct llm42_planner {
     // Names the request that gives up its KV pages when a plan needs more than are free. The planner is then asked for
     // another plan. NULL (default): the youngest, ordinary requests first.
     int64_t (*preempt)(void *user, const llm42_view *view);
-    // Names the waiting request that is admitted next; 0: none now. It is asked only while a request that has arrived
-    // is waiting. NULL (default): the first by arrival.
+    // Names the request to admit next, asked while one that has arrived waits; 0: none. NULL (default): by arrival.
     int64_t (*admit)(void *user, const llm42_view *view);
     // Called after each pass with its plan and the seconds that it took. NULL (default): not called.
     void (*postprocess)(void *user, const llm42_view *view, const llm42_plan *plan, double seconds);
@@ -979,6 +1003,8 @@ typedef struct llm42_kv_desc {
     double admission_reserve;  // 0 to 1; default: 0. A request is admitted if enough pages are free for its tokens and
                                // for a reserve: the larger of one page for each running request, and this share of
                                // the tokens that it and they may still return. If none runs, one is always admitted
+    int snapshots;             // of states, which prefix hits of models with recurrent layers begin with, each of them
+                               // llm42_state_bytes; default: max_running, if there is a prefix cache
 } llm42_kv_desc;
 
 // For experiments: what breaks requests or the promise on purpose, and what is kept to reproduce the paper.
@@ -986,6 +1012,7 @@ typedef struct llm42_experiment {
     double inject_rate;    // share of candidates replaced by a wrong token, 0 to 1, for stress tests; default: 0
     uint64_t inject_seed;  // default: 42
     bool keep_fast_kv;     // leave out the KV overwrite of verification, which breaks the promise
+    bool keep_fast_state;  // states take in all rows, also those that are rolled back: this breaks the promise, too
     llm42_bonus bonus;     // whether a window has a row for the verifier's own token; default: the preset's
 } llm42_experiment;
 
@@ -1221,9 +1248,8 @@ LLM42__MAYBE_UNUSED static void *llm42__alloc(size_t count, size_t size) {
     if (size && count > (SIZE_MAX - extra) / size) return NULL;
     void *block = LLM42_MALLOC(count * size + extra);
     if (!block) return NULL;
-    char *p = (char *)(((uintptr_t)block + extra) & ~(uintptr_t)63);
-    memcpy(p - sizeof block, &block, sizeof block);
-    assert((uintptr_t)p % 64 == 0);
+    void **p = (void **)(((uintptr_t)block + extra) & ~(uintptr_t)63);
+    p[-1] = block;
     return p;
 }
 
@@ -1234,15 +1260,12 @@ LLM42__MAYBE_UNUSED static void *llm42__alloc_zero(size_t count, size_t size) {
 }
 
 LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
-    void *block;
-    if (!p) return;
-    memcpy(&block, (char *)p - sizeof block, sizeof block);
-    LLM42_FREE(block);
+    if (p) LLM42_FREE(((void **)p)[-1]);
 }
 
 // Blocks that are freed together. `missing`: memory was short for one of them, which is NULL.
 typedef struct llm42__memory {
-    void *block[24];
+    void *block[32];
     int count;
     bool missing;
 } llm42__memory;
@@ -1363,6 +1386,7 @@ LLM42__BOTH float llm42__ex2(float x) {
 }
 
 LLM42__BOTH float llm42__silu(float x) { return x / (1.0f + llm42__ex2(x * -1.44269504f)); }
+LLM42__BOTH float llm42__sigmoid(float x) { return 1.0f / (1.0f + llm42__ex2(x * -1.44269504f)); }
 
 // log(x) = e ln 2 + log(m), m in [sqrt(1/2), sqrt(2)), log(m) = 2 atanh((m-1)/(m+1)). For normal x > 0.
 LLM42__BOTH float llm42__log_f32(float x) {
@@ -1446,13 +1470,11 @@ LLM42__BOTH float llm42__round_bf16(float x) {
 LLM42__BOTH uint16_t llm42__to_bf16(float x) { return (uint16_t)(llm42__bits(llm42__round_bf16(x)) >> 16); }
 LLM42__BOTH float llm42__from_bf16(uint16_t h) { return llm42__float((uint32_t)h << 16); }
 
-// fp16 to fp32, exact, subnormals and NaN included.
+// fp16 to fp32, exact, subnormals and NaN included: the exponents' biases differ by 112.
 LLM42__BOTH float llm42__from_fp16(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31u, mantissa = h & 0x3ffu;
-    if (exponent == 31) return llm42__float(sign | 0x7f800000u | mantissa << 13);
-    if (exponent) return llm42__float(sign | (exponent + 112u) << 23 | mantissa << 13);
-    float tiny = (float)mantissa * (1.0f / 16777216.0f);
-    return sign ? -tiny : tiny;
+    const float size = llm42__float((uint32_t)(h & 0x7fffu) << 13) * 5.19229686e33f;  // 2^112
+    const uint32_t special = (h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
+    return llm42__float(llm42__bits(size) | special | (uint32_t)(h & 0x8000u) << 16);
 }
 
 // e4m3 (OCP, 8 bits): a sign, four bits of exponent, three of the significand. The largest number is 448. There is no
@@ -1483,6 +1505,8 @@ LLM42__BOTH float llm42__e4m3_scale(float largest) {
 
 // The side of a block of weights that share a scale, and the terms of a chain (see DETERMINISM).
 enum { LLM42__BLOCK = 128 };
+// The inputs that the convolution of a recurrent layer sees, and the positions that FAST passes take in at once.
+enum { LLM42__TAPS = 4, LLM42__CHUNK = 64 };
 
 LLM42__BOTH size_t llm42__dtype_size(llm42_dtype type) {
     return type == LLM42_DTYPE_FP32 ? 4 : type == LLM42_DTYPE_E4M3 ? 1 : 2;
@@ -1498,11 +1522,14 @@ LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, 
     }
 }
 
+// Values of a head that are rotated, the first ones. d in the comments on rotation.
+LLM42__INLINE int llm42__rotary(const llm42_config *c) { return c->rotary_dim ? c->rotary_dim : c->head_dim; }
+
 // The frequency of pair i: theta^(-2i/d), scaled as the family says. Rounded to fp32, as HF does.
 LLM42__MAYBE_UNUSED static float llm42__rope_frequency(const llm42_config *c, int i) {
     const double log_theta = llm42_log64(c->rope_theta), turn = 6.283185307179586, context = c->rope_original_context;
     const double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
-    const float frequency = (float)llm42_exp64(-(double)(2 * i) / c->head_dim * log_theta);
+    const float frequency = (float)llm42_exp64(-(double)(2 * i) / llm42__rotary(c) * log_theta);
     double keep = 0;  // the share that is not divided by the factor
     if (c->rope == LLM42_ROPE_PLAIN) return frequency;
     if (c->rope == LLM42_ROPE_LLAMA3) {
@@ -1510,9 +1537,9 @@ LLM42__MAYBE_UNUSED static float llm42__rope_frequency(const llm42_config *c, in
         if (wave < context / high) return frequency;
         if (wave <= context / low) keep = (context / wave - low) / (high - low);
     } else if (c->rope == LLM42_ROPE_YARN) {  // pairs that turn `high` times in the context, and `low` times
-        const double unit = c->head_dim / (2 * log_theta);
+        const double unit = llm42__rotary(c) / (2 * log_theta);
         const double first = fmax(floor(unit * llm42_log64(context / (high * turn))), 0);
-        const double last = fmin(ceil(unit * llm42_log64(context / (low * turn))), c->head_dim - 1);
+        const double last = fmin(ceil(unit * llm42_log64(context / (low * turn))), llm42__rotary(c) - 1);
         keep = 1 - fmin(fmax((i - first) / fmax(last - first, 0.001), 0), 1);
     }
     return (float)((1 - keep) * frequency / c->rope_factor + keep * frequency);
@@ -1527,7 +1554,7 @@ LLM42__MAYBE_UNUSED static float llm42__scale_log2(const llm42_config *c) {
 // Fills rope [max_context][d/2][2] with the cosine and sine of position x frequency, for keys or for queries. Angles
 // are rounded to fp32, as HF does.
 LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, bool queries, float *rope, int max_context) {
-    const int half = c->head_dim / 2;
+    const int half = llm42__rotary(c) / 2;
     for (int i = 0; i < half; i++) {
         const float frequency = llm42__rope_frequency(c, i);
         for (int t = 0; t < max_context; t++) {
@@ -1730,11 +1757,16 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
         if (c->heads % n || c->ffn % n)
             LLM42__FAIL(INVALID, "%s.%s: %d: must divide the model's %d heads and feed-forward width %d", desc, name, n,
                         c->heads, c->ffn);
+        if (c->recurrent_layers && (c->key_heads % n || c->value_heads % n || c->shared_ffn % n))
+            LLM42__FAIL(INVALID,
+                        "%s.%s: %d: must divide the model's %d key heads and %d value heads of recurrent layers, and "
+                        "the shared expert's width %d",
+                        desc, name, n, c->key_heads, c->value_heads, c->shared_ffn);
         if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128))
             LLM42__FAIL(
                 INVALID,
-                "%s.%s: %d: the weights are FP8 with blocks of 128, so each part of the widths %d (heads) and %d "
-                "(feed-forward) must be a multiple of 128",
+                "%s.%s: %d: products with FP8 weights are sums of chains of 128 terms, so each part of the widths %d "
+                "(heads) and %d (feed-forward) must be a multiple of 128",
                 desc, name, n, c->heads * c->head_dim, c->ffn);
     }
     if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
@@ -1902,8 +1934,9 @@ static bool llm42__json_equal(const llm42__json *json, int i, const char *text, 
     return (size_t)(t->end - t->start) == length && memcmp(json->text + t->start, text, length) == 0;
 }
 
+// False when there is no token i.
 static bool llm42__json_is(const llm42__json *json, int i, const char *text) {
-    return llm42__json_equal(json, i, text, strlen(text));
+    return i >= 0 && llm42__json_equal(json, i, text, strlen(text));
 }
 
 static bool llm42__json_ends(const llm42__json *json, int i, const char *text) {
@@ -2057,6 +2090,7 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
     if (!*layer) LLM42__FAIL(MEMORY, "%s: out of memory for %zu layers", model->name, count);
     memset(*layer, 0, count * sizeof **layer);
+    for (size_t l = 0; l < count; l++) (*layer)[l].cache = (int)l;
     return LLM42_OK;
 }
 
@@ -2071,19 +2105,24 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     "checkpoint with scales for each token, for blocks of 128, or static ones"
 
 static bool llm42__config_says(const llm42__json *json, int object, const char *key, const char *text) {
-    const int i = llm42__json_get(json, object, key);
-    return i >= 0 && llm42__json_is(json, i, text);
+    return llm42__json_is(json, llm42__json_get(json, object, key), text);
 }
 
-// Runs when an object has been read. Refuses keys of it that nothing has read. Those in `nothing` mean nothing here,
-// nor does null, false or what is empty.
+// Runs when an object has been read. Refuses keys of it that nothing has read, and keys that are there twice. Those in
+// `nothing` mean nothing here, nor does null, false or what is empty.
 static llm42_result llm42__config_quantised_unread(const llm42__json *json, int object, const char *nothing) {
     char key[64];
     for (int i = object; (i = llm42__json_next(json, object, i)) > 0;) {
-        const jsmntok_t *value = &json->token[i + 1];
         snprintf(key, sizeof key, " %.*s ", LLM42__SHOW(json, i));
-        if (llm42__json_was_read(json, i) || strstr(nothing, key)) continue;
-        if (value->type == JSMN_PRIMITIVE ? strchr("nf", json->text[value->start]) != NULL : !value->size) continue;
+        if (strstr(nothing, key)) json->token[i].size = 2;  // as if it had been read
+    }
+    LLM42__TRY(llm42__json_unique(json, object));
+    for (int i = object; (i = llm42__json_next(json, object, i)) > 0;) {
+        const jsmntok_t *value = &json->token[i + 1];
+        const bool word = value->type == JSMN_PRIMITIVE, text = value->type == JSMN_STRING;
+        if (llm42__json_was_read(json, i)) continue;
+        if (word ? strchr("nf", json->text[value->start]) != NULL : !(text ? value->end - value->start : value->size))
+            continue;
         LLM42__NOT_SUPPORTED("quantization_config: %.*s: unknown, and may change what the model computes",
                              LLM42__SHOW(json, i));
     }
@@ -2160,13 +2199,13 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     if (json->token[at].type != JSMN_OBJECT) LLM42__MALFORMED("quantization_config: expected an object");
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
-    if (!llm42__json_null(json, kv))
+    if (!llm42__json_null(json, kv) && !owner->scaling)  // once, although config.json is read as text_config, too
         LLM42__LOG_TO(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
-    if (llm42__config_says(json, at, "quant_method", "fp8")) {
+    if (llm42__json_is(json, method, "fp8")) {
         LLM42__TRY(llm42__config_fp8(owner, json, at));
         return llm42__config_quantised_unread(json, at, nothing);
     }
-    const bool compressed = llm42__config_says(json, at, "quant_method", "compressed-tensors") && format >= 0;
+    const bool compressed = llm42__json_is(json, method, "compressed-tensors") && format >= 0;
     if (!compressed || !llm42__json_is(json, format, "float-quantized")) {
         const int what = compressed ? format : method < 0 ? at : method;
         LLM42__NOT_SUPPORTED("quantization_config: the model is quantised as %.*s, which llm42 does not read: take "
@@ -2181,24 +2220,36 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     return llm42__config_group(owner, json, first + 1);
 }
 
-// Reads `count` scales from number `first` on, of a tensor of `all`, `across` in a row. If all is 1, it is repeated.
-static llm42_result llm42__read_scales(llm42_model *model, const char *name, int64_t all, int across, int64_t first,
+// Is this the shape of a tensor of scales, [experts, down, across]? Dimensions of 1 may be there or not.
+static bool llm42__scales_fit(const llm42__tensor *t, const int64_t shape[3]) {
+    int i = 0;
+    if (t->dims > 3 || (t->dims > 1 && t->shape[t->dims - 1] != shape[2])) return false;
+    for (int j = 0; j < t->dims; j++) {
+        while (i < 3 && shape[i] == 1) i++;
+        if (t->shape[j] != 1 && (i == 3 || t->shape[j] != shape[i++])) return false;
+    }
+    while (i < 3 && shape[i] == 1) i++;
+    return i == 3;
+}
+
+// Reads `count` scales from number `first` on, of a tensor of this shape. If it has only one, that is repeated.
+static llm42_result llm42__read_scales(llm42_model *model, const char *name, const int64_t shape[3], int64_t first,
                                        int count, const float **out, llm42_error *error) {
     llm42__tensor *t = llm42__find_tensor(model, name);
     if (!t) LLM42__FAIL(FORMAT, "%s: tensor %s is missing", model->name, name);
     if (t->type == LLM42_DTYPE_DEFAULT || t->type == LLM42_DTYPE_E4M3)
         LLM42__FAIL(UNSUPPORTED, "%s: %s: scales must be BF16, F16 or F32", t->path, name);
-    const size_t size = llm42__dtype_size(t->type);
-    if (t->size != (size_t)all * size || t->dims > 3 ||
-        (all > 1 && (t->dims > 1 ? t->shape[t->dims - 1] : 1) != across))
-        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected %lld scales, %d in a row", t->path, name, (long long)all,
-                    across);
+    const bool one = shape[0] * shape[1] * shape[2] == 1, stacked = shape[0] > 1;
+    if (!llm42__scales_fit(t, shape))
+        LLM42__FAIL(FORMAT, "%s: %s: wrong shape: expected [%.0lld%s%lld, %lld]", t->path, name,
+                    stacked ? (long long)shape[0] : 0, stacked ? ", " : "", (long long)shape[1], (long long)shape[2]);
     float *scale = llm42__model_block(model, (size_t)count, sizeof *scale);
     if (!scale) LLM42__FAIL(MEMORY, "%s: %s: out of memory", t->path, name);
-    assert(all == 1 || first + count <= all);
-    llm42__convert_f32(scale, t->data + (all == 1 ? 0 : (size_t)first * size), t->type, all == 1 ? 1 : (size_t)count);
+    const size_t at = one ? 0 : (size_t)first * llm42__dtype_size(t->type);
+    assert(one || first + count <= shape[0] * shape[1] * shape[2]);
+    llm42__convert_f32(scale, t->data + at, t->type, one ? 1 : (size_t)count);
     for (int i = 0; i < count; i++) {
-        if (all == 1) scale[i] = scale[0];
+        if (one) scale[i] = scale[0];
         if (!(scale[i] > 0) || scale[i] - scale[i] != 0)
             LLM42__FAIL(FORMAT, "%s: %s: scale %lld is %g: must be above 0 and finite", t->path, name,
                         (long long)first + i, (double)scale[i]);
@@ -2215,23 +2266,42 @@ static llm42_result llm42__load_scales(llm42_model *model, const char *name, con
     const int stem = (int)strlen(name) - (strstr(name, ".weight") ? 7 : 0);
     const int side = owner->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : 1, rows = (int)w->shape[w->dims - 2],
               within = first % rows, down = (rows + side - 1) / side, across = side > 1 ? (m->k + side - 1) / side : 1;
-    const int64_t experts = w->dims == 3 ? w->shape[0] : 1;  // one behind the other
+    const int64_t shape[3] = {w->dims == 3 ? w->shape[0] : 1, down, across}, one[3] = {1, 1, 1};
     char of[200];
     if (within % side)
-        LLM42__FAIL(UNSUPPORTED, "%s: %s: a part begins at row %d, which must be a multiple of 128", w->path, name,
-                    within);
+        LLM42__FAIL(UNSUPPORTED,
+                    "%s: %s: a part begins at row %d and would share scales with the part before it: widths of parts "
+                    "(gate and up, or q, k and v) must be multiples of 128",
+                    w->path, name, within);
     snprintf(of, sizeof of, "%s%s", name, owner->scale_ending);
-    LLM42__TRY(llm42__read_scales(model, of, owner->one_scale ? 1 : experts * down * across, across,
+    LLM42__TRY(llm42__read_scales(model, of, owner->one_scale ? one : shape,
                                   ((int64_t)(first / rows) * down + within / side) * across,
                                   (m->n + side - 1) / side * across, &m->scale, error));
     m->scaling = model->config.scaling = owner->scaling;
     if (!owner->is_static) return LLM42_OK;
     const float *input_scale = NULL;
     snprintf(of, sizeof of, "%.*s.input_scale", stem, name);
-    LLM42__TRY(llm42__read_scales(model, of, 1, 1, 0, 1, &input_scale, error));
+    LLM42__TRY(llm42__read_scales(model, of, one, 0, 1, &input_scale, error));
     m->input_scale = *input_scale;
     if (m->input_scale < 1e-27f || m->input_scale > 1e30f)  // so that a reciprocal can divide by it
         LLM42__FAIL(FORMAT, "%s: %s is %g: must be from 1e-27 to 1e30", w->path, of, (double)m->input_scale);
+    return LLM42_OK;
+}
+
+// A tensor that no layer uses. Refuses what by its name changes the values of a matrix that a layer uses: an order of
+// its columns, zero points, and scales of a matrix that has others or is not in e4m3.
+static llm42_result llm42__check_unused(llm42_model *model, const llm42__tensor *t, llm42_error *error) {
+    static const char *const endings[] = {"_g_idx", "_zero_point", "_scale", "_scale_inv"};
+    char name[200];
+    for (int i = 0; i < 4; i++) {
+        const int stem = t->length - (int)strlen(endings[i]);
+        if (stem < 1 || memcmp(t->name + stem, endings[i], (size_t)(t->length - stem)) != 0) continue;
+        snprintf(name, sizeof name, "%.*s", stem, t->name);
+        const llm42__tensor *of = llm42__find_tensor(model, name);
+        if (of && of->used)
+            LLM42__FAIL(UNSUPPORTED, "%s: %.*s: is not used, and may change the values of %s", t->path, t->length,
+                        t->name, name);
+    }
     return LLM42_OK;
 }
 
@@ -2263,21 +2333,25 @@ typedef struct llm42__family {
     bool biased;    // q, k and v have biases, unless attention_bias says otherwise
     bool bias_key;  // attention_bias is obeyed, and is also for o, unless attention_out_bias says otherwise
     bool mixture;
+    bool recurrent;  // of some layers; then norms multiply by 1 + weight, and attention is gated
 } llm42__family;
 
 static const llm42__family llm42__families[] = {
-    {"llama", LLM42_ARCH_LLAMA, LLM42__NONE, false, false, true, false},
-    {"mistral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false},
-    {"ministral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false},
-    {"ministral3", LLM42_ARCH_MINISTRAL3, LLM42__ALL, false, false, false, false},
-    {"mixtral", LLM42_ARCH_MIXTRAL, LLM42__ALL, false, false, false, true},
-    {"qwen2", LLM42_ARCH_QWEN2, LLM42__LATE, false, true, false, false},
-    {"qwen3", LLM42_ARCH_QWEN3, LLM42__LATE, true, false, true, false},
-    {"qwen3_moe", LLM42_ARCH_QWEN3_MOE, LLM42__ASKED, true, false, true, true},
-    {"phi3", LLM42_ARCH_PHI3, LLM42__ALL, false, false, false, false},
-    {"seed_oss", LLM42_ARCH_SEED_OSS, LLM42__NONE, false, true, true, false},
-    {"smollm3", LLM42_ARCH_SMOLLM3, LLM42__LATE, false, false, true, false},
-    {"granite", LLM42_ARCH_GRANITE, LLM42__NONE, false, false, true, false},
+    {"llama", LLM42_ARCH_LLAMA, LLM42__NONE, false, false, true, false, false},
+    {"mistral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false, false},
+    {"ministral", LLM42_ARCH_MISTRAL, LLM42__ALL, false, false, false, false, false},
+    {"ministral3", LLM42_ARCH_MINISTRAL3, LLM42__ALL, false, false, false, false, false},
+    {"mixtral", LLM42_ARCH_MIXTRAL, LLM42__ALL, false, false, false, true, false},
+    {"qwen2", LLM42_ARCH_QWEN2, LLM42__LATE, false, true, false, false, false},
+    {"qwen3", LLM42_ARCH_QWEN3, LLM42__LATE, true, false, true, false, false},
+    {"qwen3_moe", LLM42_ARCH_QWEN3_MOE, LLM42__ASKED, true, false, true, true, false},
+    {"phi3", LLM42_ARCH_PHI3, LLM42__ALL, false, false, false, false, false},
+    {"seed_oss", LLM42_ARCH_SEED_OSS, LLM42__NONE, false, true, true, false, false},
+    {"smollm3", LLM42_ARCH_SMOLLM3, LLM42__LATE, false, false, true, false, false},
+    {"granite", LLM42_ARCH_GRANITE, LLM42__NONE, false, false, true, false, false},
+    {"qwen3_next", LLM42_ARCH_QWEN3_NEXT, LLM42__NONE, true, false, true, true, true},
+    {"qwen3_5_text", LLM42_ARCH_QWEN3_5, LLM42__NONE, true, false, true, false, true},
+    {"qwen3_5_moe_text", LLM42_ARCH_QWEN3_5_MOE, LLM42__NONE, true, false, true, true, true},
 };
 
 // What a model's sizes, all of them positive, must fulfil together.
@@ -2291,6 +2365,9 @@ static llm42_result llm42__config_check(const llm42_config *c, const llm42__json
         LLM42__MALFORMED("head_dim %d: must be even and at most 1024", c->head_dim);
     if (c->experts && (c->experts_used < 1 || c->experts_used > most_used))
         LLM42__MALFORMED("num_experts_per_tok %d: must be between 1 and %d", c->experts_used, most_used);
+    if (c->key_heads && c->value_heads % c->key_heads)
+        LLM42__MALFORMED("linear_num_value_heads %d is not a multiple of linear_num_key_heads %d", c->value_heads,
+                         c->key_heads);
     return LLM42_OK;
 }
 
@@ -2387,14 +2464,21 @@ static llm42_result llm42__config_rope(llm42_config *c, const llm42__json *json)
     if (!llm42__json_null(json, scaling) && !llm42__json_null(json, older))
         LLM42__MALFORMED("rope_parameters, rope_scaling: keep one of the two");
     if (llm42__json_null(json, scaling)) scaling = older;
-    double whole = 1.0;  // the share of a head that is rotated
+    const bool parts = c->recurrent_layers > 0;
+    double whole = parts ? 0.25 : 1.0;  // the share of a head that is rotated
     LLM42__TRY(llm42__json_field(json, 0, "rope_theta", 1.0, 1e12, &c->rope_theta));
     LLM42__TRY(llm42__json_field(json, 0, "partial_rotary_factor", 0.0, 1.0, &whole));
-    if (whole < 1) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
-    if (llm42__json_null(json, scaling)) return LLM42_OK;
-    if (json->token[scaling].type != JSMN_OBJECT) LLM42__MALFORMED("rope_parameters: expected an object");
-    LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 0.0, 1.0, &whole));
-    if (whole < 1) LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
+    const bool given = !llm42__json_null(json, scaling);
+    if (given && json->token[scaling].type != JSMN_OBJECT) LLM42__MALFORMED("rope_parameters: expected an object");
+    if (given) LLM42__TRY(llm42__json_field(json, scaling, "partial_rotary_factor", 0.0, 1.0, &whole));
+    if (whole < 1 && !parts)
+        LLM42__NOT_SUPPORTED("partial_rotary_factor: %g: only whole heads are rotated here", whole);
+    c->rotary_dim = whole < 1 ? (int)(whole * c->head_dim) : 0;
+    if (whole < 1 && (c->rotary_dim < 2 || c->rotary_dim % 2))
+        LLM42__MALFORMED("partial_rotary_factor: %g: gives %d of %d values, expected an even number", whole,
+                         c->rotary_dim, c->head_dim);
+    if (!given) return LLM42_OK;
+    if (parts) llm42__json_get(json, scaling, "mrope_section"), llm42__json_get(json, scaling, "mrope_interleaved");
     LLM42__TRY(llm42__config_rope_scaling(c, json, scaling));
     LLM42__TRY(llm42__json_unique(json, scaling));
     for (int i = scaling; (i = llm42__json_next(json, scaling, i)) > 0;)
@@ -2431,7 +2515,9 @@ static llm42_result llm42__config_mixture(llm42_config *c, const llm42__json *js
     if (step != 1 || !every)
         LLM42__NOT_SUPPORTED(
             "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
-    c->experts_renorm = c->arch == LLM42_ARCH_MIXTRAL;
+    if (c->recurrent_layers)
+        LLM42__TRY(llm42__json_int(json, "shared_expert_intermediate_size", 1, 1 << 20, &c->shared_ffn));
+    c->experts_renorm = c->arch == LLM42_ARCH_MIXTRAL || c->recurrent_layers;
     return llm42__json_bool(json, "norm_topk_prob", &c->experts_renorm);
 }
 
@@ -2474,6 +2560,21 @@ static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *js
     return LLM42_OK;
 }
 
+// The recurrent layers: all but every fourth (full_attention_interval), or as layer_types says, which
+// llm42__config_windows reads.
+static llm42_result llm42__config_recurrent(llm42_config *c, const llm42__json *json) {
+    int taps = 0;
+    LLM42__TRY(llm42__json_size(json, "linear_num_key_heads", 4096, &c->key_heads));
+    LLM42__TRY(llm42__json_size(json, "linear_num_value_heads", 4096, &c->value_heads));
+    LLM42__TRY(llm42__json_size(json, "linear_key_head_dim", 256, &c->key_dim));
+    LLM42__TRY(llm42__json_size(json, "linear_value_head_dim", 256, &c->value_dim));
+    LLM42__TRY(llm42__json_size(json, "linear_conv_kernel_dim", 4096, &taps));
+    if (taps != LLM42__TAPS) LLM42__NOT_SUPPORTED("linear_conv_kernel_dim: %d: only %d", taps, LLM42__TAPS);
+    llm42__json_get(json, 0, "attn_output_gate"), llm42__json_get(json, 0, "mtp_num_hidden_layers");
+    c->recurrent_layers = c->gated = true;  // how many they are llm42__config_windows counts
+    return LLM42_OK;
+}
+
 static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *json) {
     llm42_config *c = &owner->model.config;
     *c = (llm42_config){.bos = -1, .norm_eps = 1e-6f};
@@ -2492,6 +2593,7 @@ static llm42_result llm42__config_read(llm42__owner *owner, const llm42__json *j
     if (eps > 0 && eps < FLT_MIN)
         LLM42__MALFORMED("rms_norm_eps: %g: in fp32 this is 0: must be 0, or at least %g", eps, (double)FLT_MIN);
     c->norm_eps = (float)eps;
+    if (owner->family->recurrent) LLM42__TRY(llm42__config_recurrent(c, json));
     if (owner->family->mixture) LLM42__TRY(llm42__config_mixture(c, json));
     if (!c->ffn) LLM42__TRY(llm42__json_size(json, "intermediate_size", 1 << 20, &c->ffn));
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &c->tied));
@@ -2523,14 +2625,18 @@ static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json
     if (wanted) LLM42__TRY(llm42__json_int(json, "sliding_window", 1, 1 << 26, &c->sliding_window));
     if (listed && (json->token[types].type != JSMN_ARRAY || json->token[types].size != c->layers))
         LLM42__MALFORMED("layer_types: expected a list of num_hidden_layers = %d strings", c->layers);
+    int interval = 4, recurrent = 0;
+    if (c->recurrent_layers) LLM42__TRY(llm42__json_int(json, "full_attention_interval", 1, 4096, &interval));
     for (int l = 0, i = types + 1; l < c->layers; l++, sliding += layer[l - 1].sliding) {
         layer[l].sliding = c->sliding_window > 0 && l >= first;
+        layer[l].recurrent = c->recurrent_layers &&
+                             (listed ? llm42__json_is(json, i, "linear_attention") : (l + 1) % interval != 0);
+        layer[l].cache = layer[l].recurrent ? recurrent++ : l - recurrent;
         if (!listed) continue;
-        layer[l].sliding = llm42__json_is(json, i, "sliding_attention");
-        if (!layer[l].sliding && !llm42__json_is(json, i, "full_attention"))
-            LLM42__NOT_SUPPORTED(
-                "layer_types[%d]: \"%.*s\" is not supported (known: full_attention, sliding_attention)", l,
-                LLM42__SHOW(json, i));
+        layer[l].sliding = !c->recurrent_layers && llm42__json_is(json, i, "sliding_attention");
+        if (!layer[l].sliding && !layer[l].recurrent && !llm42__json_is(json, i, "full_attention"))
+            LLM42__NOT_SUPPORTED("layer_types[%d]: \"%.*s\" is not supported (known: full_attention, %s)", l,
+                                 LLM42__SHOW(json, i), c->recurrent_layers ? "linear_attention" : "sliding_attention");
         if (layer[l].sliding && !c->sliding_window)
             LLM42__MALFORMED("layer_types[%d]: sliding_attention needs sliding_window%s", l,
                              windows == LLM42__ALL ? "" : " and use_sliding_window: true, where a model has it");
@@ -2543,6 +2649,9 @@ static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json
         LLM42__NOT_SUPPORTED(
             "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
     if (!sliding) c->sliding_window = 0;
+    if (c->recurrent_layers && (!recurrent || recurrent == c->layers))
+        LLM42__NOT_SUPPORTED("layer_types: model_type %s needs layers of both kinds", owner->family->type);
+    c->recurrent_layers = recurrent;
     return LLM42_OK;
 }
 
@@ -2566,7 +2675,7 @@ static llm42_result llm42__config_rotations(const llm42_config *c, const llm42__
 // >>safetensors --------------------------------------------------------------------------------------------------
 // Owns: HF folders. Matrices in bf16 and fp32 are used in place, in the file's contents. Matrices in fp16, misaligned
 // matrices and all vectors are converted to fp32 copies.
-// Calls: json, owner, scales, config.
+// Calls: json, owner.
 // Invariant: a tensor's bytes lie inside its file.
 
 // The path of a file in a folder. It lives as long as the model. NULL when memory is short.
@@ -2715,6 +2824,11 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, const char *fo
     return result;
 }
 
+// >>layers -------------------------------------------------------------------------------------------------------
+// Owns: which tensors a model has, by their names, and how weights are taken from them.
+// Calls: json, owner, scales, config, safetensors.
+// Invariant: a tensor has the shape that config.json asks for, or the folder is refused.
+
 // What a layer wants of a tensor: a matrix [n, k], or a vector [n] if k is 0. It is rows `first` to first + n - 1 of a
 // tensor of `rows` rows, in which several matrices stand one after the other, or the whole tensor if rows is 0.
 typedef struct llm42__wanted {
@@ -2767,7 +2881,8 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     const llm42_config *c = &model->config;
     const llm42__owner *owner = model->owner;
     char name[160];
-    llm42_matrix *expert = llm42__model_block(model, (size_t)c->experts * 3, sizeof *expert);
+    const int experts = c->experts + (c->shared_ffn > 0);
+    llm42_matrix *expert = llm42__model_block(model, (size_t)experts * 3, sizeof *expert);
     if (!expert) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
     layer->expert = expert;
     snprintf(name, sizeof name, "%slayers.%d.mlp.experts.gate_up_proj", owner->prefix, l);
@@ -2777,12 +2892,18 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     snprintf(name, sizeof name, "%slayers.%d.%s.gate.weight", owner->prefix, l, part[0]);
     llm42__wanted w = {.n = c->experts, .k = c->dim, .matrix = &layer->router};
     LLM42__TRY(llm42__load_tensor(model, name, &w, false, error));
-    for (int i = 0; i < c->experts * 3; i++) {
-        const bool down = i % 3 == 2;
-        w = (llm42__wanted){.n = down ? c->dim : c->ffn, .k = down ? c->ffn : c->dim, .matrix = &expert[i]};
+    w = (llm42__wanted){.n = 1, .k = c->dim, .matrix = &layer->shared_gate};
+    snprintf(name, sizeof name, "%slayers.%d.mlp.shared_expert_gate.weight", owner->prefix, l);
+    if (c->shared_ffn) LLM42__TRY(llm42__load_tensor(model, name, &w, false, error));
+    for (int i = 0; i < experts * 3; i++) {
+        const bool down = i % 3 == 2, shared = i / 3 == c->experts;
+        const int F = shared ? c->shared_ffn : c->ffn;
+        w = (llm42__wanted){.n = down ? c->dim : F, .k = down ? F : c->dim, .matrix = &expert[i]};
         snprintf(name, sizeof name, "%slayers.%d.%s.experts.%d.%s.weight", owner->prefix, l, part[0], i / 3,
                  part[1 + i % 3]);
-        if (stacked) {
+        if (shared) {
+            snprintf(name, sizeof name, "%slayers.%d.mlp.shared_expert.%s.weight", owner->prefix, l, part[1 + i % 3]);
+        } else if (stacked) {
             w.rows = down ? c->experts * c->dim : 2 * c->experts * c->ffn;
             w.first = down ? i / 3 * c->dim : (2 * (i / 3) + i % 3) * c->ffn;
             snprintf(name, sizeof name, "%slayers.%d.mlp.experts.%s_proj", owner->prefix, l, down ? "down" : "gate_up");
@@ -2796,11 +2917,69 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     return LLM42_OK;
 }
 
+// A copy of a matrix whose rows stand by groups, in which each part has so many rows: with all rows of the first part,
+// then all of the second, and so on. NULL: no memory.
+static const void *llm42__by_parts(llm42_model *model, const llm42_matrix *m, int groups, const int *width, int parts) {
+    const size_t row = (size_t)m->k * llm42__dtype_size(m->type);
+    char *const copy = llm42__model_block(model, (size_t)m->n, row), *to = copy;
+    for (int part = 0, at = 0; copy && part < parts; at += width[part++])
+        for (int g = 0; g < groups; g++, to += (size_t)width[part] * row)
+            memcpy(to, (const char *)m->data + (size_t)(m->n / groups * g + at) * row, (size_t)width[part] * row);
+    return copy;
+}
+
+// What tells a recurrent layer from others. Qwen3-Next's q, k, v and z, and beta and alpha, stand together by key head.
+static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    const llm42_config *c = &model->config;
+    const llm42__owner *owner = model->owner;
+    const bool next = c->arch == LLM42_ARCH_QWEN3_NEXT;
+    const int D = c->dim, Hk = c->key_heads, Hv = c->value_heads, V = Hv * c->value_dim, each = Hv / Hk;
+    const int channels = 2 * Hk * c->key_dim + V;
+    llm42_matrix taps;
+    const struct {
+        const char *name;
+        llm42__wanted of;
+    } tensors[] = {
+        {"A_log", {Hv, 0, 0, 0, NULL, &layer->decay}},
+        {"dt_bias", {Hv, 0, 0, 0, NULL, &layer->alpha_bias}},
+        {"norm.weight", {c->value_dim, 0, 0, 0, NULL, &layer->head_norm}},
+        {"conv1d.weight", {channels, LLM42__TAPS, 0, channels, &taps, NULL}},
+        {"out_proj.weight", {D, V, 0, 0, &layer->o, NULL}},
+        {next ? "in_proj_qkvz.weight" : "in_proj_qkv.weight", {channels + next * V, D, 0, 0, &layer->qkv, NULL}},
+        {next ? "in_proj_ba.weight" : "in_proj_b.weight", {Hv + next * Hv, D, 0, 0, &layer->beta, NULL}},
+        {next ? NULL : "in_proj_z.weight", {V, D, 0, 0, &layer->z, NULL}},
+        {next ? NULL : "in_proj_a.weight", {Hv, D, 0, 0, &layer->alpha, NULL}}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        char name[160];
+        snprintf(name, sizeof name, "%slayers.%d.linear_attn.%s", owner->prefix, l, tensors[i].name);
+        if (tensors[i].name) LLM42__TRY(llm42__load_tensor(model, name, &tensors[i].of, false, error));
+    }
+    if (next) {
+        const int of_qkvz[] = {c->key_dim, c->key_dim, each * c->value_dim, each * c->value_dim},
+                  of_ba[] = {each, each};
+        layer->qkv.data = llm42__by_parts(model, &layer->qkv, Hk, of_qkvz, 4);
+        layer->beta.data = llm42__by_parts(model, &layer->beta, Hk, of_ba, 2);
+        layer->z = layer->qkv, layer->alpha = layer->beta;
+        layer->qkv.n = channels, layer->z.n = V, layer->beta.n = layer->alpha.n = Hv;
+        const size_t row = (size_t)D * llm42__dtype_size(layer->qkv.type);
+        layer->z.data = (const char *)layer->qkv.data + (size_t)channels * row;
+        layer->alpha.data = (const char *)layer->beta.data +
+                            (size_t)Hv * (size_t)D * llm42__dtype_size(layer->beta.type);
+    }
+    float *copy = llm42__model_block(model, (size_t)channels * LLM42__TAPS, sizeof *copy);
+    if (!copy || !layer->qkv.data || !layer->beta.data) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
+    llm42__convert_f32(copy, taps.data, taps.type, (size_t)channels * LLM42__TAPS);
+    layer->taps = copy;
+    for (int h = 0; h < Hv; h++) ((float *)(uintptr_t)layer->decay)[h] = -(float)llm42_exp64(layer->decay[h]);
+    return LLM42_OK;
+}
+
 static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     const llm42_config *c = &model->config;
     const llm42__owner *o = model->owner;
-    const int D = c->dim, F = c->ffn, d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d, all = q + 2 * kv;
-    const bool normed = o->family->normed, dense = !c->experts;
+    const int D = c->dim, F = c->ffn, d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d, qs = q << c->gated,
+              all = qs + 2 * kv;
+    const bool attends = !layer->recurrent, normed = o->family->normed && attends, dense = !c->experts;
     static const char *const fused_qkv = "self_attn.qkv_proj", *const fused_ffn = "mlp.gate_up_proj";
     const struct {
         bool wanted, biased;
@@ -2812,10 +2991,10 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
         {true, false, "post_attention_layernorm", NULL, {D, 0, 0, 0, NULL, &layer->ffn_norm}, NULL},
         {normed, false, "self_attn.q_norm", NULL, {d, 0, 0, 0, NULL, &layer->q_norm}, NULL},
         {normed, false, "self_attn.k_norm", NULL, {d, 0, 0, 0, NULL, &layer->k_norm}, NULL},
-        {true, o->qkv_bias, "self_attn.q_proj", fused_qkv, {q, D, 0, all, &layer->q, NULL}, &layer->q_bias},
-        {true, o->qkv_bias, "self_attn.k_proj", fused_qkv, {kv, D, q, all, &layer->k, NULL}, &layer->k_bias},
-        {true, o->qkv_bias, "self_attn.v_proj", fused_qkv, {kv, D, q + kv, all, &layer->v, NULL}, &layer->v_bias},
-        {true, o->o_bias, "self_attn.o_proj", NULL, {D, q, 0, 0, &layer->o, NULL}, &layer->o_bias},
+        {attends, o->qkv_bias, "self_attn.q_proj", fused_qkv, {qs, D, 0, all, &layer->q, NULL}, &layer->q_bias},
+        {attends, o->qkv_bias, "self_attn.k_proj", fused_qkv, {kv, D, qs, all, &layer->k, NULL}, &layer->k_bias},
+        {attends, o->qkv_bias, "self_attn.v_proj", fused_qkv, {kv, D, qs + kv, all, &layer->v, NULL}, &layer->v_bias},
+        {attends, o->o_bias, "self_attn.o_proj", NULL, {D, q, 0, 0, &layer->o, NULL}, &layer->o_bias},
         {dense, o->ffn_bias, "mlp.gate_proj", fused_ffn, {F, D, 0, 2 * F, &layer->gate, NULL}, &layer->gate_bias},
         {dense, o->ffn_bias, "mlp.up_proj", fused_ffn, {F, D, F, 2 * F, &layer->up, NULL}, &layer->up_bias},
         {dense, o->ffn_bias, "mlp.down_proj", NULL, {D, F, 0, 0, &layer->down, NULL}, &layer->down_bias}};
@@ -2829,9 +3008,11 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
             of.first = of.rows = 0;
         }
         LLM42__TRY(llm42__load_tensor(model, name, &of, of.k > 0, error));
+        for (int j = 0; o->family->recurrent && !of.k && j < of.n; j++) ((float *)(uintptr_t)*of.vector)[j] += 1;
         snprintf(name, sizeof name, "%slayers.%d.%s.bias", o->prefix, l, tensors[i].name);
         if (tensors[i].biased) LLM42__TRY(llm42__load_tensor(model, name, &bias, false, error));
     }
+    if (layer->recurrent) LLM42__TRY(llm42__load_recurrent(model, layer, l, error));
     LLM42__TRY(llm42__check_alike(model, "q, k, v", l, &layer->q, &layer->k, error));
     LLM42__TRY(llm42__check_alike(model, "q, k, v", l, &layer->q, &layer->v, error));
     LLM42__TRY(llm42__check_alike(model, "gate, up", l, &layer->gate, &layer->up, error));
@@ -2893,7 +3074,8 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     snprintf(name, sizeof name, "%snorm.weight", owner->prefix);
     LLM42__TRY(llm42__load_tensor(model, name, &norm, false, error));
     float *scaled = (float *)(uintptr_t)model->final_norm;  // a copy: logits_scaling divides what the LM head sees
-    for (int i = 0; i < c->dim; i++) scaled[i] = (float)(scaled[i] / owner->logits_scaling);
+    for (int i = 0; i < c->dim; i++)
+        scaled[i] = (float)((scaled[i] + (float)owner->family->recurrent) / owner->logits_scaling);
     head.matrix = &model->head;
     const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
     const bool there = llm42__find_tensor(model, own) != NULL;
@@ -2918,6 +3100,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
         const llm42__tensor *t = &owner->tensors[i];
         const char *end = t->name + t->length - 7;
         const bool of_kv = t->length > 7 && (!memcmp(end, "k_scale", 7) || !memcmp(end, "v_scale", 7));
+        if (!t->used) LLM42__TRY(llm42__check_unused(model, t, error));
         if (!t->used && of_kv) kv++;
         else if (!t->used) unused++, one = i;
     }
@@ -2936,19 +3119,24 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
-// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 is the same shape in e4m3.
-#define LLM42__SHAPES(X)                                                  \
-    X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                      \
-    X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                  \
-    X("small", 4096, 256, 4, 8, 4, 32, 704, 4096, 0, 0)                   \
-    X("base", 4096, 512, 9, 8, 4, 64, 1408, 4096, 0, 0)                   \
-    X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 0, 0)    \
-    X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 128, 14336, 131072, 0, 0)  \
-    X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 128, 28672, 131072, 0, 0) \
-    X("smollm3-3b", 128256, 2048, 36, 16, 4, 128, 11008, 65536, 0, 0)     \
-    X("qwen3-8b", 151936, 4096, 36, 32, 8, 128, 12288, 40960, 0, 0)       \
-    X("phi-4", 100352, 5120, 40, 40, 10, 128, 17920, 16384, 0, 0)         \
-    X("qwen3-30b-a3b", 151936, 2048, 48, 32, 4, 128, 768, 40960, 128, 8)
+// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 is the same shape in e4m3. With
+// recurrent layers, three of four, Hk, Hv, the size of their keys and values, rotated values of an attention head, and
+// the width of the shared expert follow. (The vocabulary of Qwen3.5 is a multiple of 5, and 8 tokens less here.)
+#define LLM42__SHAPES(X)                                                                   \
+    X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                                       \
+    X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                                   \
+    X("small", 4096, 256, 4, 8, 4, 32, 704, 4096, 0, 0)                                    \
+    X("base", 4096, 512, 9, 8, 4, 64, 1408, 4096, 0, 0)                                    \
+    X("llama-3.2-1b", 128256, 2048, 16, 32, 8, 64, 8192, 131072, 0, 0)                     \
+    X("llama-3.1-8b", 128256, 4096, 32, 32, 8, 128, 14336, 131072, 0, 0)                   \
+    X("llama-3.1-70b", 128256, 8192, 80, 64, 8, 128, 28672, 131072, 0, 0)                  \
+    X("smollm3-3b", 128256, 2048, 36, 16, 4, 128, 11008, 65536, 0, 0)                      \
+    X("qwen3-8b", 151936, 4096, 36, 32, 8, 128, 12288, 40960, 0, 0)                        \
+    X("phi-4", 100352, 5120, 40, 40, 10, 128, 17920, 16384, 0, 0)                          \
+    X("qwen3-30b-a3b", 151936, 2048, 48, 32, 4, 128, 768, 40960, 128, 8)                   \
+    X("tiny-hybrid", 512, 64, 4, 4, 2, 32, 160, 2048, 0, 0, 2, 4, 32, 8, 0)                \
+    X("qwen3.5-9b", 248312, 4096, 32, 16, 4, 256, 12288, 262144, 0, 0, 16, 32, 128, 64, 0) \
+    X("qwen3.5-35b-a3b", 248312, 2048, 40, 16, 2, 256, 512, 262144, 256, 8, 16, 32, 128, 64, 512)
 
 const char *const *llm42_synthetic_names(void) {
 #define LLM42__SHAPE_NAME(name, ...) name,
@@ -2962,7 +3150,7 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
 #define LLM42__SHAPE_KNOWN(name, ...) ", " name
 #define LLM42__SHAPE_SIZES(name, ...) {__VA_ARGS__},
     static const char known[] = LLM42__SHAPES(LLM42__SHAPE_KNOWN);
-    static const int sizes[][10] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
+    static const int sizes[][15] = {LLM42__SHAPES(LLM42__SHAPE_SIZES)};
     int i = 0;
     const bool eight = length > 4 && memcmp(spec + length - 4, "-fp8", 4) == 0;
     if (eight) length -= 4;
@@ -2976,6 +3164,12 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
     c->vocab = n[0], c->dim = n[1], c->layers = n[2], c->heads = n[3], c->kv_heads = n[4], c->head_dim = n[5];
     c->ffn = n[6], c->context = n[7], c->experts = n[8], c->experts_used = n[9], c->experts_renorm = n[8] > 0;
     c->arch = c->experts ? LLM42_ARCH_QWEN3_MOE : LLM42_ARCH_LLAMA;
+    if (n[10]) {
+        if (eight) LLM42__FAIL(UNSUPPORTED, "%s: recurrent layers have no weights in FP8 yet", model->name);
+        c->arch = c->experts ? LLM42_ARCH_QWEN3_5_MOE : LLM42_ARCH_QWEN3_5, c->gated = true;
+        c->recurrent_layers = c->layers - c->layers / 4, c->key_heads = n[10], c->value_heads = n[11];
+        c->key_dim = c->value_dim = n[12], c->rotary_dim = n[13], c->shared_ffn = n[14];
+    }
     c->scaling = eight ? LLM42_SCALING_BLOCK : LLM42_SCALING_NONE;
     c->norm_eps = 1e-5f, c->rope_theta = 500000.0, c->stop[0] = c->stop_count = 1;
     return LLM42_OK;
@@ -2983,7 +3177,7 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
 
 // >>load ---------------------------------------------------------------------------------------------------------
 // Owns: llm42_model_load, which finds the loader for a path.
-// Calls: owner, safetensors, shapes.
+// Calls: owner, layers, shapes.
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 #ifdef LLM42__SYNTHESIS  // the companion was included instead of this file, and goes on behind it
@@ -3058,13 +3252,11 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 #define LLM42__UNROLLED(...) for (__VA_ARGS__)
 #endif
 
-// Adds sixteen partial sums by the tree.
-LLM42__INLINE float llm42__tree(const float partial[16]) {
-    float s[16];
-    memcpy(s, partial, sizeof s);
-    for (int half = 8; half; half /= 2)
-        for (int j = 0; j < half; j++) s[j] += s[j + half];
-    return s[0];
+// Adds n partial sums, a power of two, by the tree: j + n / 2 is added to j, and so on. Overwrites them.
+LLM42__INLINE float llm42__tree(float *partial, int n) {
+    for (int half = n / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) partial[j] += partial[j + half];
+    return partial[0];
 }
 
 #if LLM42__ISA == 2
@@ -3079,7 +3271,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 // Sums of sixteen vectors at once. Each level folds two into one, by one shuffle and one blend, because a + b is b + a.
-LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__INLINE llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     __m512 p[8], q[4], r[2];
     const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
     LLM42__UNROLLED(int i = 0; i < 8; i++)
@@ -3106,9 +3298,7 @@ LLM42__INLINE llm42__v16 llm42__v16_load(const float *p) {
 LLM42__INLINE void llm42__v16_store(float *p, llm42__v16 a) {
     _mm256_storeu_ps(p, a.lo), _mm256_storeu_ps(p + 8, a.hi);
 }
-LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
-    return (llm42__v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
-}
+LLM42__INLINE llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) { return (llm42__v16){a.lo + b.lo, a.hi + b.hi}; }
 LLM42__INLINE llm42__v16 llm42__v16_fma(llm42__v16 a, llm42__v16 b, llm42__v16 c) {
     return (llm42__v16){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
@@ -3127,7 +3317,7 @@ LLM42__INLINE __m256 llm42__v8_sum8(const __m256 a[8]) {
     __m256 s = _mm256_add_ps(_mm256_shuffle_ps(q, r, 0x88), _mm256_shuffle_ps(q, r, 0xdd));
     return _mm256_permutevar8x32_ps(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
-LLM42__INLINE llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__INLINE llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     __m256 lo[8], hi[8];
     LLM42__UNROLLED(int i = 0; i < 8; i++) {
         lo[i] = _mm256_add_ps(a[i].lo, a[i].hi);
@@ -3150,12 +3340,8 @@ LLM42__V16 llm42__v16 llm42__v16_set(float x) {
     for (int j = 0; j < 16; j++) r.f[j] = x;
     return r;
 }
-LLM42__V16 llm42__v16 llm42__v16_load(const float *p) {
-    llm42__v16 r;
-    memcpy(&r, p, sizeof r);
-    return r;
-}
-LLM42__V16 void llm42__v16_store(float *p, llm42__v16 a) { memcpy(p, &a, sizeof a); }
+LLM42__V16 llm42__v16 llm42__v16_load(const float *p) { return *(const llm42__v16 *)p; }
+LLM42__V16 void llm42__v16_store(float *p, llm42__v16 a) { *(llm42__v16 *)p = a; }
 LLM42__V16 llm42__v16 llm42__v16_add(llm42__v16 a, llm42__v16 b) {
     for (int j = 0; j < 16; j++) a.f[j] += b.f[j];
     return a;
@@ -3169,9 +3355,9 @@ LLM42__V16 llm42__v16 llm42__v16_load_bf16(const uint16_t *p) {
     for (int j = 0; j < 16; j++) r.f[j] = llm42__from_bf16(p[j]);
     return r;
 }
-LLM42__V16 llm42__v16 llm42__v16_sum16(const llm42__v16 a[16]) {
+LLM42__V16 llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
     llm42__v16 r;
-    for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f);
+    for (int i = 0; i < 16; i++) r.f[i] = llm42__tree(a[i].f, 16);
     return r;
 }
 #endif
@@ -3186,7 +3372,7 @@ const char *llm42_cpu_isa(void) {
 LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
     float partial[16];
     llm42__v16_store(partial, a);
-    return llm42__tree(partial);
+    return llm42__tree(partial, 16);
 }
 
 // Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
@@ -3219,289 +3405,8 @@ static float llm42__sum_exp(const float *x, int n, float largest) {
     for (; i + 16 <= n; i += 16)
         for (int j = 0; j < 16; j++) partial[j] += llm42__exp(x[i + j] - largest);
     for (int j = 0; i + j < n; j++) partial[j] += llm42__exp(x[i + j] - largest);
-    return llm42__tree(partial);
+    return llm42__tree(partial, 16);
 }
-
-// >>tensor-cores -------------------------------------------------------------------------------------------------
-// Owns: a step of a tensor core, and matrix products of bf16 numbers, summed in fp32 as Hopper's tensor cores sum them.
-// Most of the section consists of versions in AVX-512, AVX2 and plain C, which give the same bits.
-// Calls: vectors.
-// Invariant: a matrix product takes its terms in ascending order, in steps of sixteen terms (llm42__sm90_step).
-
-// How a tensor core takes a step of a sum of products.
-typedef struct llm42__tensor_core {
-    int terms;   // products that it adds at once
-    int places;  // binary places behind the largest exponent that addends keep
-    int bits;    // of the result's significand, behind its leading 1
-    int least;   // the exponent of the smallest normal number of the products' factors
-} llm42__tensor_core;
-static const llm42__tensor_core llm42__hopper_bf16 = {16, 25, 23, -126}, llm42__hopper_e4m3 = {32, 13, 13, -6};
-
-// The exponent of a finite number other than 0. Subnormal numbers have that of the smallest normal number, `least`.
-LLM42__INLINE int llm42__core_exponent(float x, int least) {
-    const int e = (int)(llm42__bits(x) >> 23 & 255) - 127;
-    return LLM42__MAX(e, least);
-}
-
-// The significand of a number of this exponent, as an integer: x is +-(this) x 2^(exponent - 23).
-LLM42__INLINE int64_t llm42__core_significand(float x, int exponent) {
-    const uint32_t bits = llm42__bits(x);
-    const int64_t significand = (bits & 0x7fffff) | (bits >> 23 & 255 ? 0x800000 : 0);
-    return significand >> (exponent - llm42__core_exponent(x, -126));
-}
-
-// sum x 2^unit, cut toward zero to fp32 (24 significant bits, or, if it is subnormal, a multiple of 2^-149), and then
-// to so many bits behind the leading one.
-static float llm42__core_cut(int64_t sum, int unit, int bits) {
-    const uint64_t size = sum < 0 ? (uint64_t)-sum : (uint64_t)sum;
-    const uint32_t sign = sum < 0 ? 0x80000000u : 0;
-    int top = 0;
-    if (!size) return 0.0f;
-    while (size >> top > 1) top++;
-    const int exponent = top + unit, drop = exponent < -126 ? -149 - unit : top - 23;
-    if (exponent > 127) return llm42__float(sign | 0x7f800000u);
-    const uint32_t whole = (uint32_t)(drop > 63 ? 0 : drop > 0 ? size >> drop : size << -drop);
-    const uint32_t kept = whole & ~0u << (23 - bits);
-    if (!kept) return 0.0f;
-    return llm42__float(sign | (exponent < -126 ? kept : (uint32_t)(exponent + 126) * 0x800000u + kept));
-}
-
-// One step: sum + a[0] b[0] + ... for core.terms products. a and b hold numbers of at most eight significant bits
-// (bf16, e4m3); b's are `stride` apart.
-//
-// The products are exact. The exponent of a product is the sum of the exponents of its two factors. (So a product of
-// normal numbers lies in [1, 4) x 2^exponent.) Let e be the largest of the exponents of `sum` and of the products, and
-// at least -133. `sum` and each product are cut toward zero to core.places binary places below 2^e, and then added
-// exactly. The result is cut toward zero to core.bits bits. Zero is then +0, what is too large for fp32 is infinite,
-// and a NaN is 0x7fffffff.
-LLM42__INLINE float llm42__core_step(llm42__tensor_core core, float sum, const float *a, const float *b, int stride) {
-    int e = -133;
-    int64_t total = 0;
-    float infinite = 0.0f;  // the sum of what is infinite or not a number
-    for (int i = 0; i < core.terms; i++) {
-        const float x = a[i], y = b[i * stride];
-        if (x - x != 0.0f || y - y != 0.0f) infinite += x * y;
-        else if (x != 0.0f && y != 0.0f)
-            e = LLM42__MAX(e, llm42__core_exponent(x, core.least) + llm42__core_exponent(y, core.least));
-    }
-    if (sum - sum != 0.0f) infinite += sum;
-    if (infinite != 0.0f) return infinite != infinite ? llm42__float(0x7fffffffu) : infinite;
-    if (sum != 0.0f) e = LLM42__MAX(e, llm42__core_exponent(sum, -126));
-    for (int i = 0; i < core.terms; i++) {
-        const float x = a[i], y = b[i * stride];
-        if (x == 0.0f || y == 0.0f) continue;
-        const int of_x = llm42__core_exponent(x, core.least), of_y = llm42__core_exponent(y, core.least);
-        const int behind = e - of_x - of_y + 25 - core.places;
-        // Both significands have 16 zeros after their 8 bits: the product of the two bytes is in units of 2^-14.
-        const int64_t product = (llm42__core_significand(x, of_x) >> 16) * (llm42__core_significand(y, of_y) >> 16);
-        const int64_t cut = behind > 62 ? 0 : product << 11 >> behind;
-        total += (x < 0) != (y < 0) ? -cut : cut;
-    }
-    const int of_sum = llm42__core_exponent(sum, -126), behind = e - of_sum + 25 - core.places;
-    const int64_t cut = sum == 0.0f || behind > 62 ? 0 : llm42__core_significand(sum, of_sum) << 2 >> behind;
-    return llm42__core_cut(total + (sum < 0 ? -cut : cut), e - core.places, core.bits);
-}
-
-// Sixteen products of bf16 numbers.
-static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
-    return llm42__core_step(llm42__hopper_bf16, sum, a, b, stride);
-}
-
-// The vector versions compute sixteen outputs side by side. A product of two bf16 numbers is exact in fp32. To get an
-// addend, they multiply it by 2^(25 - e) and convert it to an integer, which cuts toward zero. The power of a number is
-// the number with its sign and significand cleared, 2^exponent. The largest product of two powers, or the power of the
-// old sum if that is larger, is 2^e. This works if 2^-100 <= 2^e <= 2^100 and no factor is subnormal, infinite or NaN.
-// llm42__sm90_step takes all other steps.
-//
-// Shapes: x, x_power [16 steps]; w, w_power [16 steps][16 outputs] -> sum [16], to which the steps are added.
-// llm42__lanes_to_float cuts toward zero. llm42__lanes_beyond is negative where that would be wrong. Operators work
-// lane by lane, and a cast between the two types of lanes keeps the bits.
-#if LLM42__ISA == 2
-typedef __m512 llm42__lanes;
-typedef __m512i llm42__lanes_raw;
-typedef uint32_t llm42__lanes_int __attribute__((vector_size(64)));
-#define LLM42__L(name) _mm512_##name
-LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
-    return _mm512_cvt_roundepi32_ps((__m512i)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-}
-LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) { return x & 0u; }
-LLM42__INLINE llm42__lanes_int llm42__lanes_bytes(const uint8_t *p) {
-    return (llm42__lanes_int)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-}
-LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm512_movepi32_mask((__m512i)x) != 0; }
-#elif LLM42__ISA == 1
-typedef __m256 llm42__lanes;
-typedef __m256i llm42__lanes_raw;
-typedef uint32_t llm42__lanes_int __attribute__((vector_size(32)));
-#define LLM42__L(name) _mm256_##name
-// Where the conversion has rounded up, takes the float before that one. |x| is below 2^31 - 2^6.
-LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
-    const __m256i size = _mm256_abs_epi32((__m256i)x);
-    const __m256 rounded = _mm256_cvtepi32_ps(size);
-    const __m256i up = _mm256_cmpgt_epi32(_mm256_cvttps_epi32(rounded), size);
-    return (__m256)(((llm42__lanes_int)rounded + (llm42__lanes_int)up) | (x & 0x80000000u));
-}
-LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) {
-    return INT32_MAX - 64u - (llm42__lanes_int)_mm256_abs_epi32((__m256i)x);
-}
-LLM42__INLINE llm42__lanes_int llm42__lanes_bytes(const uint8_t *p) {
-    return (llm42__lanes_int)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
-}
-LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm256_movemask_ps((__m256)x) != 0; }
-#endif
-
-static void llm42__sm90_plain_steps(const float *x, const float *w, int steps, float *sum, int lanes) {
-    for (int s = 0; s < steps; s++)
-        for (int o = 0; o < lanes; o++) sum[o] = llm42__sm90_step(sum[o], x + 16 * s, w + 256 * s + o, 16);
-}
-
-#if LLM42__ISA
-enum { LLM42__LANES = sizeof(llm42__lanes) / sizeof(float) };
-// One step of so many outputs. False: nothing was added, and llm42__sm90_step has to take the step.
-LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, const float *w, const float *w_power,
-                                          llm42__lanes *sum) {
-    llm42__lanes product[16], power[2] = {(llm42__lanes)((llm42__lanes_int)*sum & 0x7f800000u), {0}};
-    LLM42__UNROLLED(int k = 0; k < 16; k++) {
-        product[k] = x[k] * LLM42__L(loadu_ps)(w + 16 * k);
-        power[k % 2] = LLM42__L(max_ps)(power[k % 2], x_power[k] * LLM42__L(loadu_ps)(w_power + 16 * k));
-    }
-    const llm42__lanes_int e = (llm42__lanes_int)LLM42__L(max_ps)(power[0], power[1]);
-    const llm42__lanes_int below = e - ((127u - 100) << 23), above = ((127u + 100) << 23) - e;
-    const llm42__lanes scale = (llm42__lanes)((279u << 23) - e), back = (llm42__lanes)(e - (25u << 23));
-    // Eight addends of less than 2^27 each, and the old sum, fit into 32 bits. The signs show whether all sixteen do.
-    llm42__lanes_int total[2] = {(llm42__lanes_int)LLM42__L(cvttps_epi32)(*sum * scale), {0}};
-    LLM42__UNROLLED(int k = 0; k < 16; k++)
-        total[k / 8] += (llm42__lanes_int)LLM42__L(cvttps_epi32)(product[k] * scale);
-    const llm42__lanes_int all = total[0] + total[1], overflow = (total[0] ^ all) & (total[1] ^ all);
-    if (llm42__lanes_any_negative(overflow | llm42__lanes_beyond(all) | below | above)) return false;
-    *sum = llm42__lanes_to_float(all) * back;
-    return true;
-}
-
-static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
-                              float *sum) {
-    for (int o = 0; o < 16; o += LLM42__LANES) {
-        llm42__lanes lanes;
-        memcpy(&lanes, sum + o, sizeof lanes);
-        for (int s = 0; s < steps; s++) {
-            if (llm42__sm90_lanes_step(x + 16 * s, x_power + 16 * s, w + 256 * s + o, w_power + 256 * s + o, &lanes))
-                continue;
-            memcpy(sum + o, &lanes, sizeof lanes);
-            llm42__sm90_plain_steps(x + 16 * s, w + 256 * s + o, 1, sum + o, LLM42__LANES);
-            memcpy(&lanes, sum + o, sizeof lanes);
-        }
-        memcpy(sum + o, &lanes, sizeof lanes);
-    }
-}
-#endif
-
-// A panel: weights of sixteen outputs, side by side, and their powers (see above).
-enum {
-    LLM42__SM90_TERMS = 128,  // in a panel
-    LLM42__SM90_ROWS = 64     // that use a panel before the next one is filled
-};
-typedef struct llm42__sm90_panel {
-    _Alignas(64) float value[LLM42__SM90_TERMS * 16];  // no vector of sixteen lies in two lines of the cache
-    float power[LLM42__SM90_TERMS * 16];
-    bool odd;  // a weight is subnormal, infinite or NaN: only llm42__sm90_step can take the steps
-} llm42__sm90_panel;
-
-// Gives the powers of n values. True if one of the values is subnormal, infinite or NaN.
-LLM42__INLINE bool llm42__sm90_powers(const float *x, int n, float *power) {
-    uint32_t odd = 0;
-    for (int i = 0; i < n; i++) {
-        const uint32_t bits = llm42__bits(x[i]), above = (bits << 1) - 0x01000000u;  // of zero: 0xff000000
-        power[i] = llm42__float(bits & 0x7f800000u);
-        odd |= (uint32_t)(above >= 0xfe000000u) & (uint32_t)(above != 0xff000000u);
-    }
-    return odd != 0;
-}
-
-// Sixteen rows of sixteen bf16 values -> value [16 of a row][16 rows]. Interleaving the first half of all values with
-// the second takes the bits of a value's index one place round. After four times those of row and column are swapped.
-static void llm42__sm90_turn(const uint16_t *const w[16], float *value) {
-#if LLM42__ISA
-    __m256i a[16], b[16];
-    LLM42__UNROLLED(int i = 0; i < 16; i++) a[i] = _mm256_loadu_si256((const __m256i *)w[i]);
-    LLM42__UNROLLED(int times = 0; times < 4; times++) {
-        LLM42__UNROLLED(int i = 0; i < 8; i++) {
-            b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 8]);
-            b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 8]);
-        }
-        memcpy(a, b, sizeof a);
-    }
-    LLM42__UNROLLED(int i = 0; i < 16; i++) {  // the lower half has the values 0 to 7 of a row
-        const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a[i])),
-                      high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a[i], 1));
-        _mm256_storeu_ps(value + 8 * i, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)));
-        _mm256_storeu_ps(value + 128 + 8 * i, _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)));
-    }
-#else
-    for (int i = 0; i < 256; i++) value[i] = llm42__from_bf16(w[i % 16][i / 16]);
-#endif
-}
-
-// Fills a panel from sixteen rows: at most LLM42__SM90_TERMS terms, padded with zeros to a multiple of sixteen. Weights
-// in fp32 are rounded to bf16 first, as the CUDA backend does when it loads them.
-static void llm42__sm90_fill(const void *const w[16], bool bf16, int terms, llm42__sm90_panel *panel) {
-    const int whole = (terms + 15) & ~15;
-    for (int k = 0; k < whole; k += 16) {
-        uint16_t copy[16][16];
-        const uint16_t *row[16];
-        const int n = LLM42__MIN(16, terms - k);
-        for (int o = 0; o < 16; o++) {
-            row[o] = (const uint16_t *)w[o] + k;
-            if (bf16 && n == 16) continue;
-            row[o] = copy[o];
-            memset(copy[o], 0, sizeof copy[o]);
-            if (bf16) memcpy(copy[o], (const uint16_t *)w[o] + k, (size_t)n * sizeof **copy);
-            for (int i = 0; !bf16 && i < n; i++) copy[o][i] = llm42__to_bf16(((const float *)w[o])[k + i]);
-        }
-        llm42__sm90_turn(row, panel->value + 16 * k);
-    }
-    panel->odd = llm42__sm90_powers(panel->value, 16 * whole, panel->power);
-}
-
-// sum [16] += x [terms] times a panel. terms is a multiple of sixteen.
-static void llm42__sm90_multiply(const float *x, int terms, const llm42__sm90_panel *panel, float sum[16]) {
-    float power[LLM42__SM90_TERMS];
-    const bool odd = llm42__sm90_powers(x, terms, power) || panel->odd || !LLM42__ISA;
-    if (odd) llm42__sm90_plain_steps(x, panel->value, terms / 16, sum, 16);
-#if LLM42__ISA
-    else llm42__sm90_steps(x, power, panel->value, panel->power, terms / 16, sum);
-#endif
-}
-
-// Shapes: x [rows, stride] of which k terms count, w: sixteen rows of k terms -> sums [rows][16]; at most
-// LLM42__SM90_ROWS rows. Order: steps of sixteen terms, ascending.
-static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void *const w[16], bool bf16, int k,
-                             float *sums) {
-    llm42__sm90_panel panel;
-    memset(sums, 0, (size_t)rows * 16 * sizeof *sums);
-    for (int k0 = 0; k0 < k; k0 += LLM42__SM90_TERMS) {
-        const int terms = LLM42__MIN(LLM42__SM90_TERMS, k - k0), whole = (terms + 15) & ~15;
-        const void *from[16];
-        for (int o = 0; o < 16; o++) from[o] = (const char *)w[o] + (size_t)k0 * (bf16 ? 2 : 4);
-        llm42__sm90_fill(from, bf16, terms, &panel);
-        for (int r = 0; r < rows; r++) {
-            const float *at = x + (size_t)r * stride + k0;
-            float padded[LLM42__SM90_TERMS] = {0};
-            if (terms < whole) at = memcpy(padded, at, (size_t)terms * sizeof *at);
-            llm42__sm90_multiply(at, whole, &panel, sums + 16 * r);
-        }
-    }
-}
-
-// >>eight-bits ---------------------------------------------------------------------------------------------------
-// Owns: chains of products of e4m3 numbers, summed as Hopper's tensor cores sum them, in AVX-512, AVX2 and plain C.
-// Calls: vectors, tensor-cores.
-// Invariant: a chain takes its terms in ascending order, in steps of 32 (llm42__core_step).
-//
-// The vector versions compute sixteen outputs side by side, or eight. A step is a sum of integers in units of
-// 2^(e - 13), so its addends may come in any order. All of one sign are added by fused multiply-adds that cut toward
-// zero, from 2^(e + 10) on: floats are 2^(e - 13) apart there, so that each addition cuts its product as a step does.
-// (Sums stay below 2^(e + 8).) The products of the other sign are added likewise, and the difference is exact. This
-// works if the old sum is 0 or from 2^-100 to 2^100, which holds in a chain that begins at 0.
 
 // The exponent of a number in e4m3, plus 7; of zero, -64, so that its products never have the largest exponent.
 LLM42__INLINE int8_t llm42__e4m3_exponent(uint8_t byte) {
@@ -3516,165 +3421,6 @@ typedef struct llm42__e4m3_panel {
     _Alignas(64) float value[LLM42__BLOCK * 32];  // no vector of sixteen lies in two lines of the cache
     int8_t exponent[LLM42__BLOCK * 16];
 } llm42__e4m3_panel;
-
-// Sixteen rows of so many bytes, and zeros behind them -> byte [128][16 rows]. See llm42__sm90_turn.
-static void llm42__e4m3_turn(const uint8_t *const w[16], int terms, uint8_t *byte) {
-    for (int k = 0; k < LLM42__BLOCK; k += 16, byte += 256) {
-        uint8_t row[16][16] = {{0}};
-        const int n = LLM42__MIN(16, terms - k);
-        for (int o = 0; o < 16; o++) {
-            if (n == 16) memcpy(row[o], w[o] + k, 16);
-            else if (n > 0) memcpy(row[o], w[o] + k, (size_t)n);
-        }
-#if LLM42__ISA
-        __m128i a[16], b[16];
-        LLM42__UNROLLED(int i = 0; i < 16; i++) a[i] = _mm_loadu_si128((const __m128i *)row[i]);
-        LLM42__UNROLLED(int times = 0; times < 4; times++) {
-            LLM42__UNROLLED(int i = 0; i < 8; i++) {
-                b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
-                b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
-            }
-            memcpy(a, b, sizeof a);
-        }
-        memcpy(byte, a, sizeof a);
-#else
-        for (int i = 0; i < 256; i++) byte[i] = row[i % 16][i / 16];
-#endif
-    }
-}
-
-#if LLM42__ISA
-// All ones where a lane is negative, else zeros.
-LLM42__INLINE llm42__lanes_int llm42__lanes_negative(llm42__lanes_int x) {
-    return (llm42__lanes_int)LLM42__L(srai_epi32)((llm42__lanes_raw)x, 31);
-}
-
-static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
-    uint8_t bytes[LLM42__BLOCK * 16];
-    llm42__e4m3_turn(w, terms, bytes);
-    for (int k = 0; k < LLM42__BLOCK; k += 4)
-        for (int o = 0; o < 16; o += LLM42__LANES) {
-            llm42__lanes_int exponents = {0};
-            LLM42__UNROLLED(int i = 0; i < 4; i++) {  // llm42__from_e4m3 and llm42__e4m3_exponent
-                const llm42__lanes_int byte = llm42__lanes_bytes(bytes + 16 * (k + i) + o), size = byte & 127u;
-                const llm42__lanes_int small = llm42__lanes_negative(size - 8u),
-                                       nan = llm42__lanes_negative(126u - size),
-                                       zero = llm42__lanes_negative(size - 1u), sign = 0u - (byte >> 7);
-                const llm42__lanes value = (llm42__lanes)((size << 20) + 0x3c000000u + (small & 0x00800000u)) -
-                                           (llm42__lanes)(small & 0x3c800000u);
-                const llm42__lanes_int bits = (llm42__lanes_int)value | (nan & 0x7fc00000u), positive = bits & ~sign,
-                                       negative = (bits | 0x80000000u) & sign;
-                memcpy(panel->value + 32 * (k + i) + o, &positive, sizeof positive);
-                memcpy(panel->value + 32 * (k + i) + 16 + o, &negative, sizeof negative);
-                exponents |= (((size >> 3) - (small & ~zero)) | (zero & 0xc0u)) << 8 * i;
-            }
-            memcpy(panel->exponent + 16 * k + 4 * o, &exponents, sizeof exponents);
-        }
-}
-
-// How floats are rounded, from now on. The compiler must read a panel behind that, and write sums before it.
-LLM42__INLINE void llm42__rounding_set(unsigned mode) { __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory"); }
-
-// 2^(e + 10), where e is the largest exponent of a step's products and of the old sum.
-LLM42__INLINE llm42__lanes llm42__e4m3_base(llm42__lanes sum, const int8_t *x_exponent, const int8_t *w_exponent) {
-    llm42__lanes_raw e = LLM42__L(set1_epi8)(-128), next;
-    LLM42__UNROLLED(int k = 0; k < 8; k++) {
-        int32_t four;
-        memcpy(&four, x_exponent + 4 * k, sizeof four);
-        memcpy(&next, w_exponent + 64 * k, sizeof next);
-        e = LLM42__L(max_epi8)(e, LLM42__L(add_epi8)(next, LLM42__L(set1_epi32)(four)));
-    }
-    e = LLM42__L(max_epi8)(e, LLM42__L(srli_epi32)(e, 16));
-    e = LLM42__L(max_epi8)(e, LLM42__L(srli_epi32)(e, 8));
-    e = LLM42__L(srai_epi32)(LLM42__L(slli_epi32)(e, 24), 24);  // plus 14
-    const llm42__lanes_raw of_sum = (llm42__lanes_raw)(((llm42__lanes_int)sum >> 23 & 255u) - 113u);
-    return (llm42__lanes)(((llm42__lanes_int)LLM42__L(max_epi32)(e, of_sum) + 123u) << 23);
-}
-
-// One step of 32 terms of some rows, at most 4, side by side, because a step waits for the sum of the one before. x and
-// its exponents [rows, stride]; w [32][2][16] and its exponents [8][16][4], from the first of some outputs on.
-LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const float *x, const int8_t *x_exponent,
-                                          size_t stride, const float *w, const int8_t *w_exponent) {
-    const int each = 4 / rows;  // sums of one sign of a row
-    const llm42__lanes zero = {0}, one = zero + 1.0f;
-    llm42__lanes positive[4], negative[4];
-    LLM42__UNROLLED(int i = 0; i < 4; i++) {
-        const int r = i / each;
-        positive[i] = negative[i] = i % each ? positive[i - 1]  //
-                                             : llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
-    }
-    LLM42__UNROLLED(int r = 0; r < rows; r++) {  // NaN comes through
-        positive[r * each] = LLM42__L(fmadd_ps)(LLM42__L(max_ps)(zero, sum[r]), one, positive[r * each]);
-        negative[r * each] = LLM42__L(fnmadd_ps)(LLM42__L(min_ps)(zero, sum[r]), one, negative[r * each]);
-    }
-    LLM42__UNROLLED(int k = 0; k < 32; k++)
-        LLM42__UNROLLED(int r = 0; r < rows; r++) {
-            const float *of_x = x + (size_t)r * stride + k;
-            const int i = r * each + k % each;
-            int32_t sign;
-            memcpy(&sign, of_x, sizeof sign);
-            const intptr_t same = 32 * k + (sign >> 31 & 16);  // the weights that have the sign of x
-            const llm42__lanes factor = LLM42__L(set1_ps)(*of_x);
-            positive[i] = LLM42__L(fmadd_ps)(factor, LLM42__L(loadu_ps)(w + same), positive[i]);
-            negative[i] = LLM42__L(fnmadd_ps)(factor, LLM42__L(loadu_ps)(w + (same ^ 16)), negative[i]);
-        }
-    LLM42__UNROLLED(int i = 0; i < 4; i++) positive[i] -= negative[i];
-    LLM42__UNROLLED(int r = 0; r < rows; r++) {
-        llm42__lanes total = positive[r * each];
-        LLM42__UNROLLED(int i = 1; i < each; i++) total += positive[r * each + i];
-        sum[r] = (llm42__lanes)((llm42__lanes_int)total & 0xfffffc00u);
-    }
-}
-
-LLM42__INLINE void llm42__e4m3_rows(int rows, const float *x, const int8_t *exponent, size_t stride,
-                                    const llm42__e4m3_panel *panel, int steps, float *sums) {
-    for (int o = 0; o < 16; o += LLM42__LANES) {
-        llm42__lanes sum[4];
-        LLM42__UNROLLED(int r = 0; r < rows; r++) memcpy(&sum[r], sums + 16 * r + o, sizeof *sum);
-        for (int s = 0; s < steps; s++)
-            llm42__e4m3_lanes_step(rows, sum, x + 32 * s, exponent + 32 * s, stride, panel->value + 1024 * s + o,
-                                   panel->exponent + 512 * s + 4 * o);
-        LLM42__UNROLLED(int r = 0; r < rows; r++) {
-            const llm42__lanes_int number = (llm42__lanes_int)(sum[r] == sum[r]),
-                                   bits = ((llm42__lanes_int)sum[r] & number) | (~number & 0x7fffffffu);
-            memcpy(sums + 16 * r + o, &bits, sizeof bits);
-        }
-    }
-}
-
-// sums [rows][16] += x [rows, stride] times the panel, steps of 32 terms.
-static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
-                              const llm42__e4m3_panel *panel, int steps, float *sums) {
-    const unsigned before = _mm_getcsr();
-    llm42__rounding_set(before | 0x6000u);  // toward zero
-    for (; rows >= 4; rows -= 4, x += 4 * stride, exponent += 4 * stride, sums += 64)
-        llm42__e4m3_rows(4, x, exponent, stride, panel, steps, sums);
-    for (; rows > 0; rows--, x += stride, exponent += stride, sums += 16)
-        llm42__e4m3_rows(1, x, exponent, stride, panel, steps, sums);
-    llm42__rounding_set(before);
-}
-#else
-static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
-    uint8_t byte[LLM42__BLOCK * 16];
-    llm42__e4m3_turn(w, terms, byte);
-    for (int i = 0; i < LLM42__BLOCK * 16; i++) panel->value[i] = llm42__from_e4m3(byte[i]);
-}
-
-static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
-                              const llm42__e4m3_panel *panel, int steps, float *sums) {
-    (void)exponent;
-    for (int i = 0; i < 16 * rows; i++)
-        for (int s = 0; s < steps; s++)
-            sums[i] = llm42__core_step(llm42__hopper_e4m3, sums[i], x + (size_t)(i / 16) * stride + 32 * s,
-                                       panel->value + 512 * s + i % 16, 16);
-}
-#endif
-
-static void llm42__sm90_e4m3_chain(const float *x, const int8_t *exponent, size_t stride, int rows,
-                                   const llm42__e4m3_panel *panel, float *sums) {
-    memset(sums, 0, 16 * (size_t)rows * sizeof *sums);
-    llm42__e4m3_steps(x, exponent, stride, rows, panel, LLM42__BLOCK / 32, sums);
-}
 
 // >>team ---------------------------------------------------------------------------------------------------------
 // Owns: how threads share the tasks of an operator. One OpenMP region spans a pass, and inside it each thread takes the
@@ -3878,7 +3624,7 @@ float llm42_logprob(const float *logits, int vocab, int token) {
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend, which is its memory, its schedules and the operators of which a pass consists. The table of
 // its arithmetic takes all sums but those of ranks, leaves and experts.
-// Calls: vectors, eight-bits, team, sampling, fp32, sm90.
+// Calls: vectors, team, sampling, recurrent, fp32.
 // Invariant: one thread computes the whole sum of an output, and no operator knows which arithmetic it runs in.
 
 // Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
@@ -3907,6 +3653,14 @@ int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
     return LLM42__MAX(1, LLM42__MIN(parts, k / 32));
 }
 
+// Sizes of what a recurrent layer keeps, in floats. A state has the heads' states [Hv][key_dim][value_dim].
+typedef struct llm42__recurrence {
+    int channels;                        // that are convolved: q and k of the key heads, v of the value heads
+    int width;                           // of a row behind a state: channels, beta and alpha
+    int capacity;                        // of a ring of rows: position t is at t modulo this
+    size_t head, state, ring, snapshot;  // of one layer; a snapshot has the state and the last inputs
+} llm42__recurrence;
+
 typedef struct llm42__cpu {
     llm42_backend_desc desc;
     int threads;
@@ -3931,6 +3685,11 @@ typedef struct llm42__cpu {
     size_t wide;
     float *expert_in, *expert_out, *expert_weight;
     int32_t *expert_id, *expert_rows, *sampled;
+    // Recurrent layers, see section recurrent; and mixed, gates: the q projection with gates, and the gates.
+    llm42__recurrence recurrence;
+    float *mixed, *gates, *states, *behind, *snapshots;
+    int32_t *order;  // [R]: sequences of the pass, each once; then where the rows of each begin
+    int sequences;
     float *scratch;  // [threads][scratch_size]
     size_t scratch_size;
     llm42__memory memory;  // all of these
@@ -3940,7 +3699,8 @@ typedef struct llm42__cpu {
 typedef struct llm42__product {
     const llm42_matrix *w;
     const float *bias;  // NULL: none
-    float *y;           // [R, n]
+    float *y;           // [R, n], or n values of each row of [R, stride]
+    int stride;         // 0: n
     int ranks;          // that share its outputs; a rank has n / ranks
     int k0, k;          // the sum is over the k terms from k0 on
     bool fp32;          // y stays fp32, whatever the compute type
@@ -3994,7 +3754,10 @@ typedef struct llm42__arithmetic {
     float (*sum_exp)(const float *x, int n, float largest);
 } llm42__arithmetic;
 
-static const llm42__arithmetic llm42__fp32, llm42__sm90;  // sections fp32 and sm90 have them
+static const llm42__arithmetic llm42__fp32;  // section fp32 has it
+#ifdef LLM42__EMULATION  // the companion llm42_sm90.h was included instead of this file, and goes on behind it
+static const llm42__arithmetic llm42__sm90;
+#endif
 
 static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
     if (cpu->desc.numerics.compute != LLM42_DTYPE_BF16) return;
@@ -4038,7 +3801,8 @@ static void llm42__cpu_put(const llm42__cpu *cpu, const llm42__product *p, int n
             if (p->w->scaling == LLM42_SCALING_CHANNEL)
                 y = y * p->w->scale[n0 + o] * cpu->eight_scale[(size_t)(r0 + r) * (cpu->wide / LLM42__BLOCK)];
             if (p->bias) y = (round && cpu->arithmetic->bias_last ? llm42__round_bf16(y) : y) + p->bias[n0 + o];
-            p->y[(size_t)(r0 + r) * (size_t)p->w->n + (size_t)(n0 + o)] = round ? llm42__round_bf16(y) : y;
+            p->y[(size_t)(r0 + r) * (size_t)(p->stride ? p->stride : p->w->n) + (size_t)(n0 + o)] =
+                round ? llm42__round_bf16(y) : y;
         }
 }
 
@@ -4163,7 +3927,7 @@ static void llm42__cpu_norm(const llm42__cpu *cpu, const float *x, int rows, int
 // Shapes: x [heads, d] of one row, in place. Pairs are (i, i + d/2). No sums.
 static void llm42__cpu_rope(const llm42__cpu *cpu, const float *rope, float *x, int heads, int position) {
     const llm42_config *c = &cpu->model->config;
-    const int half = c->head_dim / 2;
+    const int half = llm42__rotary(c) / 2;
     const float *angle = rope + (size_t)position * (size_t)(2 * half);
     for (int head = 0; head < heads; head++) {
         float *v = x + (size_t)head * (size_t)c->head_dim;
@@ -4172,7 +3936,7 @@ static void llm42__cpu_rope(const llm42__cpu *cpu, const float *rope, float *x, 
             v[i] = fmaf(a, cosine, -(b * sine));
             v[i + half] = fmaf(b, cosine, a * sine);
         }
-        llm42__cpu_round_all(cpu, v, (size_t)c->head_dim);
+        llm42__cpu_round_all(cpu, v, (size_t)(2 * half));
     }
 }
 
@@ -4188,7 +3952,8 @@ static void llm42__cpu_kv_write(const llm42__cpu *cpu, void *cache, int layer, c
                                 const int32_t *pages, const float *x) {
     int d = cpu->model->config.head_dim;
     for (int head = 0; head < cpu->model->config.kv_heads; head++, x += d) {
-        size_t at = (size_t)layer * cpu->kv_layer + llm42__cpu_kv_at(cpu, pages, row->position, head);
+        size_t at = (size_t)cpu->model->layer[layer].cache * cpu->kv_layer +
+                    llm42__cpu_kv_at(cpu, pages, row->position, head);
         for (int i = 0; i < cpu->pad; i++) {
             float value = i < d ? x[i] : 0.0f;
             if (cpu->desc.numerics.compute == LLM42_DTYPE_BF16)
@@ -4225,7 +3990,8 @@ static void llm42__attention_task(const llm42__job *a, int64_t task) {
     const llm42_config *c = &cpu->model->config;
     const int64_t head = task * a->size, at = head * c->head_dim;
     const llm42_row *row = &a->cpu->pass.row[head / c->heads];
-    const size_t layer = (size_t)a->layer * cpu->kv_layer * (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
+    const size_t layer = (size_t)cpu->model->layer[a->layer].cache * cpu->kv_layer *
+                         (cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4);
     llm42__context context = {.cpu = cpu, .pages = a->cpu->pass.seq[row->seq].pages, .end = row->position + 1};
     context.k = (const char *)cpu->k + layer, context.v = (const char *)cpu->v + layer;
     context.kv_head = (int)(head % c->heads) / (c->heads / c->kv_heads);
@@ -4240,9 +4006,12 @@ static void llm42__cpu_attention(llm42__cpu *cpu, int layer, const float *q, flo
     const int heads = cpu->arithmetic->by_kv_head ? c->heads / c->kv_heads : 1;
     const llm42__job job = {.cpu = cpu, .layer = layer, .size = heads, .in = q, .out = out};
     const int64_t tasks = (int64_t)cpu->pass.rows * c->heads / heads;
+    const size_t values = (size_t)cpu->pass.rows * (size_t)(c->heads * c->head_dim);
     double work = 0;
     for (int r = 0; r < cpu->pass.rows; r++) work += 2.0 * (cpu->pass.row[r].position + 1) * c->heads * c->head_dim;
     llm42__team_run(&cpu->team, work, tasks, 1 + tasks / (16 * cpu->team.threads), llm42__attention_task, &job);
+    for (size_t i = 0; c->gated && i < values; i++) out[i] *= llm42__sigmoid(cpu->gates[i]);
+    if (c->gated) llm42__cpu_round_all(cpu, out, values);
 }
 
 // x [n] plus a bias, if there is one, rounded to the compute type.
@@ -4278,18 +4047,19 @@ static void llm42__cpu_gate_up(llm42__cpu *cpu, const llm42_layer *layer, const 
 // renormalised if the model asks for it. Order: that of the arithmetic in the softmax, that of ranks in renormalising.
 static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     const llm42_config *c = &cpu->model->config;
+    const int used = c->experts_used + (c->shared_ffn > 0);
     for (int r = 0; r < rows; r++) {
         const float *p = router + (size_t)r * (size_t)c->experts;
-        int32_t *id = cpu->expert_id + (size_t)r * (size_t)c->experts_used;
-        float *weight = cpu->expert_weight + (size_t)r * (size_t)c->experts_used;
+        int32_t *id = cpu->expert_id + (size_t)r * (size_t)used;
+        float *weight = cpu->expert_weight + (size_t)r * (size_t)used;
         float largest = p[llm42__argmax(p, c->experts)], sum = 0;
         float total = cpu->arithmetic->route_total(p, c->experts, largest);
         for (int rank = 0; rank < c->experts_used; rank++) {
             int best = -1;
             for (int e = 0; e < c->experts; e++) {
-                bool used = false;
-                for (int i = 0; i < rank; i++) used |= id[i] == e;
-                if (!used && (best < 0 || p[e] > p[best])) best = e;
+                bool taken = false;
+                for (int i = 0; i < rank; i++) taken |= id[i] == e;
+                if (!taken && (best < 0 || p[e] > p[best])) best = e;
             }
             id[rank] = best;
             weight[rank] = llm42__exp(p[best] - largest) / total;
@@ -4297,24 +4067,28 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
         }
         for (int rank = 0; rank < c->experts_used; rank++)
             if (c->experts_renorm) weight[rank] /= sum;
-        llm42__cpu_round_all(cpu, weight, (size_t)c->experts_used);
+        if (c->shared_ffn) id[used - 1] = c->experts, weight[used - 1] = llm42__sigmoid(router[rows * c->experts + r]);
+        llm42__cpu_round_all(cpu, weight, (size_t)used);
     }
 }
 
 // Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
 // depend on which other rows go to the same expert. Order: in each part of the sums over F, a row's experts are added
-// from +0, the likeliest first, by fma; then the parts are joined.
+// from +0, the likeliest first and the shared one last, by fma; then the parts are joined.
 static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const float *h, float *out) {
     const llm42_config *c = &cpu->model->config;
-    size_t D = (size_t)c->dim, used = (size_t)c->experts_used, R = (size_t)cpu->pass.rows;
+    const int shared = c->shared_ffn > 0;
+    size_t D = (size_t)c->dim, used = (size_t)(c->experts_used + shared), R = (size_t)cpu->pass.rows;
     size_t parts = (size_t)cpu->part_count;
-    const llm42__product router = {
-        .w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = cpu->desc.numerics.router_fp32};
-    llm42__cpu_matmul(cpu, h, cpu->pass.rows, &router, 1);
+    const bool fp32 = cpu->desc.numerics.router_fp32;
+    const llm42__product router[] = {
+        {.w = &layer->router, .y = cpu->logits, .ranks = 1, .k = c->dim, .fp32 = fp32},
+        {.w = &layer->shared_gate, .y = cpu->logits + R * (size_t)c->experts, .ranks = 1, .k = c->dim, .fp32 = fp32}};
+    llm42__cpu_matmul(cpu, h, cpu->pass.rows, router, 1 + shared);
     llm42__cpu_route(cpu, cpu->logits, cpu->pass.rows);
-    for (int e = 0; e < c->experts; e++) {
+    for (int e = 0; e < c->experts + shared; e++) {
         int rows = 0;
-        for (int32_t i = 0; i < cpu->pass.rows * c->experts_used; i++) {
+        for (int32_t i = 0; i < (int32_t)(R * used); i++) {
             if (cpu->expert_id[i] != e) continue;
             memcpy(cpu->expert_in + (size_t)rows * D, h + (size_t)i / used * D, D * sizeof *h);
             cpu->expert_rows[rows++] = i;
@@ -4367,6 +4141,11 @@ static void llm42__rope_task(const llm42__job *w, int64_t r) {
     const int32_t *pages = w->cpu->pass.seq[row->seq].pages;
     size_t kv = (size_t)(c->kv_heads * c->head_dim);
     float *q = cpu->q + (size_t)r * (size_t)(c->heads * c->head_dim), *k = cpu->kv + (size_t)r * kv;
+    const size_t d = (size_t)c->head_dim, gated = (size_t)r * 2 * (size_t)c->heads * d;
+    for (size_t i = 0; c->gated && i < (size_t)c->heads * d; i++) {
+        const float *from = cpu->mixed + gated + i / d * 2 * d + i % d;
+        q[i] = from[0], cpu->gates[(size_t)r * (size_t)c->heads * d + i] = from[d];
+    }
     if (layer->q_norm) {
         llm42__squares_fn *squares = cpu->arithmetic->head_squares;
         llm42__cpu_norm(cpu, q, c->heads, c->head_dim, squares, layer->q_norm, q);
@@ -4391,7 +4170,7 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     float *k = cpu->kv, *v = cpu->kv + (size_t)cpu->pass.rows * (size_t)(c->kv_heads * c->head_dim);
     const int ranks = cpu->desc.tensor_parallel, kv_ranks = LLM42__MIN(ranks, c->kv_heads);
     const llm42__product products[3] = {
-        {.w = &layer->q, .bias = layer->q_bias, .y = cpu->q, .ranks = ranks, .k = c->dim},
+        {.w = &layer->q, .bias = layer->q_bias, .y = c->gated ? cpu->mixed : cpu->q, .ranks = ranks, .k = c->dim},
         {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks, .k = c->dim},
         {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim},
     };
@@ -4400,6 +4179,11 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     double work = 8.0 * cpu->pass.rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
     llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__rope_task, &job);
 }
+
+// Section recurrent has these.
+static void llm42__recurrent_allocate(llm42__cpu *cpu), llm42__recurrent_begin(llm42__cpu *cpu),
+    llm42__cpu_recurrent(llm42__cpu *cpu, int l);
+static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error);
 
 // A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
 static void llm42__sample_task(const llm42__job *d, int64_t task) {
@@ -4445,7 +4229,7 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
             row.position >= cpu->desc.max_context)
             LLM42__FAIL(INVALID, "cpu backend: row %d: token %d, position %d out of range", r, row.token, row.position);
     }
-    return LLM42_OK;
+    return cpu->model->config.recurrent_layers ? llm42__recurrent_check(cpu, pass, error) : LLM42_OK;
 }
 
 // Gives [rows, width] values of one operator to the pass's probe. Only one thread runs between operators.
@@ -4469,12 +4253,17 @@ static void llm42__cpu_forward(llm42__cpu *cpu) {
         const llm42_layer *layer = &m->layer[l];
         llm42__cpu_residual(cpu, l ? cpu->delta : NULL, l ? layer[-1].down_bias : NULL, layer->attention_norm);
         llm42__cpu_probe(cpu, l, "attention_norm", c->dim, cpu->h);
-        llm42__cpu_qkv(cpu, l);
-        llm42__cpu_probe(cpu, l, "q", q, cpu->q);
-        llm42__cpu_probe(cpu, l, "k", kv, cpu->kv);
-        llm42__cpu_probe(cpu, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
-        llm42__cpu_attention(cpu, l, cpu->q, cpu->attended);
-        llm42__cpu_probe(cpu, l, "attention", q, cpu->attended);
+        if (layer->recurrent) {
+            llm42__cpu_recurrent(cpu, l);
+            llm42__cpu_probe(cpu, l, "attention", c->value_heads * c->value_dim, cpu->attended);
+        } else {
+            llm42__cpu_qkv(cpu, l);
+            llm42__cpu_probe(cpu, l, "q", q, cpu->q);
+            llm42__cpu_probe(cpu, l, "k", kv, cpu->kv);
+            llm42__cpu_probe(cpu, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
+            llm42__cpu_attention(cpu, l, cpu->q, cpu->attended);
+            llm42__cpu_probe(cpu, l, "attention", q, cpu->attended);
+        }
         llm42__cpu_matmul_joined(cpu, &layer->o, cpu->attended, cpu->delta);
         llm42__cpu_probe(cpu, l, "o", c->dim, cpu->delta);
         llm42__cpu_residual(cpu, cpu->delta, layer->o_bias, layer->ffn_norm);
@@ -4497,6 +4286,7 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
     llm42__cpu *cpu = state;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
     cpu->pass = *pass;
+    if (cpu->model->config.recurrent_layers) llm42__recurrent_begin(cpu);
     if (cpu->arithmetic->invariant) cpu->pass.schedule = LLM42_SCHEDULE_INVARIANT;
     cpu->part_count = cpu->desc.tensor_parallel;
     if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT)
@@ -4523,30 +4313,38 @@ static void llm42__cpu_close(void *state) {
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
-    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab, F = (size_t)c->ffn;
+    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab,
+           F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
+    size_t values = (size_t)(c->value_heads * c->value_dim), attention = (size_t)(c->layers - c->recurrent_layers);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
-    size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4, wide = LLM42__MAX(LLM42__MAX(D, F), q);
+    size_t size = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 ? 2 : 4;
+    size_t wide = LLM42__MAX(LLM42__MAX(D, F), LLM42__MAX(q, values));
     size_t parts = (size_t)LLM42__MAX(cpu->desc.numerics.leaves, cpu->desc.tensor_parallel);
-    size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size, used = (size_t)c->experts_used;
+    size_t cells = (size_t)cpu->desc.pages * (size_t)cpu->desc.page_size;
+    size_t used = (size_t)(c->experts_used + (c->shared_ffn > 0));
     if ((double)cells * c->kv_heads * c->layers * (double)pad > 1e15) return false;  // more than any machine has
     cpu->kv_layer = cells * (size_t)c->kv_heads * pad;
     llm42__memory *memory = &cpu->memory;
     // For llm42__arithmetic: its block, its attend.
-    cpu->scratch_size = (LLM42__MAX(4 * wide, 3 * pad + T + 32) + 15) & ~(size_t)15;
-    cpu->k = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
-    cpu->v = llm42__take(memory, (size_t)c->layers * cpu->kv_layer, size);
+    const size_t states = (size_t)(c->key_dim * (c->value_dim + 2 * LLM42__CHUNK) +  // of llm42__delta_task
+                                   c->value_dim * (LLM42__CHUNK + 2));
+    cpu->scratch_size = (LLM42__MAX(LLM42__MAX(4 * wide, 3 * pad + T + 32), states) + 15) & ~(size_t)15;
+    cpu->k = llm42__take(memory, attention * cpu->kv_layer, size);
+    cpu->v = llm42__take(memory, attention * cpu->kv_layer, size);
     cpu->rope = llm42__take(memory, T * (size_t)c->head_dim, 4);
     cpu->query_rope = c->query_beta > 0 ? llm42__take(memory, T * (size_t)c->head_dim, 4) : cpu->rope;
+    cpu->gates = llm42__take(memory, R * LLM42__MAX(values, q * c->gated), 4);
+    if (c->recurrent_layers) llm42__recurrent_allocate(cpu);
     cpu->x = llm42__take(memory, R * D, 4);
     cpu->h = llm42__take(memory, R * D, 4);
     cpu->delta = llm42__take(memory, R * D, 4);
     cpu->q = llm42__take(memory, R * q, 4);
     cpu->kv = llm42__take(memory, 2 * R * kv, 4);
-    cpu->attended = llm42__take(memory, R * q, 4);
+    cpu->attended = llm42__take(memory, R * LLM42__MAX(q, values), 4);
     cpu->gated = llm42__take(memory, R * F, 4);
     cpu->up = llm42__take(memory, R * F, 4);
-    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts), 4);
+    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts + 1), 4);
     const size_t eight = c->scaling ? R : 0;
     // 64 more, so that the same column of many rows does not lie in the same lines of a cache.
     cpu->wide = (wide + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK + LLM42__BLOCK / 2;
@@ -4599,6 +4397,10 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42__check_fields("llm42_cpu_desc", &threads, 1, error));
     if (d->numerics.arithmetic == LLM42_ARITHMETIC_SM90) {
+#ifndef LLM42__EMULATION
+        LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: SM90: include examples/util/llm42_sm90.h, not "
+                                 "llm42.h, where LLM42_IMPLEMENTATION is");
+#endif
         if (d->numerics.compute != LLM42_DTYPE_BF16)
             LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
         if (c->head_dim > 256 || c->head_dim % 2 || c->dim > 16384)
@@ -4626,7 +4428,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     cpu->desc.tensor_parallel = LLM42__MAX(1, desc->tensor_parallel);
     cpu->desc.numerics.leaves = LLM42__MAX(1, desc->numerics.leaves);
     cpu->model = desc->model;
-    cpu->arithmetic = desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? &llm42__sm90 : &llm42__fp32;
+    cpu->arithmetic = &llm42__fp32;
+#ifdef LLM42__EMULATION
+    if (desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90) cpu->arithmetic = &llm42__sm90;
+#endif
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
     const llm42_config *c = &desc->model->config;
@@ -4661,6 +4466,292 @@ const llm42_backend *llm42_backend_cpu(void) {
                                           .wait_until = llm42__wall_wait_until,
                                           .arithmetic = llm42__cpu_arithmetic};
     return &backend;
+}
+
+// >>recurrent ----------------------------------------------------------------------------------------------------
+// Owns: the gated delta rule: states of sequences, the rings of rows behind them, and snapshots.
+// Calls: vectors, team, cpu.
+// Invariant: a state has taken in only rows that are final. Whatever is rolled back was in a copy of it.
+//
+// A value head has a state S [key_dim, value_dim]. Position t with k, q (of a key head), v, beta and a decay a makes it
+//   S = a S,  S = S + k (beta (v - S^T k))^T,  and gives S^T q.
+// q, k and v are silu of a convolution over the last four positions. A ring keeps what positions behind the state need.
+// FAST passes take in prompts by chunks, which is equal but for rounding.
+
+static void llm42__recurrent_allocate(llm42__cpu *cpu) {
+    const llm42_config *c = &cpu->model->config;
+    const size_t R = (size_t)cpu->desc.max_rows, L = (size_t)c->recurrent_layers,
+                 running = (size_t)cpu->desc.max_running;
+    llm42__recurrence *n = &cpu->recurrence;
+    n->channels = 2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim;
+    n->width = n->channels + 2 * c->value_heads;
+    n->capacity = cpu->desc.behind + LLM42__TAPS;
+    n->head = (size_t)(c->key_dim * c->value_dim), n->state = (size_t)c->value_heads * n->head;
+    n->ring = (size_t)n->capacity * (size_t)n->width;
+    n->snapshot = n->state + (LLM42__TAPS - 1) * (size_t)n->width;
+    cpu->mixed = llm42__take(&cpu->memory, R * (size_t)LLM42__MAX(n->width, 2 * c->heads * c->head_dim), 4);
+    cpu->states = llm42__take(&cpu->memory, running * L * n->state, 4);
+    cpu->behind = llm42__take(&cpu->memory, running * L * n->ring, 4);
+    cpu->snapshots = llm42__take(&cpu->memory, (size_t)cpu->desc.snapshots * L * n->snapshot, 4);
+    cpu->order = llm42__take(&cpu->memory, 2 * R, 4);
+}
+
+// Lists the sequences of the pass, each of which has its rows together.
+static void llm42__recurrent_begin(llm42__cpu *cpu) {
+    cpu->sequences = 0;
+    for (int r = 0; r < cpu->pass.rows; r++)
+        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[cpu->sequences++] = r;
+    cpu->order[cpu->sequences] = cpu->pass.rows;
+}
+
+static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
+    for (int r = 0; r < pass->rows; r++) {
+        const llm42_row *row = &pass->row[r];
+        const llm42_seq *seq = &pass->seq[row->seq];
+        const bool first = !r || row->seq != row[-1].seq;
+        if (row->seq >= cpu->desc.max_running || (!first && row->position != row[-1].position + 1) ||
+            (first && row->position - seq->state > cpu->desc.behind) || seq->state < 0 || seq->state_to < seq->state)
+            LLM42__FAIL(INVALID,
+                        "cpu backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
+                        "follow one another, at most %d positions behind the state",
+                        r, row->seq, row->position, seq->state, cpu->desc.behind);
+    }
+    return LLM42_OK;
+}
+
+// The inputs at position t of a sequence: those of its row in the pass, or else those in its ring; NULL before its
+// first.
+static const float *llm42__recurrent_row(const llm42__cpu *cpu, const float *ring, int first, int t) {
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int begin = cpu->pass.row[first].position;
+    if (t >= begin) return cpu->mixed + (size_t)(first + t - begin) * (size_t)n->width;
+    return t < 0 ? NULL : ring + (size_t)(t % n->capacity) * (size_t)n->width;
+}
+
+// Channels from `from` on at position t: silu of the convolution. Order: the four terms by fma, the oldest first.
+static void llm42__recurrent_convolve(const llm42__cpu *cpu, const float *ring, int first, int t, const float *taps,
+                                      int from, int count, float *out) {
+    const float *in[LLM42__TAPS];
+    for (int j = 0; j < LLM42__TAPS; j++) in[j] = llm42__recurrent_row(cpu, ring, first, t - LLM42__TAPS + 1 + j);
+    for (int i = 0; i < count; i++) {
+        float sum = 0;
+        for (int j = 0; j < LLM42__TAPS; j++)
+            sum = in[j] ? fmaf(in[j][from + i], taps[(from + i) * LLM42__TAPS + j], sum) : sum;
+        out[i] = llm42__silu(sum);
+    }
+    llm42__cpu_round_all(cpu, out, (size_t)count);
+}
+
+// x [key_dim] is divided by its length, and multiplied by `scale`. Order: that of the arithmetic for a head.
+static void llm42__recurrent_unit(const llm42__cpu *cpu, float *x, float scale) {
+    const int n = cpu->model->config.key_dim;
+    const float length = 1.0f / sqrtf(cpu->arithmetic->head_squares(x, n) + 1e-6f);
+    for (int i = 0; i < n; i++) x[i] = x[i] * length * scale;
+}
+
+// out [columns] = S^T x. S [n][columns]. Order: term i is added, by fma, to partial sum i modulo 32, in ascending
+// order; neighbouring partial sums are added, then neighbours of these, and so on.
+LLM42__INLINE void llm42__recurrent_dot(const float *S, const float *x, int n, int columns, float *out) {
+    for (int j = 0; j < columns; j += 16) {
+        const int some = LLM42__MIN(16, columns - j);
+        llm42__v16 level[6];  // of a tree in which sum 2i and sum 2i + 1 give sum i of the next level
+        for (int m = 0; m < 32; m++) {
+            llm42__v16 sum = llm42__v16_set(0.0f);
+            for (int i = m; i < n; i += 32) {
+                const float *row = S + (size_t)i * (size_t)columns + j;
+                const llm42__v16 s = some < 16 ? llm42__v16_load_part(row, some) : llm42__v16_load(row);
+                sum = llm42__v16_fma(s, llm42__v16_set(x[i]), sum);
+            }
+            int up = 0;
+            for (; m >> up & 1; up++) sum = llm42__v16_add(level[up], sum);
+            level[up] = sum;
+        }
+        float whole[16];
+        llm42__v16_store(whole, level[5]);
+        memcpy(out + j, whole, (size_t)some * sizeof *out);
+    }
+}
+
+// One position of a head: S takes it in, and out [value_dim] = S^T q.
+static void llm42__recurrent_step(const llm42_config *c, float *S, const float *q, const float *k, const float *v,
+                                  float beta, float decay, float *delta, float *out) {
+    const int n = c->key_dim, columns = c->value_dim;
+    for (int i = 0; i < n * columns; i++) S[i] *= decay;
+    llm42__recurrent_dot(S, k, n, columns, delta);
+    for (int j = 0; j < columns; j++) delta[j] = (v[j] - delta[j]) * beta;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < columns; j++) S[i * columns + j] = fmaf(k[i], delta[j], S[i * columns + j]);
+    llm42__recurrent_dot(S, q, n, columns, out);
+}
+
+// As many positions at once as are in a chunk: the way of engines with tensor cores, because a sum over earlier
+// positions of the chunk, and one with S as it was before it, are products of matrices. k, q [n][key_dim],
+// v [n][value_dim], which becomes what each position adds to S; decay: logarithms, out [n][stride]. Order: S, and then
+// the positions of the chunk, ascending. delta [value_dim].
+static void llm42__recurrent_chunk(const llm42_config *c, int n, float *S, const float *q, const float *k, float *v,
+                                   const float *beta, float *decay, float *delta, float *out, size_t stride) {
+    const int K = c->key_dim, V = c->value_dim;
+    for (int i = 1; i < n; i++) decay[i] += decay[i - 1];  // since the chunk began
+    for (int i = 0; i < 2 * n; i++) {                      // first what positions add, then what they give
+        const int at = i % n;
+        const float *x = (i < n ? k : q) + at * K, since = llm42__exp(decay[at]);
+        float *to = i < n ? v + at * V : out + (size_t)at * stride;
+        llm42__recurrent_dot(S, x, K, V, delta);
+        for (int j = 0; j < V; j++) to[j] = i < n ? (to[j] - since * delta[j]) * beta[at] : since * delta[j];
+        for (int earlier = 0; earlier < at + (i >= n); earlier++) {
+            float product = 0;
+            for (int d = 0; d < K; d++) product = fmaf(x[d], k[earlier * K + d], product);
+            product *= llm42__exp(decay[at] - decay[earlier]) * (i < n ? -beta[at] : 1);
+            for (int j = 0; j < V; j++) to[j] = fmaf(product, v[earlier * V + j], to[j]);
+        }
+    }
+    for (int d = 0; d < K; d++) {
+        for (int j = 0; j < V; j++) S[d * V + j] *= llm42__exp(decay[n - 1]);
+        for (int i = 0; i < n; i++) {
+            const float share = k[i * K + d] * llm42__exp(decay[n - 1] - decay[i]);
+            for (int j = 0; j < V; j++) S[d * V + j] = fmaf(share, v[i * V + j], S[d * V + j]);
+        }
+    }
+}
+
+// What a value head needs of position t of a sequence: its ring has the inputs before row `first` of the pass.
+static void llm42__recurrent_inputs(const llm42__cpu *cpu, const llm42_layer *layer, const float *ring, int first,
+                                    int head, int t, float *q, float *k, float *v, float *beta, float *decay) {
+    const llm42_config *c = &cpu->model->config;
+    const int K = c->key_heads * c->key_dim, at = head / (c->value_heads / c->key_heads) * c->key_dim;
+    const float *row = llm42__recurrent_row(cpu, ring, first, t) + cpu->recurrence.channels + head;
+    llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, at, c->key_dim, q);
+    llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, K + at, c->key_dim, k);
+    llm42__recurrent_convolve(cpu, ring, first, t, layer->taps, 2 * K + head * c->value_dim, c->value_dim, v);
+    llm42__recurrent_unit(cpu, q, 1.0f / sqrtf((float)c->key_dim));
+    llm42__recurrent_unit(cpu, k, 1.0f);
+    const float alpha = row[c->value_heads] + layer->alpha_bias[head];
+    *beta = llm42__sigmoid(row[0]);
+    *decay = layer->decay[head] * (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha)));
+}
+
+// A task is a value head of a sequence. FAST passes run prompts in chunks, up to where a state is copied. Scratch: S,
+// q and k [CHUNK][key_dim], v [CHUNK][value_dim], delta and an output that nobody wants [value_dim].
+static void llm42__delta_task(const llm42__job *w, int64_t task) {
+    llm42__cpu *cpu = w->cpu;
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[w->layer];
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int head = (int)(task % c->value_heads), first = cpu->order[task / c->value_heads];
+    const int rows = cpu->order[task / c->value_heads + 1] - first, begin = cpu->pass.row[first].position;
+    const llm42_seq *seq = &cpu->pass.seq[cpu->pass.row[first].seq];
+    const size_t L = (size_t)c->recurrent_layers, cache = (size_t)layer->cache, of_head = (size_t)head * n->head;
+    const size_t place = (size_t)cpu->pass.row[first].seq * L + cache, stride = (size_t)(c->value_heads * c->value_dim);
+    const bool chunks = cpu->pass.schedule == LLM42_SCHEDULE_FAST && rows >= LLM42__CHUNK / 4;
+    float *state = cpu->states + place * n->state + of_head, *S = state, beta[LLM42__CHUNK], decay[LLM42__CHUNK];
+    float *own = llm42__cpu_scratch(cpu), *q = own + n->head, *k = q + LLM42__CHUNK * c->key_dim;
+    float *v = k + LLM42__CHUNK * c->key_dim, *delta = v + LLM42__CHUNK * c->value_dim;
+    if (!seq->state) memset(state, 0, n->head * sizeof *state);
+    for (int t = LLM42__MIN(seq->state, begin), save = 0, some; t < begin + rows; t += some) {
+        some = chunks && t >= begin ? LLM42__MIN(LLM42__CHUNK, begin + rows - t) : 1;
+        if (t < seq->state_to) some = LLM42__MIN(some, seq->state_to - t);
+        if (save < seq->saves) some = LLM42__MIN(some, seq->save[save].at - t);
+        if (t == seq->state_to) S = memcpy(own, state, n->head * sizeof *own);
+        for (int i = 0; i < some; i++)
+            llm42__recurrent_inputs(cpu, layer, cpu->behind + place * n->ring, first, head, t + i, q + i * c->key_dim,
+                                    k + i * c->key_dim, v + i * c->value_dim, &beta[i], &decay[i]);
+        float *out = cpu->attended + (size_t)(first + LLM42__MAX(t - begin, 0)) * stride +
+                     (size_t)(head * c->value_dim);
+        if (some > 1) llm42__recurrent_chunk(c, some, S, q, k, v, beta, decay, delta, out, stride);
+        else
+            llm42__recurrent_step(c, S, q, k, v, beta[0], llm42__exp(decay[0]), delta,
+                                  t < begin ? delta + c->value_dim : out);
+        for (; save < seq->saves && seq->save[save].at == t + some; save++)
+            memcpy(cpu->snapshots + ((size_t)seq->save[save].snapshot * L + cache) * n->snapshot + of_head, S,
+                   n->head * sizeof *S);
+    }
+}
+
+// A task is a sequence: its ring gets the rows of the pass, and snapshots get the inputs before their positions.
+static void llm42__ring_task(const llm42__job *w, int64_t task) {
+    llm42__cpu *cpu = w->cpu;
+    const llm42__recurrence *n = &cpu->recurrence;
+    const int first = cpu->order[task], rows = cpu->order[task + 1] - first;
+    const llm42_row *row = &cpu->pass.row[first];
+    const llm42_seq *seq = &cpu->pass.seq[row->seq];
+    const size_t L = (size_t)cpu->model->config.recurrent_layers, cache = (size_t)cpu->model->layer[w->layer].cache;
+    const size_t width = (size_t)n->width;
+    float *ring = cpu->behind + ((size_t)row->seq * L + cache) * n->ring;
+    for (int i = 0; i < seq->saves; i++)
+        for (int j = 0; j < LLM42__TAPS - 1; j++) {
+            const float *from = llm42__recurrent_row(cpu, ring, first, seq->save[i].at - LLM42__TAPS + 1 + j);
+            float *to = cpu->snapshots + ((size_t)seq->save[i].snapshot * L + cache) * n->snapshot + n->state;
+            if (from) memcpy(to + (size_t)j * width, from, width * sizeof *to);
+        }
+    for (int i = LLM42__MAX(0, rows - n->capacity); i < rows; i++)
+        if (!(row[i].flags & LLM42_ROW_KEEP_KV))
+            memcpy(ring + (size_t)(row[i].position % n->capacity) * width, cpu->mixed + (size_t)(first + i) * width,
+                   width * sizeof *ring);
+}
+
+// A task is a row: heads' outputs are normed and multiplied by silu(z).
+static void llm42__leave_task(const llm42__job *w, int64_t r) {
+    const llm42__cpu *cpu = w->cpu;
+    const llm42_config *c = &cpu->model->config;
+    const size_t values = (size_t)(c->value_heads * c->value_dim), at = (size_t)r * values;
+    float *out = cpu->attended + at;
+    llm42__cpu_round_all(cpu, out, values);
+    llm42__cpu_norm(cpu, out, c->value_heads, c->value_dim, cpu->arithmetic->head_squares, w->weight, out);
+    for (size_t i = 0; i < values; i++) out[i] *= llm42__silu(cpu->gates[at + i]);
+    llm42__cpu_round_all(cpu, out, values);
+}
+
+// Copies what a sequence's layer begins with from a snapshot.
+static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq *seq, size_t cache) {
+    const llm42__recurrence *n = &cpu->recurrence;
+    const size_t L = (size_t)cpu->model->config.recurrent_layers, width = (size_t)n->width;
+    const float *from = cpu->snapshots + ((size_t)(seq->restore - 1) * L + cache) * n->snapshot;
+    float *ring = cpu->behind + ((size_t)slot * L + cache) * n->ring;
+    memcpy(cpu->states + ((size_t)slot * L + cache) * n->state, from, n->state * sizeof *from);
+    for (int j = 1; j < LLM42__TAPS; j++)
+        if (seq->state >= j)
+            memcpy(ring + (size_t)((seq->state - j) % n->capacity) * width,
+                   from + n->state + (size_t)(LLM42__TAPS - 1 - j) * width, width * sizeof *from);
+}
+
+// Shapes: h [R, D] -> cpu->attended [R, Hv*value_dim]. Work: threads share the value heads of the pass's sequences.
+// Order: that of llm42__recurrent_dot, token by token, but for prompts in FAST passes (llm42__recurrent_chunk); that of
+// llm42__cpu_matmul in projections.
+static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
+    const llm42_config *c = &cpu->model->config;
+    const llm42_layer *layer = &cpu->model->layer[l];
+    const int ranks = cpu->desc.tensor_parallel, R = cpu->pass.rows;
+    const int Hv = c->value_heads, width = cpu->recurrence.width;
+    float *beta = cpu->mixed + cpu->recurrence.channels;
+    const llm42__product products[] = {
+        {.w = &layer->qkv, .y = cpu->mixed, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->beta, .y = beta, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
+        {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
+    llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
+    for (int i = 0; i < cpu->sequences; i++) {
+        const int slot = cpu->pass.row[cpu->order[i]].seq;
+        const llm42_seq *seq = &cpu->pass.seq[slot];
+        if (seq->restore) llm42__recurrent_restore(cpu, slot, seq, (size_t)layer->cache);
+    }
+    const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
+    const double work = 6.0 * R * (double)cpu->recurrence.state;
+    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
+    llm42__team_run(&cpu->team, (double)R * width, cpu->sequences, 1, llm42__ring_task, &job);
+    llm42__team_run(&cpu->team, 16.0 * R * (double)(Hv * c->value_dim), R, 1, llm42__leave_task, &job);
+}
+
+void llm42_follow_rows(llm42_seq *seq, const llm42_row *row, int rows) {
+    for (int r = 0; r < rows; r++) {
+        if (!r || row[r].seq != row[r - 1].seq) seq[row[r].seq].state = row[r].position;
+        seq[row[r].seq].state_to = row[r].position + 1;
+    }
+}
+
+size_t llm42_state_bytes(const llm42_config *c) {
+    const size_t values = (size_t)(c->value_heads * c->value_dim);
+    const size_t width = (size_t)(2 * c->key_heads * c->key_dim + 2 * c->value_heads) + values;
+    return 4 * (size_t)c->recurrent_layers * ((size_t)c->key_dim * values + (LLM42__TAPS - 1) * width);
 }
 
 // >>fp32 ---------------------------------------------------------------------------------------------------------
@@ -4719,57 +4810,42 @@ LLM42__TILE(2, 8, 2x8_fp32, false, false)
 LLM42__TILE(4, 4, 4x4_bf16, true, true)
 LLM42__TILE(4, 4, 4x4_fp32, false, false)
 
-typedef struct llm42__tile_kind {
-    int rows, outputs;
-    llm42__microkernel *bf16, *fp32;
-} llm42__tile_kind;
-static const llm42__tile_kind llm42__tile_kinds[3] = {
-    {1, 16, llm42__tile_1x16_bf16, llm42__tile_1x16_fp32},
-    {2, 8, llm42__tile_2x8_bf16, llm42__tile_2x8_fp32},
-    {4, 4, llm42__tile_4x4_bf16, llm42__tile_4x4_fp32},
-};
+// Of one row, two and four: weights in fp32, and in bf16.
+static llm42__microkernel *const llm42__tiles[2][3] = {
+    {llm42__tile_1x16_fp32, llm42__tile_2x8_fp32, llm42__tile_4x4_fp32},
+    {llm42__tile_1x16_bf16, llm42__tile_2x8_bf16, llm42__tile_4x4_bf16}};
 
-// A tile's sums over all parts of k, added in order.
-LLM42__INLINE llm42__v16 llm42__tile_parts(llm42__microkernel *tile, const float *const *x, const void *const *w, int k,
-                                           int parts, size_t ahead) {
-    int step = ((k + parts - 1) / parts + 15) & ~15;
-    llm42__v16 sum = tile(x, w, 0, LLM42__MIN(step, k), ahead);
-    for (int k0 = step; k0 < k; k0 += step) sum = llm42__v16_add(sum, tile(x, w, k0, LLM42__MIN(k0 + step, k), ahead));
-    return sum;
-}
-
-// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of one kind.
-static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kind, const float *x, int r0, int r1,
-                              const llm42__product *p, int n0, int count, int parts, float *panel) {
-    int K = p->w->k, N = p->w->n, k = p->k;
-    bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16,
-         round = cpu->desc.numerics.compute == LLM42_DTYPE_BF16 && !p->fp32;
-    size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)kind->outputs * stride;
+// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of 1, 2 or 4 rows. A
+// tile's sums over the parts of k are added in order.
+static void llm42__fp32_tiles(const llm42__cpu *cpu, int tall, const float *x, int r0, int r1, const llm42__product *p,
+                              int n0, int count, int parts, float *panel) {
+    const int K = p->w->k, k = p->k, wide = 16 / tall, step = ((k + parts - 1) / parts + 15) & ~15;
+    const bool bf16 = p->w->type == LLM42_DTYPE_BF16, widen = bf16 && r1 - r0 >= 16;
+    const size_t size = bf16 ? 2 : 4, stride = (size_t)K * size, ahead = (size_t)wide * stride;
     const char *matrix = (const char *)p->w->data + (size_t)p->k0 * size;
-    llm42__microkernel *tile = bf16 && !widen ? kind->bf16 : kind->fp32;
-    for (int o0 = 0; o0 < count; o0 += kind->outputs) {
+    llm42__microkernel *tile = llm42__tiles[bf16 && !widen][tall / 2];
+    for (int o0 = 0; o0 < count; o0 += wide) {
         const void *w[16];
-        int outputs = LLM42__MIN(kind->outputs, count - o0);
-        for (int o = 0; o < kind->outputs; o++) {  // a missing output repeats the last one
+        const int outputs = LLM42__MIN(wide, count - o0);
+        for (int o = 0; o < wide; o++) {  // a missing output repeats the last one
             w[o] = matrix + (size_t)(n0 + o0 + LLM42__MIN(o, outputs - 1)) * stride;
             if (!widen) continue;
             llm42__convert_f32(panel + (size_t)o * (size_t)k, w[o], LLM42_DTYPE_BF16, (size_t)k);
             w[o] = panel + (size_t)o * (size_t)k;
         }
         const char *next = matrix + (size_t)(n0 + o0) * stride + ahead;
-        size_t slice = widen ? ahead * (size_t)kind->rows / (size_t)(r1 - r0) : 0;
-        for (int r = r0; r < r1; r += kind->rows, next += slice) {
+        const size_t slice = widen ? ahead * (size_t)tall / (size_t)(r1 - r0) : 0;
+        for (int r = r0; r < r1; r += tall, next += slice) {
             const float *xr[4];
             float lane[16];
             for (size_t byte = 0; byte < slice; byte += 64) LLM42__PREFETCH(next, byte);
-            for (int j = 0; j < kind->rows; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
-            llm42__v16_store(lane, llm42__tile_parts(tile, xr, w, k, parts, ahead));
-            for (int i = 0; p->bias && i < 16; i++)
-                lane[i] += p->bias[n0 + o0 + LLM42__MIN(i % kind->outputs, outputs - 1)];
-            for (int i = 0; round && i < 16; i++) lane[i] = llm42__round_bf16(lane[i]);
-            float *y = p->y + (size_t)r * (size_t)N + (size_t)(n0 + o0);
-            for (int j = 0; j < kind->rows && r + j < r1; j++, y += N)
-                memcpy(y, lane + j * kind->outputs, (size_t)outputs * sizeof *lane);
+            for (int j = 0; j < tall; j++) xr[j] = x + (size_t)LLM42__MIN(r + j, r1 - 1) * (size_t)K + p->k0;
+            llm42__v16 sum = tile(xr, w, 0, LLM42__MIN(step, k), ahead);
+            for (int k0 = step; k0 < k; k0 += step)
+                sum = llm42__v16_add(sum, tile(xr, w, k0, LLM42__MIN(k0 + step, k), ahead));
+            llm42__v16_store(lane, sum);
+            for (int j = 0; j < tall && r + j < r1; j++)
+                llm42__cpu_put(cpu, p, n0 + o0, outputs, r + j, 1, lane + j * wide);
         }
     }
 }
@@ -4779,8 +4855,8 @@ static void llm42__fp32_tiles(const llm42__cpu *cpu, const llm42__tile_kind *kin
 static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
                               int parts, float *panel) {
     int count = LLM42__MIN(16, p->w->n - n0), rest = rows % 4 == 3 ? 0 : rows % 4, quads = rows - rest;
-    if (quads) llm42__fp32_tiles(cpu, &llm42__tile_kinds[2], x, 0, quads, p, n0, count, parts, panel);
-    if (rest) llm42__fp32_tiles(cpu, &llm42__tile_kinds[rest - 1], x, quads, rows, p, n0, count, parts, panel);
+    if (quads) llm42__fp32_tiles(cpu, 4, x, 0, quads, p, n0, count, parts, panel);
+    if (rest) llm42__fp32_tiles(cpu, rest, x, quads, rows, p, n0, count, parts, panel);
 }
 
 // Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights that is returned.
@@ -4841,16 +4917,13 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     const llm42__cpu *cpu = c->cpu;
     const int d = cpu->model->config.head_dim, first = c->first, end = c->end;
     const bool bf16 = cpu->desc.numerics.compute == LLM42_DTYPE_BF16;
-    int begin = first & ~15, step;
+    const llm42_schedule schedule = cpu->pass.schedule;
+    const bool invariant = schedule == LLM42_SCHEDULE_INVARIANT;
+    const int unit = invariant ? LLM42__INVARIANT_CONTEXT : 16, begin = first / unit * unit;
+    const int parts = llm42_cpu_splits(schedule, cpu->pass.shape, 0, end - begin);
+    const int step = invariant ? unit : ((end - begin + parts - 1) / parts + 15) & ~15;
     assert(heads == 1);
     (void)heads;
-    if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT) {
-        begin = first / LLM42__INVARIANT_CONTEXT * LLM42__INVARIANT_CONTEXT;
-        step = LLM42__INVARIANT_CONTEXT;
-    } else {
-        int parts = llm42_cpu_splits(cpu->pass.schedule, cpu->pass.shape, 0, end - begin);
-        step = ((end - begin + parts - 1) / parts + 15) & ~15;
-    }
     float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
     for (int i = 0; i < cpu->pad; i++) padded[i] = i < d ? q[i] : 0.0f;
     float top = -INFINITY, total = 0;
@@ -4899,205 +4972,6 @@ static const llm42__arithmetic llm42__fp32 = {
     .attend = llm42__fp32_attend, .gate = llm42__fp32_gate,
     .squares = llm42__sum_squares, .head_squares = llm42__sum_squares,
     .route_total = llm42__sum_exp, .sum_exp = llm42__sum_exp};
-// clang-format on
-
-// >>sm90 ---------------------------------------------------------------------------------------------------------
-// Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
-// Calls: tensor-cores, eight-bits, vectors, cpu.
-// Invariant: matrix products sum as Hopper's tensor cores do, and other sums have the order in which the threads of
-// kernels.cu take them.
-// Tensor cores of other generations round in other ways: tests/cuda/steps.cu says how to add theirs.
-
-// Order: that of llm42__sm90_rows.
-static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
-                              int parts, float *scratch) {
-    const int K = p->w->k, count = LLM42__MIN(16, p->w->n - n0);
-    const bool bf16 = p->w->type == LLM42_DTYPE_BF16;
-    const void *w[16];
-    float sums[LLM42__SM90_ROWS * 16];
-    assert(parts == 1);
-    (void)parts, (void)scratch;
-    for (int o = 0; o < 16; o++)  // a missing output repeats the last one
-        w[o] = (const char *)p->w->data +
-               ((size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)K + (size_t)p->k0) * (bf16 ? 2 : 4);
-    for (int r0 = 0; r0 < rows; r0 += LLM42__SM90_ROWS) {
-        const int r1 = LLM42__MIN(rows, r0 + LLM42__SM90_ROWS);
-        llm42__sm90_rows(x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, p->k, sums);
-        llm42__cpu_put(cpu, p, n0, count, r0, r1 - r0, sums);
-    }
-}
-
-// Adds the values of the lanes of a warp, in the order of a butterfly. `lanes` is a power of two.
-static float llm42__sm90_warp_sum(float *lane, int lanes) {
-    for (int half = lanes / 2; half; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
-
-// Adds the values of the threads of a block, as llm42__block_sum of kernels.cu does. `threads` is a multiple of 32.
-static float llm42__sm90_block_sum(float *thread, int threads) {
-    float sum = 0;
-    for (int i = 0; i < threads; i += 32) sum += llm42__sm90_warp_sum(thread + i, 32);
-    return sum;
-}
-
-// The sum of squares of llm42__k_norm: threads take eight values at a time, in turns. n is at most 16,384.
-static float llm42__sm90_row_squares(const float *x, int n) {
-    const int width = (n + 63) / 64 * 64, threads = ((width / 8 + 3) / 4 + 31) / 32 * 32;
-    float sum[512] = {0};
-    assert(threads <= 512);
-    for (int i = 0; i < n; i++) sum[i / 8 % threads] = fmaf(x[i], x[i], sum[i / 8 % threads]);
-    return llm42__sm90_block_sum(sum, threads);
-}
-
-// The sum of squares of llm42__k_rope, for one head: a lane has the values of eight pairs. d is at most 256.
-static float llm42__sm90_head_squares(const float *x, int d) {
-    const int lanes = d <= 16 ? 1 : d <= 32 ? 2 : d <= 64 ? 4 : d <= 128 ? 8 : 16;
-    float sum[16] = {0};
-    assert(d <= 256);
-    for (int pair = 0; pair < d / 2; pair++) {
-        sum[pair / 8] = fmaf(x[pair], x[pair], sum[pair / 8]);
-        sum[pair / 8] = fmaf(x[pair + d / 2], x[pair + d / 2], sum[pair / 8]);
-    }
-    return llm42__sm90_warp_sum(sum, lanes);
-}
-
-// Attention: the one order of attention in kernels.cu. Units of 512 keys begin at multiples of 512 and are summed in
-// steps of 128 keys. Scores are sums of llm42__sm90_multiply over d. The base is the unit's largest score so far; where
-// it grows, the unit's sums are scaled. Weights 2^(score - base) go to eight totals and, rounded to bf16, multiply
-// values, sixteen keys at a time. Units are merged in ascending order. Keys that the row does not see have weight 0.
-// A score is an fp32 number: where |score| is beyond about 10^6, its rounding alone changes weights by percents. From
-// 2^31 on weights may be infinite or all 0, and the result NaN: the base is rounded, the product in a weight's fma not.
-enum { LLM42__SM90_UNIT = 512, LLM42__SM90_STEP = 128, LLM42__SM90_STRIP = 32, LLM42__SM90_HEADS = 8 };
-typedef struct llm42__sm90_head {
-    float q[256], weight[LLM42__SM90_STEP];  // weight: scores at first
-    float sum[256], merged[256];             // of weighted values: of the unit, and of all units before
-    float eight[8], base, keep;              // of the unit: totals, base, and the factor for its sums so far
-    float merged_base, merged_total;
-} llm42__sm90_head;
-
-static void llm42__sm90_scores(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads) {
-    const int pad = c->cpu->pad;
-    llm42__sm90_panel panel;
-    const void *at[16];
-    float sum[LLM42__SM90_HEADS][16];
-    for (int g = 0; g < heads; g++)
-        for (int i = 0; i < LLM42__SM90_STEP; i++) h[g].weight[i] = -INFINITY;
-    for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
-        llm42__cpu_addresses(c, c->k, 2, s, t0, at);
-        memset(sum, 0, sizeof sum);
-        for (int k0 = 0; k0 < pad; k0 += LLM42__SM90_TERMS) {
-            const int terms = LLM42__MIN(LLM42__SM90_TERMS, pad - k0);
-            llm42__sm90_fill(at, true, terms, &panel);
-            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].q + k0, terms, &panel, sum[g]);
-            for (int j = 0; j < 16; j++) at[j] = (const uint16_t *)at[j] + terms;
-        }
-        for (int g = 0; g < heads; g++)
-            for (int j = 0; j < 16; j++)
-                if (t0 + j >= s.first && t0 + j < s.end) h[g].weight[t0 - s.begin + j] = sum[g][j];
-    }
-}
-
-// Scores of a step become weights.
-static void llm42__sm90_softmax(llm42__sm90_head *h, float scale) {
-    float *weight = h->weight, strip[4][8] = {{0}}, top = -INFINITY, before = h->base;
-    for (int i = 0; i < LLM42__SM90_STEP; i++) top = weight[i] > top ? weight[i] : top;
-    h->base = top * scale > before ? top * scale : before;
-    h->keep = h->base == before ? 1.0f : llm42__ex2(before - h->base);
-    const float from = h->base == -INFINITY ? 0.0f : h->base;
-    for (int i = 0; i < LLM42__SM90_STEP; i++) weight[i] = llm42__ex2(fmaf(weight[i], scale, -from));
-    for (int i = 0; i < LLM42__SM90_STEP; i++) strip[i / LLM42__SM90_STRIP][i % 8] += weight[i];
-    for (int i = 0; i < LLM42__SM90_STEP; i++) weight[i] = llm42__round_bf16(weight[i]);
-    for (int i = 0; i < 8; i++)
-        h->eight[i] = fmaf(h->eight[i], h->keep, (strip[0][i] + strip[1][i]) + (strip[2][i] + strip[3][i]));
-}
-
-// Adds a step's weighted values to those of the unit.
-static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm90_head *h, int heads) {
-    llm42__sm90_panel panel;
-    const void *at[16];
-    for (int g = 0; g < heads; g++)
-        for (int i = 0; h[g].keep != 1.0f && i < c->cpu->pad; i++) h[g].sum[i] *= h[g].keep;
-    for (int c0 = 0; c0 < c->cpu->pad; c0 += 16)
-        for (int t0 = s.first & ~15; t0 < s.end; t0 += 16) {
-            llm42__cpu_addresses(c, c->v, 2, s, t0, at);
-            for (int j = 0; j < 16; j++)
-                llm42__v16_store(panel.value + 16 * j, t0 + j < s.first || t0 + j >= s.end
-                                                           ? llm42__v16_set(0.0f)
-                                                           : llm42__v16_load_bf16((const uint16_t *)at[j] + c0));
-            panel.odd = llm42__sm90_powers(panel.value, 256, panel.power);
-            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].weight + t0 - s.begin, 16, &panel, h[g].sum + c0);
-        }
-}
-
-// Merges a unit with those before it, and makes ready for the next one.
-static void llm42__sm90_merge(llm42__sm90_head *h, int pad) {
-    const float *e = h->eight, total = ((e[0] + e[1]) + (e[2] + e[3])) + ((e[4] + e[5]) + (e[6] + e[7]));
-    const float higher = h->base > h->merged_base ? h->base : h->merged_base, from = higher == -INFINITY ? 0 : higher,
-                keep = llm42__ex2(h->merged_base - from), take = llm42__ex2(h->base - from);
-    h->merged_base = higher, h->merged_total = fmaf(h->merged_total, keep, total * take);
-    for (int i = 0; i < pad; i++) h->merged[i] = fmaf(h->merged[i], keep, h->sum[i] * take);
-    memset(h->sum, 0, sizeof h->sum);
-    memset(h->eight, 0, sizeof h->eight);
-    h->base = -INFINITY;
-}
-
-// The heads of a task, LLM42__SM90_HEADS of them at a time.
-static void llm42__sm90_attend(const llm42__context *c, int heads, const float *q, float *out, float *scratch) {
-    const int d = c->cpu->model->config.head_dim;
-    const float scale = llm42__scale_log2(&c->cpu->model->config);
-    (void)scratch;
-    for (int g0 = 0, count; g0 < heads; g0 += count, q += count * d, out += count * d) {
-        llm42__sm90_head h[LLM42__SM90_HEADS] = {{.q = {0}}};
-        count = LLM42__MIN(heads - g0, LLM42__SM90_HEADS);
-        for (int g = 0; g < count; g++)
-            memcpy(h[g].q, q + g * d, sizeof *q * (size_t)d), h[g].base = h[g].merged_base = -INFINITY;
-        for (int begin = c->first / LLM42__SM90_STEP * LLM42__SM90_STEP; begin < c->end; begin += LLM42__SM90_STEP) {
-            const int stop = begin + LLM42__SM90_STEP;
-            const llm42__span step = {LLM42__MAX(c->first, begin), LLM42__MIN(c->end, stop), begin, stop};
-            const bool last = stop % LLM42__SM90_UNIT == 0 || stop >= c->end;  // of the unit
-            llm42__sm90_scores(c, step, h, count);
-            for (int g = 0; g < count; g++) llm42__sm90_softmax(&h[g], scale);
-            llm42__sm90_values(c, step, h, count);
-            for (int g = 0; last && g < count; g++) llm42__sm90_merge(&h[g], c->cpu->pad);
-        }
-        for (int g = 0; g < count; g++) {
-            const float inverse = 1.0f / h[g].merged_total;
-            for (int i = 0; i < d; i++) out[g * d + i] = llm42__round_bf16(h[g].merged[i] * inverse);
-        }
-    }
-}
-
-static void llm42__sm90_gate(float *gate, const float *up, size_t n) {
-    for (size_t i = 0; i < n; i++) gate[i] = llm42__silu(gate[i]) * up[i];
-}
-
-// The sum of exponentials of llm42__k_route: a lane has every 32nd expert.
-static float llm42__sm90_route_total(const float *x, int n, float largest) {
-    float sum[32] = {0};
-    for (int i = 0; i < n; i++) sum[i % 32] += llm42__exp(x[i] - largest);
-    return llm42__sm90_warp_sum(sum, 32);
-}
-
-// The sum of exponentials of llm42__k_draw: 1,024 threads take eight ids at a time, in turns.
-static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
-    float sum[1024] = {0};
-    for (int base = 0; base < n; base += 128) {  // by 128, so that powers become vector instructions
-        const int count = LLM42__MIN(128, n - base);
-        float power[128];
-        for (int i = 0; i < count; i++) power[i] = llm42__ex2((x[base + i] - largest) * 1.44269504f);
-        for (int i = 0; i < count; i++) sum[(base + i) / 8 % 1024] += power[i];
-    }
-    return llm42__sm90_block_sum(sum, 1024);
-}
-
-// clang-format off
-static const llm42__arithmetic llm42__sm90 = {
-    .name = "sm90", .invariant = true, .by_kv_head = true, .bias_last = true,
-    .fill = llm42__sm90_e4m3_fill, .chain = llm42__sm90_e4m3_chain,
-    .block = llm42__sm90_block, .attend = llm42__sm90_attend, .gate = llm42__sm90_gate,
-    .squares = llm42__sm90_row_squares, .head_squares = llm42__sm90_head_squares,
-    .route_total = llm42__sm90_route_total, .sum_exp = llm42__sm90_sum_exp};
 // clang-format on
 
 // >>calibrated ---------------------------------------------------------------------------------------------------
@@ -5226,8 +5100,8 @@ typedef struct llm42__sim_request {
 
 typedef struct llm42__sim {
     llm42_sim_desc desc;
-    int max_running, max_rows, replay_rows, ranks, layers;
-    uint32_t vocab;
+    const llm42_config *config;
+    int max_running, max_rows, replay_rows, ranks;
     double now;                    // seconds
     llm42__sim_request request[];  // [max_running]
 } llm42__sim;
@@ -5251,31 +5125,28 @@ static double llm42__sim_gamma(uint64_t key, double shape) {
     }
 }
 
-static llm42__sim_request *llm42__sim_find(llm42__sim *sim, int slot, int64_t id) {
-    llm42__sim_request *r = &sim->request[slot < sim->max_running ? slot : 0];
-    if (r->id == id) return r;
-    r->id = id;
-    r->key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
-    r->flips = sim->desc.flip_scale * llm42__sim_gamma(llm42__hash(r->key ^ 0x6a), sim->desc.calibration->flip_shape);
-    return r;
-}
-
-static uint32_t llm42__sim_true(uint64_t hash, uint32_t vocab) { return (uint32_t)((hash >> 32) * vocab >> 32); }
+static int32_t llm42__sim_true(uint64_t hash, int vocab) { return (int32_t)((hash >> 32) * (uint64_t)vocab >> 32); }
 
 int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
     const uint64_t of_request = llm42__hash((seed ? seed : 42) ^ llm42__hash((uint64_t)key));
-    return (int32_t)llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), (uint32_t)vocab);
+    return llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), vocab);
 }
 
 // rate: the flip rate of this pass.
 static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row, double rate) {
-    const llm42__sim_request *r = llm42__sim_find(sim, row->seq, pass->seq[row->seq].request);
+    const int64_t id = pass->seq[row->seq].request;
+    llm42__sim_request *r = &sim->request[row->seq < sim->max_running ? row->seq : 0];
+    if (r->id != id) {
+        const uint64_t key = llm42__hash(sim->desc.seed ^ llm42__hash((uint64_t)id));
+        const double gamma = llm42__sim_gamma(llm42__hash(key ^ 0x6a), sim->desc.calibration->flip_shape);
+        *r = (llm42__sim_request){id, key, sim->desc.flip_scale * gamma};
+    }
     uint64_t h = llm42__hash(r->key ^ (uint64_t)(uint32_t)row->position);
-    uint32_t true_token = llm42__sim_true(h, sim->vocab), token = true_token;
-    if (rate > 0 && llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32)) < rate * r->flips)
-        token = (token + 1) % sim->vocab;
-    assert(token == true_token || pass->schedule == LLM42_SCHEDULE_FAST);
-    return (llm42_output){(int32_t)token, -1.0f};
+    const int32_t token = llm42__sim_true(h, sim->config->vocab);
+    const double draw = llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32));
+    const bool wrong = rate > 0 && draw < rate * r->flips;
+    assert(!wrong || pass->schedule == LLM42_SCHEDULE_FAST);
+    return (llm42_output){wrong ? (token + 1) % sim->config->vocab : token, -1.0f};
 }
 
 // Seconds that a pass takes alone. For each kind of row in it, the calibration has the time of a pass of the same size
@@ -5304,7 +5175,7 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
         ms += part * alone;
         if (k != LLM42_KIND_WINDOW) host += c->host_ms[k];
     }
-    if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->layers);
+    if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->config->layers);
     return 1e-3 * ((slowed ? sim->desc.invariant_slowdown : 1) * ms + host);
 }
 
@@ -5374,9 +5245,7 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
     sim->desc = desc, sim->max_running = slots;
     sim->max_rows = LLM42__MAX(d->max_rows, d->fixed_rows);
     sim->replay_rows = d->schedules >> LLM42_SCHEDULE_FIXED & 1 ? d->fixed_rows : 0;
-    sim->vocab = (uint32_t)d->model->config.vocab;
-    sim->ranks = ranks;
-    sim->layers = d->model->config.layers;
+    sim->config = &d->model->config, sim->ranks = ranks;
     for (int i = 0; i < slots; i++) sim->request[i].id = -1;
     LLM42__LOG_TO(d, "sim backend: calibration %s, %s", c->name, c->device);
     *state = sim;
@@ -5384,13 +5253,8 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
 }
 
 const llm42_backend *llm42_backend_sim(void) {
-    static const llm42_backend backend = {.name = "sim",
-                                          .open = llm42__sim_open,
-                                          .close = llm42__free,
-                                          .run = llm42__sim_run,
-                                          .now = llm42__sim_now,
-                                          .wait_until = llm42__sim_wait_until,
-                                          .estimate = llm42__sim_estimate};
+    static const llm42_backend backend = {"sim",          llm42__sim_open,       llm42__free,         llm42__sim_run,
+                                          llm42__sim_now, llm42__sim_wait_until, llm42__sim_estimate, NULL};
     return &backend;
 }
 
@@ -5410,10 +5274,13 @@ const llm42_backend *llm42_backend_sim(void) {
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
 
 typedef struct llm42__request {
-    llm42_request info;                  // what users and planners see
-    int slot;                            // index of its page table and of its llm42_seq; -1: not running
-    int pages, reproducible;             // pages held; positions with reproducible KV
-    int pages_before;                    // pages held before the plan under way took some
+    llm42_request info;       // what users and planners see
+    int slot;                 // index of its page table and of its llm42_seq; -1: not running
+    int pages, reproducible;  // pages held; positions with reproducible KV
+    int pages_before;         // pages held before the plan under way took some
+    // Recurrent layers: positions with final rows; positions that the state has taken in; and where the prefix of
+    // another request may end, so that a snapshot is wanted there. restore: as in llm42_seq.
+    int settled, state, branch, restore;
     int64_t planned;                     // .plans of the engine when it was last in a plan
     int32_t *tokens;                     // [P + max_new_tokens]: prompt, committed, candidates, drafts
     float *logprobs;                     // [max_new_tokens]
@@ -5432,16 +5299,27 @@ typedef struct llm42__page {
     int bucket, chain;  // of the prefix cache; the next page in the same bucket, -1 ends it
     bool cached;        // in the prefix cache
     bool reproducible;  // so is the KV of this page and of all before it
+    int snapshot;       // of the states at its end; -1: none
     int64_t before;     // the number of all tokens before this page; 0: none
     int64_t prefix;     // the number of all tokens up to its end: no other tokens have or had it
 } llm42__page;
 
+// A snapshot of states belongs to a page of the prefix cache, or to the pass that is under way.
+typedef struct llm42__snapshot {
+    int page;      // -1: none
+    int refs;      // requests that have yet to begin with it, or the pass that writes it
+    int64_t used;  // the later, the larger
+} llm42__snapshot;
+
 typedef struct llm42__kv {
     int pages, page_size, free_count, first, last, buckets;
-    llm42__page *page;  // [pages]
-    int *bucket;        // [buckets]
-    int32_t *tokens;    // [pages][page_size], of cached pages
-    int64_t prefixes;   // numbers of tokens that were given
+    llm42__page *page;          // [pages]
+    int *bucket;                // [buckets]
+    int32_t *tokens;            // [pages][page_size], of cached pages
+    int64_t prefixes;           // numbers of tokens that were given
+    llm42__snapshot *snapshot;  // [snapshots]
+    int snapshots;
+    int64_t uses;
 } llm42__kv;
 
 typedef struct llm42__batch {
@@ -5672,14 +5550,23 @@ static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
 // prefix cache and be found there, so such pages are given out last.
 
-static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, llm42__memory *memory) {
-    *kv = (llm42__kv){.pages = pages, .page_size = page_size, .free_count = pages, .last = pages - 1, .buckets = 1};
+static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, int snapshots,
+                           llm42__memory *memory) {
+    *kv = (llm42__kv){.snapshots = snapshots,
+                      .pages = pages,
+                      .page_size = page_size,
+                      .free_count = pages,
+                      .last = pages - 1,
+                      .buckets = 1};
     while (kv->buckets < pages) kv->buckets *= 2;
     kv->page = llm42__take(memory, (size_t)pages, sizeof *kv->page);
     kv->bucket = llm42__take(memory, (size_t)kv->buckets, sizeof *kv->bucket);
     kv->tokens = llm42__take(memory, prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
+    kv->snapshot = llm42__take(memory, (size_t)snapshots, sizeof *kv->snapshot);
     if (memory->missing) return false;
-    for (int i = 0; i < pages; i++) kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < pages ? i + 1 : -1};
+    for (int i = 0; i < pages; i++)
+        kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < pages ? i + 1 : -1, .snapshot = -1};
+    for (int i = 0; i < snapshots; i++) kv->snapshot[i] = (llm42__snapshot){.page = -1};
     for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
     return true;
 }
@@ -5692,7 +5579,31 @@ static void llm42__kv_unlist(llm42__kv *kv, int p) {
     kv->free_count--;
 }
 
+// Gives snapshot s (-1: none) to page p of the prefix cache, and takes the one that the page has.
+static void llm42__snapshot_give(llm42__kv *kv, int p, int s) {
+    const int old = kv->page[p].snapshot;
+    if (old >= 0) kv->snapshot[old].page = -1;
+    if (s >= 0) kv->snapshot[s] = (llm42__snapshot){.page = p, .used = ++kv->uses};
+    kv->page[p].snapshot = s;
+}
+
+// Takes a snapshot for writing: a free one, or that which was not used for the longest time. -1: all are needed.
+static int llm42__snapshot_take(llm42__kv *kv) {
+    int best = -1;
+    for (int i = 0; i < kv->snapshots; i++) {
+        const llm42__snapshot *s = &kv->snapshot[i];
+        if (!s->refs &&
+            (best < 0 || (s->page < 0 ? -1 : s->used) < (kv->snapshot[best].page < 0 ? -1 : kv->snapshot[best].used)))
+            best = i;
+    }
+    if (best < 0) return -1;
+    if (kv->snapshot[best].page >= 0) llm42__snapshot_give(kv, kv->snapshot[best].page, -1);
+    kv->snapshot[best].refs = 1;
+    return best;
+}
+
 static void llm42__prefix_evict(llm42__kv *kv, int p) {
+    llm42__snapshot_give(kv, p, -1);
     int *link = &kv->bucket[kv->page[p].bucket];
     while (*link != p) link = &kv->page[*link].chain;
     *link = kv->page[p].chain;
@@ -5707,6 +5618,11 @@ static int llm42__kv_take(llm42__kv *kv) {
     if (kv->page[p].cached) llm42__prefix_evict(kv, p);
     kv->page[p].refs = 1;
     return p;
+}
+
+static void llm42__kv_hold(llm42__kv *kv, int p) {
+    if (kv->page[p].refs == 0) llm42__kv_unlist(kv, p);
+    kv->page[p].refs++;
 }
 
 // Ends one hold of a page. With the last it goes to the free list, and to its end if the page is in the prefix cache.
@@ -5726,11 +5642,18 @@ static int32_t *llm42__page_table(const llm42_engine *e, const llm42__request *r
     return e->page_table + (size_t)r->slot * (size_t)e->pages_per_slot;
 }
 
+// The request needs the snapshot that it was to begin with no longer.
+static void llm42__restored(llm42_engine *e, llm42__request *r) {
+    if (r->restore) e->kv.snapshot[r->restore - 1].refs--;
+    r->restore = 0;
+}
+
 // Drops the pages after the first `positions` positions.
 static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
     int keep = (positions + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     const int32_t *table = llm42__page_table(e, r);
     while (r->pages > keep) llm42__kv_drop(&e->kv, table[--r->pages]);
+    if (!positions) llm42__restored(e, r);
     r->info.kv = LLM42__MIN(r->info.kv, positions);
     r->reproducible = LLM42__MIN(r->reproducible, positions);
     r->prefix_pages = LLM42__MIN(r->prefix_pages, keep);
@@ -5762,12 +5685,12 @@ static int llm42__prefix_find(const llm42__kv *kv, int64_t before, bool reproduc
     return -1;
 }
 
-// Inserts page p, unless there is one of its kind with these tokens. Returns their number, which both kinds share.
-static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool reproducible, const int32_t *tokens) {
+// Inserts page p, unless there is one of its kind with these tokens. Returns the page that is in the cache.
+static int llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool reproducible, const int32_t *tokens) {
     const int same = llm42__prefix_find(kv, before, reproducible, tokens),
               other = llm42__prefix_find(kv, before, !reproducible, tokens);
     llm42__page *page = &kv->page[p];
-    if (same >= 0 || page->cached) return kv->page[same >= 0 ? same : p].prefix;
+    if (same >= 0 || page->cached) return same >= 0 ? same : p;
     memcpy(kv->tokens + (size_t)p * (size_t)kv->page_size, tokens, (size_t)kv->page_size * sizeof *tokens);
     page->before = before;
     page->prefix = other >= 0 ? kv->page[other].prefix : ++kv->prefixes;
@@ -5776,11 +5699,17 @@ static int64_t llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool r
     page->bucket = llm42__prefix_bucket(kv, before, tokens);
     page->chain = kv->bucket[page->bucket];
     kv->bucket[page->bucket] = p;
-    return page->prefix;
+    return p;
 }
 
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
     return e->desc.kv.prefix_cache && !(r->info.verified && e->how.shares == LLM42__SHARE_NONE);
+}
+
+// A row that a verified request decodes now gives the token that a window with this row would give.
+static bool llm42__as_replayed(const llm42_engine *e, const llm42__request *r) {
+    return r->reproducible == r->info.kv && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
+           e->view.replay == LLM42_SCHEDULE_INVARIANT;
 }
 
 // How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get:
@@ -5793,12 +5722,40 @@ static int llm42__reproducible_limit(const llm42_engine *e, const llm42__request
 static void llm42__share_prefix(llm42_engine *e, llm42__request *r) {
     if (!llm42__shares_prefix(e, r)) return;
     int size = e->desc.kv.page_size, final = r->info.verified ? r->reproducible : r->info.kv;
-    const int32_t *table = llm42__page_table(e, r);
+    int32_t *table = llm42__page_table(e, r);
     for (; (r->prefix_pages + 1) * size <= final; r->prefix_pages++) {
         const int32_t *tokens = r->tokens + r->prefix_pages * size;
         bool reproducible = (r->prefix_pages + 1) * size <= r->reproducible;
-        r->prefix = llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix, reproducible, tokens);
+        const int p = llm42__prefix_insert(&e->kv, table[r->prefix_pages], r->prefix, reproducible, tokens);
+        r->prefix = e->kv.page[p].prefix;
+        if (!e->desc.model->config.recurrent_layers || p == table[r->prefix_pages]) continue;
+        llm42__kv_hold(&e->kv, p);  // instead of the request's own, because a page in the cache can have a snapshot
+        llm42__kv_drop(&e->kv, table[r->prefix_pages]);
+        table[r->prefix_pages] = p;
     }
+    llm42_seq *seq = &e->seq[r->slot];
+    for (; seq->saves; seq->saves--) {
+        const int page = seq->save[seq->saves - 1].at / size, s = seq->save[seq->saves - 1].snapshot;
+        e->kv.snapshot[s].refs = 0;
+        if (page <= r->prefix_pages && e->kv.page[table[page - 1]].snapshot < 0)
+            llm42__snapshot_give(&e->kv, table[page - 1], s);
+    }
+}
+
+// Of the pages that were found in the prefix cache keeps those up to the last one with a snapshot.
+static void llm42__match_state(llm42_engine *e, llm42__request *r) {
+    const int size = e->desc.kv.page_size;
+    const int32_t *table = llm42__page_table(e, r);
+    int keep = r->pages;
+    while (keep && e->kv.page[table[keep - 1]].snapshot < 0) keep--;
+    r->branch = keep < r->pages ? r->pages * size : 0;
+    llm42__truncate(e, r, keep * size);
+    r->state = r->settled = keep * size;
+    r->prefix = keep ? e->kv.page[table[keep - 1]].prefix : 0;
+    if (!keep) return;
+    r->restore = e->kv.page[table[keep - 1]].snapshot + 1;
+    e->kv.snapshot[r->restore - 1].refs++;
+    e->kv.snapshot[r->restore - 1].used = ++e->kv.uses;
 }
 
 // Takes the longest run of pages in the prefix cache that hold the request's first tokens, but not the last, whose row
@@ -5808,26 +5765,26 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int limit = LLM42__MIN(last, llm42__reproducible_limit(e, r)) / size;
     int32_t *table = llm42__page_table(e, r);
     r->prefix = 0;
+    r->state = r->settled = r->branch = r->restore = 0;
     if (!llm42__shares_prefix(e, r)) return;
     for (bool reproducible = true; r->pages < limit; r->pages++) {
         const int32_t *tokens = r->tokens + r->pages * size;
         int page = llm42__prefix_find(&e->kv, r->prefix, true, tokens);
         if (page < 0 && !r->info.verified) page = llm42__prefix_find(&e->kv, r->prefix, false, tokens);
         if (page < 0) break;
-        if (e->kv.page[page].refs == 0) llm42__kv_unlist(&e->kv, page);
-        e->kv.page[page].refs++;
+        llm42__kv_hold(&e->kv, page);
         reproducible = reproducible && e->kv.page[page].reproducible;
         table[r->pages] = page;
         r->prefix = e->kv.page[page].prefix;
         r->info.kv += size;
         if (reproducible) r->reproducible += size;
     }
+    if (e->desc.model->config.recurrent_layers) llm42__match_state(e, r);
     r->prefix_pages = r->pages;
 }
 
 // >>submit -------------------------------------------------------------------------------------------------------
-// Owns: what users call between passes: llm42_engine_submit, with which the way of a token begins, _cancel and
-// _release, and the functions that read a request or the engine.
+// Owns: what users call between passes: llm42_engine_submit, _cancel, _release, and what reads requests or the engine.
 // Calls: state, verify.
 // Invariant: a queued request fits into the context and into the whole KV cache, so it can at least run alone. Inside
 // an event no request is queued, ended or freed, because the engine may be using it or its list. The call is noted
@@ -5837,17 +5794,13 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 // its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
 //
 // submit: checks the request and copies it. It enters the queue by llm42__ask, _carry_out and _queue_insert.
-static llm42_result llm42__check_request(const llm42_engine *e, const llm42_request_desc *d, int *max_new,
-                                         llm42_error *error);
-static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new);
 // step: one turn of the loop. admit: gives a request a slot and pages.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
 static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error);
 static bool llm42__admit(llm42_engine *e, llm42__request *r);
 // plan: asks the drafter and the planner (llm42__plan_by_policies), checks its plan and writes the rows of each choice.
-static void llm42__ask_for_drafts(llm42_engine *e);
 static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error);
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error);
+static void llm42__preempt(llm42_engine *e, llm42__request *r);
 static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error);
 static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *error);
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row);
@@ -5856,7 +5809,6 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
 // verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
 static void llm42__postprocess(llm42_engine *e);
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out);
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final);
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows);
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
@@ -5900,19 +5852,6 @@ static void llm42__ask(llm42_engine *e, llm42__request *r, unsigned what) {
 static llm42_result llm42__refuse_inside(const llm42_engine *e, const char *function, llm42_error *error) {
     if (!e->busy) return LLM42_OK;
     LLM42__FAIL(INVALID, "%s: called inside an event or planner: call it after llm42_engine_step", function);
-}
-
-llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
-    int max_new = 0;
-    if (id) *id = 0;
-    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
-    llm42__request *r = llm42__request_new(e, desc, max_new);
-    if (!r) LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for %d tokens", desc->prompt_count + max_new);
-    r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
-    e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
-    if (id) *id = r->info.id;
-    llm42__ask(e, r, LLM42__QUEUE);
-    return LLM42_OK;
 }
 
 llm42_result llm42_sampling_check(const llm42_sampling *s, llm42_error *error) {
@@ -5981,7 +5920,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     r->logprobs = llm42__alloc((size_t)max_new, sizeof *r->logprobs);
     if (!r->tokens || !r->logprobs) return llm42__request_free(r), NULL;
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
-    r->slot = -1;
+    r->slot = r->drafted_at = -1;
     llm42_request *info = &r->info;
     info->id = e->last_id + 1, info->key = d->key ? d->key : info->id, info->user = d->user;
     info->state = LLM42_STATE_WAITING, info->deterministic = d->deterministic;
@@ -5992,10 +5931,22 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     info->ready_since = -1, info->first_token = info->last_token = -1;
     if (!info->sampling.seed) info->sampling.seed = 42 + (uint64_t)d->sample_index;
     const llm42_config *c = &e->desc.model->config;
-    r->drafted_at = -1;
     info->stop_count = d->ignore_stop ? 0 : d->stop_count ? d->stop_count : c->stop_count;
     for (int i = 0; i < info->stop_count; i++) info->stop[i] = d->stop_count ? d->stop[i] : c->stop[i];
     return r;
+}
+
+llm42_result llm42_engine_submit(llm42_engine *e, const llm42_request_desc *desc, int64_t *id, llm42_error *error) {
+    int max_new = 0;
+    if (id) *id = 0;
+    LLM42__TRY(llm42__check_request(e, desc, &max_new, error));
+    llm42__request *r = llm42__request_new(e, desc, max_new);
+    if (!r) LLM42__FAIL(MEMORY, "llm42_engine_submit: out of memory for %d tokens", desc->prompt_count + max_new);
+    r->before = e->bucket[++e->last_id & (LLM42__BUCKETS - 1)];
+    e->bucket[e->last_id & (LLM42__BUCKETS - 1)] = r;
+    if (id) *id = r->info.id;
+    llm42__ask(e, r, LLM42__QUEUE);
+    return LLM42_OK;
 }
 
 llm42_result llm42_engine_cancel(llm42_engine *e, int64_t id, llm42_error *error) {
@@ -6034,7 +5985,7 @@ llm42_stats llm42_engine_stats(const llm42_engine *e) {
 
 // >>step ---------------------------------------------------------------------------------------------------------
 // Owns: the loop, in which each turn admits, plans, runs a pass and gives out its results.
-// Calls: state, submit, admit, plan, verify; the backend.
+// Calls: state, kv, submit, admit, plan, verify; the backend.
 // Invariant: one pass runs at a time, and nothing else happens while it runs.
 
 static llm42_result llm42__step_until(llm42_engine *e, double until, llm42_error *error) {
@@ -6079,24 +6030,60 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
     return LLM42_OK;
 }
 
+static void llm42__forget_saves(llm42_engine *e, int slot) {
+    for (llm42_seq *seq = &e->seq[slot]; seq->saves; seq->saves--)
+        e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
+}
+
+// How far a state moves in the pass: over what was final before it, and over rows that will be, which are those of a
+// prompt and the first one of a window or of a decode whose token is final. Snapshots are wanted at the end of the last
+// page on this way, and where another request's tokens began to differ.
+static void llm42__move_state(llm42_engine *e, llm42__request *r, const llm42_choice *c, int first) {
+    if (!e->desc.model->config.recurrent_layers) return;
+    llm42_seq *seq = &e->seq[r->slot];
+    const bool as_one = !r->info.verified || llm42__as_replayed(e, r);
+    const int size = e->desc.kv.page_size, certain = c->kind == LLM42_KIND_PROMPT || e->desc.experiment.keep_fast_state
+                                                         ? c->rows
+                                                         : c->kind == LLM42_KIND_WINDOW || as_one;
+    seq->state = r->state, seq->restore = r->restore;
+    seq->state_to = LLM42__MAX(r->state, certain ? first + certain : r->settled);
+    const int border[] = {r->branch, seq->state_to / size * size};
+    for (int i = 0; i < 2 && llm42__shares_prefix(e, r); i++) {
+        if (border[i] <= r->state || border[i] > seq->state_to || (i && border[0] == border[1])) continue;
+        const int s = llm42__snapshot_take(&e->kv);
+        if (s < 0) continue;
+        seq->save[seq->saves].at = border[i], seq->save[seq->saves++].snapshot = s;
+    }
+}
+
 // Runs the planned pass. If it fails, the KV of its windows is undefined: they must be verified before they decode.
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_pass pass = {.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape};
     pass.row = b->row, pass.seq = e->seq, pass.out = b->out;
+    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
+        llm42__move_state(e, b->owner[i], &b->plan.choice[i], b->row[row].position);
     b->pass.begin = llm42__now(e);
     llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
     result = llm42__returned(e, result, LLM42_BACKEND, "run", error);
+    for (int i = 0; i < b->plan.count; i++) {
+        if (result == LLM42_OK)
+            b->owner[i]->state = e->seq[b->owner[i]->slot].state_to, llm42__restored(e, b->owner[i]);
+        else llm42__forget_saves(e, b->owner[i]->slot);
+        if (result != LLM42_OK && e->desc.model->config.recurrent_layers) llm42__preempt(e, b->owner[i]);
+    }
     for (int i = 0; i < b->plan.count && result != LLM42_OK; i++) {
         llm42_request *info = &b->owner[i]->info;
         if (info->drafts) llm42__undraft(e, b->owner[i]);
-        if (b->plan.choice[i].kind != LLM42_KIND_WINDOW || !info->candidates) continue;
+        if (b->plan.choice[i].kind != LLM42_KIND_WINDOW || !info->candidates) continue;  // none after a preemption
         info->must_verify = true;
         llm42__note_candidates(e, b->owner[i]);
     }
     LLM42__TRY(result);
     e->view.last = b->pass;
     llm42__postprocess(e);
+    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
+        llm42__forget_saves(e, b->row[row].seq);
     return LLM42_OK;
 }
 
@@ -6126,8 +6113,7 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
     }
 }
 
-// Admits a request if a slot and enough pages are free, for itself and to spare: one for each running request, or the
-// reserve if that is more. False: it has to wait.
+// Admits a request if a slot is free, and pages for it and to spare (see .admission_reserve). False: it has to wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
     if (!e->free_slots) return false;
     const int last = llm42__last_position(&r->info), left = r->info.max_new_tokens - r->info.committed;
@@ -6183,8 +6169,7 @@ static void llm42__preempt(llm42_engine *e, llm42__request *r) {
 
 // >>planner ------------------------------------------------------------------------------------------------------
 // Owns: llm42_choice_rows, which says what a planner may choose, the parts of a plan that planners share, and the
-// built-in planner, which follows the policies of the desc. The built-in planner decides by the view alone, so equal
-// views get equal plans, except that in mode HYBRID the view's times may be measured.
+// built-in planner. It decides by the view alone, so equal views get equal plans, unless their times are measured.
 // Calls: state, hybrid.
 // Invariant: every request that runs can be planned in some pass, so the built-in planner plans something.
 
@@ -6223,7 +6208,8 @@ int llm42_choice_rows(const llm42_view *v, const llm42_request *r, llm42_kind ki
     if (kind == LLM42_KIND_PROMPT) return llm42__prompt_rows(v, r, schedule);
     if (kind == LLM42_KIND_WINDOW) return schedule == v->replay ? llm42__window_rows(v, r) : 0;
     if (r->state != LLM42_STATE_DECODE) return 0;
-    return r->verified ? !r->must_verify && !r->complete : 1 + r->drafts;
+    const bool near = !v->desc->model->config.recurrent_layers || r->candidates < 2 * v->desc->policy.window;
+    return r->verified ? !r->must_verify && !r->complete && near : 1 + r->drafts;
 }
 
 // The rule that a choice breaks by itself; -1: none. *rows: how many it has, where it asks for as many as it may have.
@@ -6259,35 +6245,6 @@ static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
     return llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT);
 }
 
-// What the running requests wait for.
-typedef struct llm42__due {
-    int windows;         // ready ones
-    int verified;        // requests past their prompts that are verified: no more windows than these can get ready
-    int replay_prompts;  // prompts that need a pass of their own kind
-    int riding_prompts;  // prompts that may ride in ordinary passes
-    bool decodes;        // a request can decode
-    bool overdue;        // a window has been ready for .deadline passes, or has drafts
-    bool drafts;         // a window has drafts
-    bool others;         // an ordinary prompt can run
-} llm42__due;
-
-static llm42__due llm42__what_is_due(const llm42_view *v) {
-    llm42__due due = {0};
-    for (int i = 0; i < v->running_count; i++) {
-        const llm42_request *r = v->running[i];
-        if (r->state == LLM42_STATE_PREFILL)
-            (*(llm42__riding_rows(v, r) ? &due.riding_prompts : &due.replay_prompts))++;
-        else due.decodes = due.decodes || llm42__decodes(v, r);
-        due.verified += r->verified && r->state == LLM42_STATE_DECODE;
-        due.windows += r->ready_since >= 0;
-        due.drafts |= r->verified && r->drafts;
-        due.others |= !r->verified && r->state == LLM42_STATE_PREFILL;
-        due.overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= v->desc->policy.deadline;
-        due.overdue |= due.drafts;
-    }
-    return due;
-}
-
 static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool prompts);
 
 // The order of windows under the policies: the longest ready first; under EAGER then partial ones, by admission.
@@ -6296,27 +6253,37 @@ static double llm42__order_by_policies(const llm42_view *v, const llm42_request 
     return v->desc->policy.verify == LLM42_VERIFY_EAGER && r->candidates ? 1e15 : -1;
 }
 
-// Plans the next pass.
-// - Mode HYBRID takes the cheapest way. What follows is for the way VERIFY and for the other modes.
-// - Verification goes first when it is due.
-// - Deterministic prompts ride in ordinary passes, or else take turns with them, so that a long prompt does not delay
-//   decoding. Without chunked prefill all prompts go before decoding.
+// Plans the next pass. Mode HYBRID takes the cheapest way; the rest is for its way VERIFY and for the other modes.
+// Verification goes first when it is due. Deterministic prompts ride in ordinary passes, or else take turns with them,
+// so that a long prompt does not delay decoding. Without chunked prefill all prompts go before decoding.
 static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     const llm42_policy *p = &v->desc->policy;
-    const llm42__due due = llm42__what_is_due(v);
-    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF;
+    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF, beside = v->engine->how.place != LLM42__ALONE;
+    int windows = 0, verified = 0;  // ready windows, and requests that can get one ready
+    bool decodes = false, riding = false, replayed = false, others = false, drafts = false, overdue = false;
+    for (int i = 0; i < v->running_count; i++) {
+        const llm42_request *r = v->running[i];
+        const bool prompt = r->state == LLM42_STATE_PREFILL, rides = prompt && llm42__riding_rows(v, r);
+        windows += r->ready_since >= 0;
+        verified += r->verified && r->state == LLM42_STATE_DECODE;
+        decodes = decodes || (!prompt && llm42__decodes(v, r));
+        riding |= rides;
+        replayed |= prompt && !rides;  // a prompt needs a pass of its own kind
+        others |= prompt && !r->verified;
+        drafts |= r->verified && r->drafts;
+        overdue |= r->ready_since >= 0 && v->passes - r->ready_since >= p->deadline;
+    }
     (void)user, (void)error;
-    if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (due.riding_prompts || due.replay_prompts));
+    if (p->mode == LLM42_MODE_HYBRID) llm42__plan_hybrid(v, plan, whole && (riding || replayed));
     if (plan->count) return LLM42_OK;
-    const bool beside = v->engine->how.place != LLM42__ALONE, ordinary = due.decodes || due.riding_prompts;
+    const bool ordinary = decodes || riding;
     bool turn = v->last.schedule == v->replay && v->last.prompts && ordinary && !whole;  // decoding's turn
-    bool prompts = due.replay_prompts && !turn;
-    bool verify = due.windows &&
-                  (p->verify == LLM42_VERIFY_EAGER || due.windows >= LLM42__MIN(p->group, due.verified) ||
-                   due.overdue || (!ordinary && !prompts));
+    bool prompts = replayed && !turn;
+    bool verify = windows && (p->verify == LLM42_VERIFY_EAGER || windows >= LLM42__MIN(p->group, verified) || overdue ||
+                              drafts || (!ordinary && !prompts));
     // W = 1, or drafts: windows are always ready, so they take turns with all that cannot ride beside them.
-    const bool waits = due.drafts ? due.decodes || due.others : ordinary;
-    if ((v->window_ready == 0 || due.drafts) && v->last.windows && (waits || (prompts && !beside))) verify = false;
+    const bool waits = drafts ? decodes || others : ordinary;
+    if ((v->window_ready == 0 || drafts) && v->last.windows && (waits || (prompts && !beside))) verify = false;
     if (verify) llm42_plan_windows(v, plan, llm42__order_by_policies);
     if (verify ? beside : prompts) llm42_plan_prompts(v, plan);
     else if (!verify && ordinary) llm42_plan_ordinary(v, plan);
@@ -6501,7 +6468,6 @@ static int llm42__size_of(double rows) {
 // have one slope, because else a schedule that has not run for a while would keep the slope of its last few passes.
 static void llm42__times_add(llm42_engine *e, double seconds) {
     const llm42__batch *b = &e->batch;
-    enum { MOST = 64 };
     bool several = false;
     double kv = 0;
     if (!e->view.measured) return;
@@ -6509,7 +6475,7 @@ static void llm42__times_add(llm42_engine *e, double seconds) {
     for (int i = 0; i < b->pass.rows; i++) kv += b->row[i].position + 1;
     llm42__time *t = &e->times[b->pass.schedule][several][llm42__size_of(b->pass.rows)];
     if (t->weight < 3 && seconds < 0.6 * t->seconds) t->weight = 0;  // the first one had something to set up
-    t->weight = LLM42__MIN(t->weight + 1, MOST);
+    t->weight = LLM42__MIN(t->weight + 1, 64);
     t->rows += (b->pass.rows - t->rows) / t->weight;
     t->kv += (kv - t->kv) / t->weight;
     t->seconds += (seconds - t->seconds) / t->weight;
@@ -6613,9 +6579,9 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
 }
 
 // See llm42_view. The replay pass has as many windows as there may be. How many tokens a window commits is learned from
-// all windows that have run, and how many are decoded again from those of the requests that run, because requests
-// differ in that. The guess that is made before any has run weighs as much as EARLY windows: each commits W tokens, and
-// one candidate in WRONG is wrong and costs W.
+// all windows that have run, and how many are decoded again from those of the requests that run, because these differ.
+// The first guess weighs as much as EARLY windows: each commits W tokens, and one candidate in WRONG is wrong and costs
+// W.
 static double llm42__verify_seconds(const llm42_view *v, double decode) {
     enum { EARLY = 16, WRONG = 256 };
     const llm42__work w = llm42__work_of(v);
@@ -6815,7 +6781,13 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
     llm42__ask_for_drafts(e);
     while (e->view.running_count) {
         llm42__view_update(e);
-        LLM42__TRY(llm42__ask_for_plan(e, error));
+        llm42_plan plan = {.choice = b->plan.choice, .room = b->plan.room};  // a copy, so that it cannot move the array
+        llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
+        LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
+        if (plan.choice != b->plan.choice || plan.room != b->plan.room)
+            LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice only",
+                        planner->name);
+        b->plan = plan;
         if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
         LLM42__TRY(llm42__check_plan(e, error));
         assert(b->pass.rows > 0 && b->pass.rows <= b->room);
@@ -6833,18 +6805,6 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         llm42__carry_out(e);
     }
     b->pass.rows = 0;
-    return LLM42_OK;
-}
-
-// Asks the planner once. The planner fills in a copy, so that it cannot move the array of choices.
-static llm42_result llm42__ask_for_plan(llm42_engine *e, llm42_error *error) {
-    const llm42_planner *planner = e->desc.planner;
-    llm42_plan *own = &e->batch.plan, plan = {.choice = own->choice, .room = own->room};
-    llm42_result result = planner->plan(planner->user, &e->view, &plan, llm42__blank(e));
-    LLM42__TRY(llm42__returned(e, result, LLM42_PLAN, "plan", error));
-    if (plan.choice != own->choice || plan.room != own->room)
-        LLM42__FAIL(PLAN, "planner %s: plan has moved .choice or changed .room: fill in .choice only", planner->name);
-    *own = plan;
     return LLM42_OK;
 }
 
@@ -6895,8 +6855,7 @@ static llm42_result llm42__check_choice(llm42_engine *e, int at, llm42_error *er
     return LLM42_OK;
 }
 
-// Writes the rows of a choice. Those of a prompt begin after its KV, those of a window at the last committed token,
-// and those of a decode at the newest token.
+// Writes the rows of a choice: a prompt's begin after its KV, a window's at the last committed token.
 static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm42_choice *c, llm42_row *row) {
     bool window = c->kind == LLM42_KIND_WINDOW;
     int last = llm42__last_position(&r->info), first = window ? last - r->info.candidates : r->info.kv, end;
@@ -6909,8 +6868,7 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 }
 
 // >>verify -------------------------------------------------------------------------------------------------------
-// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates. The way of a
-// token ends here, with the event COMMITTED.
+// Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates.
 // Calls: state, kv, submit, admit, hybrid, draft; the planner's postprocess.
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
 // (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
@@ -6972,50 +6930,41 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 // Takes the rows of a prompt or of decoding, which have written KV. That KV counts as reproducible if all KV before it
 // does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped.
 // The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
-// verified request decodes, if a window with the same row would run under the same schedule on the same KV.
+// verified request decodes, if a window with the same row would run under the same schedule on the same KV. All others
+// that such a request decodes are candidates.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
     bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->reproducible == r->info.kv;
-    bool as_replayed = whole && e->batch.plan.schedule == LLM42_SCHEDULE_INVARIANT &&
-                       e->view.replay == LLM42_SCHEDULE_INVARIANT;
-    bool final = prompt || !r->info.verified || as_replayed;
-    bool reproducible = whole && e->batch.plan.schedule == e->how.prompt && final;
+    bool final = prompt || !r->info.verified || llm42__as_replayed(e, r);
     assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
-    if (reproducible) r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
+    if (final) r->settled = r->info.kv;
+    if (whole && final && e->batch.plan.schedule == e->how.prompt)
+        r->reproducible = LLM42__MIN(r->info.kv, llm42__reproducible_limit(e, r));
     llm42__share_prefix(e, r);
     if (r->info.kv <= llm42__last_position(&r->info)) return;  // there is more of the prompt
     if (prompt) {
         r->info.state = LLM42_STATE_DECODE;
         llm42__emit_request(e, r, LLM42_EVENT_PREFILLED, r->info.kv);
     }
-    llm42__take_token(e, r, out, final);
-}
-
-// Takes the token that a decoding row or the last row of a prompt gave. What a verified request decodes is a candidate,
-// unless it is final. If there is no token, it is token 0: only the replay pass decides whether its logits are finite.
-static void llm42__take_token(llm42_engine *e, llm42__request *r, llm42_output out, bool final) {
-    int at = r->info.prompt_count + r->info.committed + r->info.candidates;
+    const int at = r->info.committed + r->info.candidates;
     const bool failed = llm42__no_token(e, out);
     if (final && failed) {
         llm42__finish_with_error(e, r);
-    } else if (final) {
-        r->tokens[at] = out.token;
-        r->logprobs[r->info.committed] = out.logprob;
-        if (!llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
-    } else {
-        r->tokens[at] = llm42__inject(e, r, failed ? 0 : out.token);
-        r->info.candidates++;
-        e->stats.candidates++;
-        r->logprobs[at - r->info.prompt_count] = out.logprob;  // kept for the event of a rollback
-        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at - r->info.prompt_count, 1, &out.logprob, (llm42_output){0});
-        llm42__note_candidates(e, r);
+        return;
     }
+    // Without a token a candidate is token 0: only the replay pass decides whether its logits are finite.
+    r->tokens[r->info.prompt_count + at] = final ? out.token : llm42__inject(e, r, failed ? 0 : out.token);
+    r->logprobs[at] = out.logprob;  // that of a candidate is kept for the event of a rollback
+    if (!final) {
+        r->info.candidates++, e->stats.candidates++;
+        llm42__emit_tokens(e, r, LLM42_EVENT_CANDIDATE, at, 1, &out.logprob, (llm42_output){0});
+    }
+    if (!final || !llm42__commit(e, r, 1)) llm42__note_candidates(e, r);
 }
 
-// Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Compares their
-// outputs with its candidates, and then with its drafts. Commits those that agree, and then the pass's own token if a
-// row is left for it. If a candidate differs, drops it and all after it. Otherwise candidates beyond the window stay.
+// Judges the rows of a window, or those of a request, perhaps an ordinary one, that decodes with drafts. Candidates and
+// drafts that agree are committed, and then the pass's own token if a row is left. Candidates beyond the window stay.
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows) {
     const llm42__batch *b = &e->batch;
     const llm42_output *out = b->out + row;
@@ -7047,6 +6996,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     for (int i = 0; i < commit; i++) r->logprobs[first + i] = out[i].logprob;
     r->info.ready_since = -1;
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
+    r->settled = prompt + first + commit - 1;
     if (reproducible && !e->desc.experiment.keep_fast_kv)
         r->reproducible = LLM42__MIN(prompt + first + commit - 1, llm42__reproducible_limit(e, r));
     llm42__truncate(e, r, r->info.kv);
@@ -7099,7 +7049,8 @@ static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why) 
 // Invariant: an engine that has opened has all memory that its steps need.
 
 size_t llm42_kv_token_bytes(const llm42_config *c, llm42_dtype compute) {
-    return (size_t)c->layers * 2 * (size_t)(c->kv_heads * c->head_dim) * (compute == LLM42_DTYPE_FP32 ? 4 : 2);
+    return (size_t)(c->layers - c->recurrent_layers) * 2 * (size_t)(c->kv_heads * c->head_dim) *
+           (compute == LLM42_DTYPE_FP32 ? 4 : 2);
 }
 
 static void llm42__resolve(llm42_engine_desc *d) {
@@ -7116,6 +7067,7 @@ static void llm42__resolve(llm42_engine_desc *d) {
     int longest = d->policy.chunked_prefill == LLM42_CHUNKED_OFF ? d->max_context : 256;
     LLM42__DEFAULT(token_budget, LLM42__MAX(longest, d->max_running));
     LLM42__DEFAULT(kv.page_size, 16);
+    if (d->kv.prefix_cache && c->recurrent_layers) LLM42__DEFAULT(kv.snapshots, d->max_running);
     LLM42__DEFAULT(policy.deadline, d->policy.window);
     LLM42__DEFAULT(planner, llm42_planner_default());
     LLM42__DEFAULT(draft_limit, 7);
@@ -7152,6 +7104,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"max_running", d->max_running, 1, 1 << 16, false},
         {"token_budget", d->token_budget, 1, 1 << 20, false},
         {"kv.page_size", d->kv.page_size, 1, 4096, true},
+        {"kv.snapshots", d->kv.snapshots, 0, 1 << 20, false},
         {"kv.pages", d->kv.pages, 1, 1 << 28, false}};
     LLM42__TRY(llm42__check_fields("llm42_engine_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42_ranks_check("llm42_engine_desc", c, d->tensor_parallel, d->numerics.leaves, error));
@@ -7247,18 +7200,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     return true;
 }
 
-static llm42_result llm42__open_backend(llm42_engine *e, llm42_error *error) {
-    const llm42_engine_desc *d = &e->desc;
-    llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
-    backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
-    backend.max_rows = LLM42__MAX(e->M, d->token_budget), backend.fixed_rows = e->M;
-    backend.max_running = d->max_running, backend.max_context = d->max_context;
-    backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
-    backend.log = d->log, backend.log_user = d->log_user;
-    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
-    return llm42__returned(e, result, LLM42_BACKEND, "open", error);
-}
-
 // Fills in an engine whose desc is complete. After an error llm42_engine_close frees what it has.
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
@@ -7278,8 +7219,17 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     e->view.seconds = llm42__view_seconds;
     e->view.verify_seconds = llm42__verify_seconds;
     e->view.measured = !d->backend->estimate;
-    LLM42__TRY(llm42__open_backend(e, error));  // before the table of pages: it refuses more than the device can hold
-    if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, &e->memory))
+    llm42_backend_desc backend = {.model = d->model, .numerics = d->numerics, .backend_desc = d->backend_desc};
+    backend.tensor_parallel = d->tensor_parallel, backend.schedules = e->schedules;
+    backend.max_rows = e->batch.room, backend.fixed_rows = e->M;
+    backend.max_running = d->max_running, backend.max_context = d->max_context;
+    backend.pages = d->kv.pages, backend.page_size = d->kv.page_size;
+    backend.behind = LLM42__MAX(2 * p->window, d->draft_limit + 1) + 1, backend.snapshots = d->kv.snapshots;
+    backend.log = d->log, backend.log_user = d->log_user;
+    // Before the table of pages, because the backend refuses more than the device can hold.
+    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
+    LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "open", error));
+    if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, d->kv.snapshots, &e->memory))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
         if (e->schedules >> s & 1) LLM42__TRY(llm42__self_check(e, (llm42_schedule)s, error));

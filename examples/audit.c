@@ -244,6 +244,7 @@ static void run_rows(audit *a, int n) {
     llm42_pass pass = {
         .schedule = LLM42_SCHEDULE_INVARIANT, .rows = n, .shape = n, .row = a->s.row, .seq = a->seq, .out = a->s.out};
     if (!n) return;
+    llm42_follow_rows(a->seq, a->s.row, n);
     run_pass(a, &pass);
     for (const llm42_row *row = a->s.row; row < a->s.row + n; row++) {
         job *q = &a->job[row->seq];
@@ -271,27 +272,32 @@ static void replay(audit *a) {
     run_rows(a, n);
 }
 
-// The logits behind a position whose KV and that of all before it is there: the row runs once more, alone.
+// The logits behind a position whose KV and that of all before it is there: the row runs once more, alone. With
+// recurrent layers all rows before it run again, too, because the state is that of a later position.
 static const float *logits_at(audit *a, const job *q, int position) {
-    const llm42_seq seq = {.request = 1, .pages = a->seq[q - a->job].pages};
-    a->s.row[0] = (llm42_row){0, position, q->ids[position], LLM42_ROW_SAMPLE};
-    llm42_pass pass = {.schedule = LLM42_SCHEDULE_INVARIANT,
-                       .rows = 1,
-                       .shape = 1,
-                       .row = a->s.row,
-                       .seq = &seq,
-                       .out = a->s.out,
-                       .logits = a->s.logits};
-    run_pass(a, &pass);
+    llm42_seq seq = {.request = 1, .pages = a->seq[q - a->job].pages};
+    for (int at = a->model->config.recurrent_layers ? 0 : position; at <= position; at++) {
+        a->s.row[0] = (llm42_row){0, at, q->ids[at], LLM42_ROW_SAMPLE};
+        llm42_follow_rows(&seq, a->s.row, 1);
+        llm42_pass pass = {.schedule = LLM42_SCHEDULE_INVARIANT,
+                           .rows = 1,
+                           .shape = 1,
+                           .row = a->s.row,
+                           .seq = &seq,
+                           .out = a->s.out,
+                           .logits = a->s.logits};
+        run_pass(a, &pass);
+    }
     return a->s.logits;
 }
 
 // Does the model give a token behind a position? As in logits_at, all before it has run. NaN and infinity give none.
 static bool has_token(audit *a, const job *q, int position) {
-    const llm42_seq seq = {.request = 1, .pages = a->seq[q - a->job].pages};
-    const llm42_row row = {0, position, q->ids[position], LLM42_ROW_SAMPLE};
+    const int number = (int)(q - a->job);
+    const llm42_row row = {number, position, q->ids[position], LLM42_ROW_SAMPLE};
+    llm42_follow_rows(a->seq, &row, 1);
     const llm42_pass pass = {
-        .schedule = LLM42_SCHEDULE_INVARIANT, .rows = 1, .shape = 1, .row = &row, .seq = &seq, .out = a->s.out};
+        .schedule = LLM42_SCHEDULE_INVARIANT, .rows = 1, .shape = 1, .row = &row, .seq = a->seq, .out = a->s.out};
     run_pass(a, &pass);
     a->rows_done++;
     return a->s.out[0].token >= 0;

@@ -237,6 +237,10 @@ static tensor layer_tensor(const llm42_config *c, llm42_layer *l, const char *na
                {"up", &l->up, NULL, 0},
                {"down", &l->down, NULL, 0},
                {"router", &l->router, NULL, 0},
+               {"qkv", &l->qkv, NULL, 0},
+               {"z", &l->z, NULL, 0},
+               {"beta", &l->beta, NULL, 0},
+               {"alpha", &l->alpha, NULL, 0},
                {"attention_norm", NULL, &l->attention_norm, c->dim},
                {"ffn_norm", NULL, &l->ffn_norm, c->dim},
                {"q_norm", NULL, &l->q_norm, c->head_dim},
@@ -374,7 +378,7 @@ static void film_join(film *all, film *more) {
 
 // Runs a pass of rows [from, from + count) of the text. If the pass is one that is compared, it is filled up to `rows`
 // with rows of other requests, and s->film gets its rows.
-static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *ids, int from, int count, int rows,
+static void run_pass(side *s, void *state, llm42_seq *seq, const int32_t *ids, int from, int count, int rows,
                      bool compared) {
     const int vocab = s->model.config.vocab;
     const llm42_schedule schedule = compared ? schedule_of(s, from - (int)prompt) : LLM42_SCHEDULE_INVARIANT;
@@ -386,6 +390,7 @@ static void run_pass(side *s, void *state, const llm42_seq *seq, const int32_t *
     for (int i = 0; i < count; i++) row[i] = (llm42_row){0, from + i, ids[from + i], compared ? LLM42_ROW_SAMPLE : 0};
     for (int i = count; i < rows; i++)
         row[i] = (llm42_row){i - count + 1, 0, (int32_t)(((int64_t)i * i * 7 + 31 * i + 3) % vocab), LLM42_ROW_SAMPLE};
+    llm42_follow_rows(seq, row, rows);
     const llm42_pass pass = {.schedule = schedule,
                              .rows = rows,
                              .shape = rows,

@@ -220,9 +220,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
 }
 
-// Valid inputs: the calibrations of this repository, and small workloads.
+// Valid inputs: calibrations and transcripts of this repository, and small workloads.
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
-    static const char *const calibrations[] = {"cpu-tiny42", "h100-pcie-paper", "h200-base42", "h200x2-llama-3.1-8b"};
+    static const struct {
+        uint8_t kind, conditions;
+        const char *path;
+    } whole[] = {{CALIBRATION, 0, "sweep/calibration/cpu-tiny42.tsv"},
+                 {CALIBRATION, 1, "sweep/calibration/h100-pcie-paper.tsv"},
+                 {CALIBRATION, 2, "sweep/calibration/h200-base42.tsv"},
+                 {CALIBRATION, 3, "sweep/calibration/h200x2-llama-3.1-8b.tsv"},
+                 {TRANSCRIPT, 0, "tests/transcripts/format_1.txt"},
+                 {TRANSCRIPT, 0, "tests/transcripts/format_2.txt"}};
     static const struct {
         uint8_t kind, conditions;
         const char *text;
@@ -246,25 +254,8 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         {SPEC, 0, "fixed:100x20\n0.5"},
         {SPEC, 0, "uniform:100x20\n1000000000"},
         {SPEC, 8, "sglang:1024x256x100\n3"},
-        {TRANSCRIPT, 0,
-         "# llm42 transcript, format 1\n\nmodel: m\nmodel_hash: 0123456789abcdef\narithmetic: fp32\ncompute: bf16\n"
-         "logits_fp32: no\nrouter_fp32: yes\nleaves: 8\npreset: dvr\nresult: canonical\n\nrequest: 1\n"
-         "deterministic: yes\nfinish: stop\nmax_new_tokens: 9\nstop: 1,2\ntemperature: 3f800000\ntop_k: 5\n"
-         "top_p: 3f000000\nmin_p: 00000000\nseed: 42\nprompt: 0,5\ntokens: 7,1\nlogprobs: bf800000,c0123456\n\n"
-         "request: 2\ndeterministic: no\nfinish: cancelled\nmax_new_tokens: 1\nstop:\ntemperature: 00000000\n"
-         "top_k: 0\ntop_p: 00000000\nmin_p: 00000000\nseed: 18446744073709551615\nprompt: 3\ntokens:\nlogprobs:\n\n"
-         "requests: 2\n# end\n"},
-        {TRANSCRIPT, 0,
-         "# llm42 transcript, format 2\nmodel: m\n"
-         "model_hash: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\narithmetic: fp32\n"
-         "compute: bf16\nlogits_fp32: no\nrouter_fp32: yes\nleaves: 8\npreset: dvr\nresult: canonical\nrequest: 1\n"
-         "deterministic: yes\nfinish: cancelled\nmax_new_tokens: 9\nstop:\ntemperature: 00000000\ntop_k: 0\n"
-         "top_p: 00000000\nmin_p: 00000000\nseed: 42\nprompt: 3\ntokens:\nlogprobs:\n"
-         "digest: d547056046d171a85b32d8ed81f8675f5e22a7e867b0933e139bfe4c1b30e750\nrequests: 1\n"
-         "file_digest: fa2c8ecf10e2e9494d80607bf84a68762fc2027107ed208630989328a397769e\n# end\n"},
     };
-    const int files = sizeof calibrations / sizeof *calibrations, texts = sizeof small / sizeof *small;
-    char path[128];
+    const int files = sizeof whole / sizeof *whole, texts = sizeof small / sizeof *small;
     size_t size = 0;
     if (index >= files + texts) return 0;
     if (index >= files) {
@@ -273,10 +264,9 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         memcpy(out + 2, small[index - files].text, size);
         return size + 2;
     }
-    snprintf(path, sizeof path, "sweep/calibration/%s.tsv", calibrations[index]);
-    char *text = test_read(path, &size);
-    FUZZ_CHECK(text && size + 2 <= room, "%s: cannot be read", path);
-    out[0] = CALIBRATION, out[1] = (uint8_t)index;
+    char *text = test_read(whole[index].path, &size);
+    FUZZ_CHECK(text && size + 2 <= room, "%s: cannot be read", whole[index].path);
+    out[0] = whole[index].kind, out[1] = whole[index].conditions;
     memcpy(out + 2, text, size);
     free(text);
     return size + 2;

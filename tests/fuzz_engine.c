@@ -28,7 +28,7 @@ static const char *const fuzz_words[] = {"\x10\x01\x0f", "\x30\x05\x0f\xf7", "\x
 
 // Most inputs run on a model of 32 tokens, the others on one that is wide enough for FAST and FIXED to differ. The last
 // is a shape for the simulator.
-static llm42_model *models[3], *model;
+static llm42_model *models[4], *model;
 
 // Prompts share beginnings, so that the prefix cache has something to find: 1, 2, 9, 16, 17 and 24 tokens.
 static int32_t tokens_of[LONGEST];
@@ -568,7 +568,7 @@ static bool open_engine(void) {
     static const int tokens[] = {34, 40, 44, 48, 64, 80, 112, 400}, sizes[] = {1, 2, 4, 16};  // of the KV pool
     run.simulated = e & 1;
     run.random = 1u + d;
-    model = models[run.simulated ? 2 : (d & 0x60) == 0];
+    model = models[run.simulated ? 2 : c & 0x80 ? 3 : (d & 0x60) == 0];
     llm42_engine_desc desc = TEST_LIST(.model = model, .backend = &spy,
                                        .backend_desc = run.simulated ? (const void *)&sim_desc : TEST_THREADS(1),
                                        .policy.chunked_prefill = e & 4 ? LLM42_CHUNKED_OFF : LLM42_CHUNKED_ON,
@@ -590,7 +590,7 @@ static bool open_engine(void) {
                                                       : (d & 0x1c) == 8               ? LLM42_MODE_BATCH_INVARIANT
                                                       : run.simulated && (f & 3) == 3 ? LLM42_MODE_HYBRID
                                                                                       : LLM42_MODE_DVR,
-                                       .experiment.keep_fast_kv = (d & 0xe0) == 0xe0,
+                                       .experiment.keep_fast_kv = (d & 0xe0) == 0xe0, .kv.snapshots = c >> 6 & 1,
                                        .drafter = f >> 2 & 3 ? &drafters[f >> 2 & 1] : NULL, .draft_limit = f >> 4 & 7,
                                        .draft_ordinary = f >> 7 & 1, .on_event = on_event);
     llm42_error error = {0};
@@ -633,9 +633,9 @@ static void set_up(void) {
     char folder[64];
     if (models[0]) return;
     test_folder(folder);
-    test_model_folder(folder, &test_shapes[0]);
-    for (int i = 0; i < 3; i++) {
-        llm42_model_desc desc = {.path = i == 2 ? "shape:tiny" : i ? "synthetic:tiny" : folder};
+    for (int i = 0; i < 4; i++) {
+        if (i % 3 == 0) test_model_folder(folder, i ? &test_hybrid : &test_shapes[0]);
+        llm42_model_desc desc = {.path = i == 2 ? "shape:tiny" : i == 1 ? "synthetic:tiny" : folder, .no_mmap = true};
         FUZZ_CHECK(llm42_model_load(&models[i], &desc, &error) == LLM42_OK, "%s", error.text);
     }
     test_remove(folder);

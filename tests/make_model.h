@@ -26,7 +26,7 @@ __attribute__((format(printf, 2, 3)))
 #endif
 static inline void
 test_print(test_text *text, const char *format, ...) {
-    char line[512];
+    char line[2048];
     va_list args;
     va_start(args, format);
     int n = vsnprintf(line, sizeof line, format, args);
@@ -73,6 +73,15 @@ static const test_shape test_shapes[] = {
     {"qwen3_moe", 32, 16, 1, 2, 1, 8, 24, 4, false, "BF16",
      "\"moe_intermediate_size\": 24, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 0},
 };
+// Its recurrent layers have one key head of 8 and two value heads of 8.
+// clang-format off
+static const test_shape test_hybrid = {
+    "qwen3_5_text", 32, 16, 4, 2, 1, 8, 24, 0, true, "BF16",
+    "\"rope_theta\": 10000.0, \"partial_rotary_factor\": 0.5, \"full_attention_interval\": 2, "
+    "\"linear_num_key_heads\": 1, \"linear_num_value_heads\": 2, \"linear_key_head_dim\": 8, "
+    "\"linear_value_head_dim\": 8, \"linear_conv_kernel_dim\": 4, ",
+    0};
+// clang-format on
 enum { TEST_SHAPES = sizeof test_shapes / sizeof test_shapes[0] };
 
 static inline test_text test_config(const test_shape *s) {
@@ -108,6 +117,7 @@ static inline void test_mlp(test_text *header, const test_shape *s, size_t *offs
 }
 
 static inline void test_layer(test_text *header, const test_shape *s, size_t *offset, int layer) {
+    const bool hybrid = !strcmp(s->type, "qwen3_5_text"), recurrent = hybrid && layer % 2 == 0;
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     char at[64], name[192];
     snprintf(at, sizeof at, "model.layers.%d", layer);
@@ -115,16 +125,28 @@ static inline void test_layer(test_text *header, const test_shape *s, size_t *of
     (snprintf(name, sizeof name, "%s.%s", at, suffix), test_tensor(header, s, offset, rows, columns, name))
     TEST_TENSOR("input_layernorm.weight", s->dim, 0);
     TEST_TENSOR("post_attention_layernorm.weight", s->dim, 0);
-    TEST_TENSOR("self_attn.q_proj.weight", q, s->dim);
-    TEST_TENSOR("self_attn.k_proj.weight", kv, s->dim);
-    TEST_TENSOR("self_attn.v_proj.weight", kv, s->dim);
-    TEST_TENSOR("self_attn.o_proj.weight", s->dim, q);
+    if (recurrent) {
+        TEST_TENSOR("linear_attn.A_log", 2, 0);
+        TEST_TENSOR("linear_attn.dt_bias", 2, 0);
+        TEST_TENSOR("linear_attn.norm.weight", 8, 0);
+        TEST_TENSOR("linear_attn.conv1d.weight", 32, 4);
+        TEST_TENSOR("linear_attn.out_proj.weight", s->dim, 16);
+        TEST_TENSOR("linear_attn.in_proj_qkv.weight", 32, s->dim);
+        TEST_TENSOR("linear_attn.in_proj_z.weight", 16, s->dim);
+        TEST_TENSOR("linear_attn.in_proj_b.weight", 2, s->dim);
+        TEST_TENSOR("linear_attn.in_proj_a.weight", 2, s->dim);
+    } else {
+        TEST_TENSOR("self_attn.q_proj.weight", q << hybrid, s->dim);
+        TEST_TENSOR("self_attn.k_proj.weight", kv, s->dim);
+        TEST_TENSOR("self_attn.v_proj.weight", kv, s->dim);
+        TEST_TENSOR("self_attn.o_proj.weight", s->dim, q);
+    }
     if (strcmp(s->type, "qwen2") == 0) {
         TEST_TENSOR("self_attn.q_proj.bias", q, 0);
         TEST_TENSOR("self_attn.k_proj.bias", kv, 0);
         TEST_TENSOR("self_attn.v_proj.bias", kv, 0);
     }
-    if (strncmp(s->type, "qwen3", 5) == 0) {
+    if (strncmp(s->type, "qwen3", 5) == 0 && !recurrent) {
         TEST_TENSOR("self_attn.q_norm.weight", s->head_dim, 0);
         TEST_TENSOR("self_attn.k_norm.weight", s->head_dim, 0);
     }

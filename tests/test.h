@@ -335,6 +335,33 @@ static inline double test_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+// Engines -------------------------------------------------------------------------------------------------------
+// An engine that must open; NULL if it does not. The caller closes it.
+static inline llm42_engine *test_open(const llm42_engine_desc *desc) {
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    CHECK_MSG(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text);
+    return engine;
+}
+
+// A request that must be taken. Returns its id.
+static inline int64_t test_submit(llm42_engine *engine, llm42_request_desc desc) {
+    int64_t id = 0;
+    llm42_error error = {0};
+    CHECK_MSG(llm42_engine_submit(engine, &desc, &id, &error) == LLM42_OK, "%s", error.text);
+    return id;
+}
+
+// An engine that must be refused so.
+static inline void test_refused(const llm42_engine_desc *desc, llm42_result want, const char *part) {
+    llm42_engine *engine = (llm42_engine *)(uintptr_t)1;
+    llm42_error error = {0};
+    CHECK_INT(llm42_engine_open(&engine, desc, &error), want);
+    CHECK_CONTAINS(error.text, part);
+    CHECK(engine == NULL);
+    if (engine != (llm42_engine *)(uintptr_t)1) llm42_engine_close(engine);
+}
+
 // Allocations ---------------------------------------------------------------------------------------------------
 // int64_t before = test_allocations(); ...; CHECK_INT(test_allocations() - before, 0);
 // The library's allocations are counted too, because it takes its memory by the functions below. The macros at the end

@@ -27,22 +27,16 @@ static int32_t undisturbed[NEW];  // the tokens that it must come to
 static const int32_t prompt[PROMPT] = {5, 17, 3, 99, 4, 250, 8};
 
 static llm42_engine *open_engine(void) {
-    llm42_engine *e = NULL;
-    llm42_error error = {0};
     llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .max_context = 512,
                                        .max_running = 4, .kv.page_size = 16, .kv.pages = 40, .policy.window = 4,
                                        .policy.group = 2, .experiment.inject_rate = 0.2);
-    CHECK_MSG(llm42_engine_open(&e, &desc, &error) == LLM42_OK, "%s", error.text);
-    return e;
+    return test_open(&desc);
 }
 
 static int64_t submit_bystander(llm42_engine *e) {
-    int64_t id = 0;
-    llm42_error error = {0};
     llm42_request_desc desc = {
         .prompt = prompt, .prompt_count = PROMPT, .max_new_tokens = NEW, .deterministic = true, .ignore_stop = true};
-    CHECK_MSG(llm42_engine_submit(e, &desc, &id, &error) == LLM42_OK, "%s", error.text);
-    return id;
+    return test_submit(e, desc);
 }
 
 // The engine still takes steps while the bad input comes in.
@@ -94,6 +88,13 @@ static const char *fresh(const test_shape *shape) {
     snprintf(dir, sizeof dir, "%s/m", folder);
     test_remove(dir);
     test_model_folder(dir, shape);
+    return dir;
+}
+
+// A valid folder in which one file has this content instead.
+static const char *fresh_but(const char *name, const void *data, size_t size) {
+    const char *dir = fresh(&test_shapes[0]);
+    test_write(test_path(dir, name), data, size);
     return dir;
 }
 
@@ -160,24 +161,16 @@ TEST(path_that_does_not_exist) {
     llm42_model_free(NULL);
 }
 
-TEST(folder_without_config) {
+TEST(folder_without_config_or_weights) {
     const char *dir = fresh(llama);
+    test_write(test_path(dir, "model.safetensors"), "", 0);
+    refused(dir, LLM42_FORMAT, "model.safetensors");
+    test_remove(test_path(dir, "model.safetensors"));
+    refused(dir, LLM42_IO, "model.safetensors");
     test_remove(test_path(dir, "config.json"));
     refused(dir, LLM42_IO, "config.json");
     CHECK(mkdir(test_path(dir, "config.json"), 0777) == 0);
     refused(dir, LLM42_IO, "config.json");
-}
-
-TEST(folder_without_weights) {
-    const char *dir = fresh(llama);
-    test_remove(test_path(dir, "model.safetensors"));
-    refused(dir, LLM42_IO, "model.safetensors");
-}
-
-TEST(empty_safetensors) {
-    const char *dir = fresh(llama);
-    test_write(test_path(dir, "model.safetensors"), "", 0);
-    refused(dir, LLM42_FORMAT, "model.safetensors");
 }
 
 // A valid folder's model.safetensors is cut short, has a length of its header that cannot be, or is in the other byte
@@ -275,22 +268,15 @@ TEST(malformed_json) {
                                                  "[1, 2", "nul", "{\"a\": \"\\u12\"}", "\xff\xfe", "[]", "7",
                                                  "\"model_type\"", "{]", "{\"a\": \"b");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        const char *dir = fresh(llama);
-        test_write_text(test_path(dir, "config.json"), texts[i]);
-        refused(dir, LLM42_FORMAT, "config.json");
+        refused(fresh_but("config.json", texts[i], strlen(texts[i])), LLM42_FORMAT, "config.json");
         test_text file = test_safetensors(texts[i], "BF16", 64);
-        dir = fresh(llama);
-        test_write(test_path(dir, "model.safetensors"), file.data, file.size);
-        refused(dir, LLM42_FORMAT, "model.safetensors");
+        refused(fresh_but("model.safetensors", file.data, file.size), LLM42_FORMAT, "model.safetensors");
         test_text_free(&file);
-        dir = fresh(llama);
-        test_write_text(test_path(dir, "model.safetensors.index.json"), texts[i]);
+        const char *dir = fresh_but("model.safetensors.index.json", texts[i], strlen(texts[i]));
         test_remove(test_path(dir, "model.safetensors"));
         refused(dir, LLM42_FORMAT, "model.safetensors.index.json");
     }
-    const char *dir = fresh(llama);
-    test_write(test_path(dir, "config.json"), "", 0);
-    refused(dir, LLM42_FORMAT, "config.json");
+    refused(fresh_but("config.json", "", 0), LLM42_FORMAT, "config.json");
 }
 
 TEST(deep_nesting) {
@@ -302,13 +288,9 @@ TEST(deep_nesting) {
         test_print(&text, "1");
         for (int i = 0; kind >= 2 && i < DEEP; i++) test_print(&text, kind & 1 ? "}" : "]");
         if (kind >= 2) test_print(&text, "}");
-        const char *dir = fresh(llama);
-        test_write(test_path(dir, "config.json"), text.data, text.size);
-        refused(dir, LLM42_FORMAT, "config.json");
-        dir = fresh(llama);
+        refused(fresh_but("config.json", text.data, text.size), LLM42_FORMAT, "config.json");
         file = test_safetensors(text.data, "BF16", 64);
-        test_write(test_path(dir, "model.safetensors"), file.data, file.size);
-        refused(dir, LLM42_FORMAT, "model.safetensors");
+        refused(fresh_but("model.safetensors", file.data, file.size), LLM42_FORMAT, "model.safetensors");
         test_text_free(&file);
         test_text_free(&text);
     }
@@ -320,17 +302,13 @@ TEST(nesting_and_strings) {
     for (int i = 0; i < 50000; i++) test_print(&deep, "[");
     test_print(&text, "{\"model_type\": \"\\\"\", \"a\": ");
     test_append(&text, deep.data, deep.size);
-    const char *dir = fresh(llama);
-    test_write(test_path(dir, "config.json"), text.data, text.size);
-    refused(dir, LLM42_FORMAT, "deep");
+    refused(fresh_but("config.json", text.data, text.size), LLM42_FORMAT, "deep");
     test_text config = test_config(&test_shapes[0]), quoted = {0};
     test_print(&quoted, "{\"chat_template\": \"\\\"");
     test_append(&quoted, deep.data, deep.size);
     test_print(&quoted, "\\\\\", ");
     test_append(&quoted, config.data + 1, config.size - 1);
-    dir = fresh(llama);
-    test_write(test_path(dir, "config.json"), quoted.data, quoted.size);
-    llm42_model_free(loaded(dir));
+    llm42_model_free(loaded(fresh_but("config.json", quoted.data, quoted.size)));
     test_text_free(&deep);
     test_text_free(&text);
     test_text_free(&config);
@@ -410,16 +388,12 @@ static const char *fresh_with(const char *type, const char *extra) {
 
 // Which layers have a window, as a text of 0 and 1, and how long it is.
 static void windows_are(const char *type, const char *extra, const char *sliding, int window) {
-    llm42_model *model = NULL;
-    llm42_error error = {0};
-    if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = fresh_with(type, extra)}, &error),
-                   "%s, %s: %s", type, extra, error.text))
-        return;
-    CHECK_MSG(model->config.sliding_window == window, "%s, %s: a window of %d", type, extra,
-              model->config.sliding_window);
+    llm42_model *m = loaded(fresh_with(type, extra));
+    if (!CHECK_MSG(m != NULL, "%s, %s", type, extra)) return;
+    CHECK_MSG(m->config.sliding_window == window, "%s, %s: a window of %d", type, extra, m->config.sliding_window);
     for (int l = 0; l < 3; l++)
-        CHECK_MSG(model->layer[l].sliding == (sliding[l] == '1'), "%s, %s: layer %d", type, extra, l);
-    llm42_model_free(model);
+        CHECK_MSG(m->layer[l].sliding == (sliding[l] == '1'), "%s, %s: layer %d", type, extra, l);
+    llm42_model_free(m);
 }
 
 #define USE "\"use_sliding_window\": true, "
@@ -710,10 +684,7 @@ TEST(sizes_of_an_engine_desc) {
 #ifdef _OPENMP
     const int offered = omp_get_max_threads();
     omp_set_num_threads(1025);  // the default takes no more than it may
-    llm42_engine *many = NULL;
-    llm42_error error = {0};
-    CHECK_MSG(!llm42_engine_open(&many, &(llm42_engine_desc){.model = model}, &error), "%s", error.text);
-    llm42_engine_close(many);
+    llm42_engine_close(test_open(&(llm42_engine_desc){.model = model}));
     omp_set_num_threads(offered);
 #endif
     const double rates[] = {-0.1, 1.1, NAN, INFINITY};
@@ -772,18 +743,16 @@ TEST(prompt_beyond_the_context) {
 }
 
 TEST(request_that_can_never_fit) {
-    llm42_engine *small = NULL;
     llm42_error error = {0};
     llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .max_context = 512,
                                        .max_running = 2, .kv.page_size = 16, .kv.pages = 8, .policy.window = 4,
                                        .policy.group = 1);
     llm42_request_desc large = good, fits = good;
-    int64_t id = 0;
-    large.max_new_tokens = 200;
-    fits.max_new_tokens = 20;
-    if (!CHECK_MSG(llm42_engine_open(&small, &desc, &error) == LLM42_OK, "%s", error.text)) return;
-    check_error(llm42_engine_submit(small, &large, &id, &error), &error, LLM42_NEVER_FITS, "pages");
-    CHECK_INT(llm42_engine_submit(small, &fits, &id, &error), LLM42_OK);
+    large.max_new_tokens = 200, fits.max_new_tokens = 20;
+    llm42_engine *small = test_open(&desc);
+    if (!small) return;
+    check_error(llm42_engine_submit(small, &large, NULL, &error), &error, LLM42_NEVER_FITS, "pages");
+    test_submit(small, fits);
     CHECK_INT(llm42_engine_run(small, &error), LLM42_OK);
     llm42_engine_close(small);
 }
@@ -874,7 +843,7 @@ int main(int argc, char **argv) {
     engine = open_engine();
     bystander = submit_bystander(engine);
 
-    RUN(valid_models_load, path_that_does_not_exist, folder_without_config, folder_without_weights, empty_safetensors,
+    RUN(valid_models_load, path_that_does_not_exist, folder_without_config_or_weights,
         truncated_safetensors_and_lengths_of_headers, offsets_that_overlap_or_leave_the_file, wrong_dtype, wrong_shape,
         missing_tensors, unknown_architecture, malformed_json, deep_nesting, nesting_and_strings, numbers_of_the_config,
         generation_config, windows_by_layer, booleans_of_the_config, keys_that_cannot_be_ignored,

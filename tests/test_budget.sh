@@ -34,9 +34,10 @@ for page in sweep/results/*/*.md sweep/results/README.md; do within "$page" "$(w
 within llm42_calibration.h "$(wc -l <examples/util/llm42_calibration.h)" 360
 within llm42_draft.h "$(wc -l <examples/util/llm42_draft.h)" 790
 within llm42_transcript.h "$(wc -l <examples/util/llm42_transcript.h)" 545
+within llm42_sm90.h "$(wc -l <examples/util/llm42_sm90.h)" 650
 within llm42_sha256.h "$(wc -l <examples/util/llm42_sha256.h)" 365
 within llm42_trace.h "$(wc -l <examples/util/llm42_trace.h)" 220
-within llm42_synthetic.h "$(wc -l <examples/util/llm42_synthetic.h)" 165
+within llm42_synthetic.h "$(wc -l <examples/util/llm42_synthetic.h)" 200
 within llm42_metrics.h "$(wc -l <examples/util/llm42_metrics.h)" 120
 within tokenizer.h "$(wc -l <examples/util/tokenizer.h)" 1330
 within tok_json.h "$(wc -l <examples/util/tok_json.h)" 310

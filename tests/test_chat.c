@@ -8,6 +8,9 @@
 #include "examples/util/llm42_sha256.h"
 #include "examples/lib/chat.h"
 
+static llm42_error error;
+static chat c;
+
 static const chat_format *format_of(const char *name) {
     int count = 0;
     const chat_format *all = chat_formats(&count);
@@ -30,11 +33,10 @@ static chat_turn *turns_of(const tok_json *j, int list, int *count) {
 
 TEST(golden) {
     tok_json j;
-    llm42_error error = {0};
     if (!CHECK_MSG(!tok_json_load(&j, "tests/chat/golden.json", &error), "%s", error.text)) return;
     int cases = 0;
     for (int n = 0, i = 1; n < j.token[0].size; n++, i = tok_json_next(&j, i + 1)) {
-        chat c = {.format = format_of(tok_json_string(&j, i)), .bos = "<BOS>", .eos = "<EOS>", .date = "<DATE>"};
+        c = (chat){.format = format_of(tok_json_string(&j, i)), .bos = "<BOS>", .eos = "<EOS>", .date = "<DATE>"};
         if (!CHECK_MSG(c.format != NULL, "no format '%s'", tok_json_string(&j, i))) continue;
         for (int k = 0, at = i + 2; k < j.token[i + 1].size; k++, at = tok_json_next(&j, at), cases++) {
             char *text = NULL;
@@ -56,7 +58,7 @@ TEST(golden) {
 // What Python's str.strip takes for white space, and nothing else.
 TEST(white_space) {
     int spaces = 0;
-    const chat c = {.format = format_of("llama3"), .bos = "", .eos = ""};
+    c = (chat){.format = format_of("llama3"), .bos = "", .eos = ""};
     for (uint32_t u = 1; u < 0x110000; u += u < 0x3100 ? 1 : 97) {
         if (u >= 0xD800 && u < 0xE000) continue;
         char said[16] = {0}, *text = NULL;
@@ -74,51 +76,32 @@ TEST(white_space) {
     CHECK_INT(spaces, 29);
 }
 
-typedef struct folder {
-    char path[64];
-    llm42_model *model;
-    tok *t;
-} folder;
+static char folder[64];
+static tok *tiny42;
 
-static void open_folder(folder *f) {
-    llm42_error error = {0};
-    test_folder(f->path);
-    CHECK(!llm42_model_load(&f->model, &(llm42_model_desc){.path = "examples/tiny42"}, &error));
-    CHECK_MSG(!tok_open(&f->t, f->model, "examples/tiny42", NULL, &error), "%s", error.text);
-}
-
-static llm42_result opens(const folder *f, const char *template, const chat_options *how, chat *c, llm42_error *error) {
-    test_write_text(test_path(f->path, "chat_template.jinja"), template);
-    return chat_open(c, f->t, f->path, how, error);
-}
-
-static void close_folder(folder *f) {
-    test_remove(f->path);
-    tok_free(f->t);
-    llm42_model_free(f->model);
+// Opens the chat of the folder with this template.
+static llm42_result opens(const char *template, const chat_options *how) {
+    test_write_text(test_path(folder, "chat_template.jinja"), template);
+    return chat_open(&c, tiny42, folder, how, &error);
 }
 
 TEST(known_by_the_whole_text) {
-    folder f;
-    chat c;
-    llm42_error error = {0};
     const chat_options none = {0};
     const char *text = CHAT_TEXT_ALONE;
     char changed[400];
-    open_folder(&f);
-    CHECK_MSG(!opens(&f, text, &none, &c, &error), "%s", error.text);
+    CHECK_MSG(!opens(text, &none), "%s", error.text);
     CHECK_STR(c.format->name, "text");
     snprintf(changed, sizeof changed, "%s\r\n", text);  // as jinja2 itself reads it
-    CHECK(!opens(&f, changed, &none, &c, &error));
+    CHECK(!opens(changed, &none));
     for (size_t i = 0; i < strlen(text); i++) {  // a byte more, a byte less, another byte
         snprintf(changed, sizeof changed, "%.*s %s", (int)i, text, text + i);
-        CHECK_INT(opens(&f, changed, &none, &c, &error), LLM42_UNSUPPORTED);
+        CHECK_INT(opens(changed, &none), LLM42_UNSUPPORTED);
         snprintf(changed, sizeof changed, "%.*s%s", (int)i, text, text + i + 1);
-        CHECK_INT(opens(&f, changed, &none, &c, &error), LLM42_UNSUPPORTED);
+        CHECK_INT(opens(changed, &none), LLM42_UNSUPPORTED);
         CHECK(!c.format);
     }
     snprintf(changed, sizeof changed, "%s\n\n", text);
-    CHECK_INT(opens(&f, changed, &none, &c, &error), LLM42_UNSUPPORTED);
+    CHECK_INT(opens(changed, &none), LLM42_UNSUPPORTED);
     // What marks such as {%- drop may be there or not; what stands in a string, or elsewhere, may not.
     static const char *const parts[][4] = {{"\n", "' '", "", "known"}, {" \t\r\n\n", "' '", "\n\f", "known"},
                                            {"", "' '", "\n", "known"}, {"\n", "'  '", "", ""},
@@ -130,9 +113,8 @@ TEST(known_by_the_whole_text) {
                  "{{- bos_token }}%s{%%- for message in messages %%}\n    {%%- if message['role'] == 'user' and not "
                  "loop.first %%}{{ %s }}{%%- endif %%}\n    {{- message['content'] -}}%s{%%- endfor %%}\n",
                  parts[i][0], parts[i][1], parts[i][2]);
-        CHECK_INT(!opens(&f, changed, &none, &c, &error), parts[i][3][0] == 'k');
+        CHECK_INT(!opens(changed, &none), parts[i][3][0] == 'k');
     }
-    close_folder(&f);
 }
 
 // The message names the markers that the template shares with known formats. It proposes no format: one with the same
@@ -150,39 +132,32 @@ TEST(unknown) {
         {"{{ '[[q]]' }}", "it has no marker of a known format"},
         {"{{ '", "it has no marker of a known format"},
     };
-    folder f;
-    chat c;
-    llm42_error error = {0};
-    open_folder(&f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int count = 0;
-        CHECK_INT(opens(&f, cases[i].template, &(chat_options){0}, &c, &error), LLM42_UNSUPPORTED);
+        CHECK_INT(opens(cases[i].template, &(chat_options){0}), LLM42_UNSUPPORTED);
         CHECK_CONTAINS(error.text, cases[i].says);
         CHECK_CONTAINS(error.text, "--chat-format");
-        CHECK_CONTAINS(error.text, f.path);
+        CHECK_CONTAINS(error.text, folder);
         for (const chat_format *all = chat_formats(&count); count--; all++) {
             char name[64];
             snprintf(name, sizeof name, " %s", all->name);
             CHECK_MSG(!strstr(error.text, name), "%s proposes%s", error.text, name);
         }
     }
-    CHECK(!opens(&f, "{{ x }}", &(chat_options){.format = "text"}, &c, &error));
-    CHECK_INT(opens(&f, "{{ x }}", &(chat_options){.format = "nonsense"}, &c, &error), LLM42_INVALID);
+    CHECK(!opens("{{ x }}", &(chat_options){.format = "text"}));
+    CHECK_INT(opens("{{ x }}", &(chat_options){.format = "nonsense"}), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "'nonsense': there are llama3, llama3.1, ");
-    close_folder(&f);
 }
 
 TEST(dates) {
-    chat c;
-    llm42_error error = {0};
-    static const char folder[] = "examples/tiny42";
-    CHECK_INT(chat_open(&c, NULL, folder, &(chat_options){.format = "granite3"}, &error), LLM42_INVALID);
+    static const char model[] = "examples/tiny42";
+    CHECK_INT(chat_open(&c, NULL, model, &(chat_options){.format = "granite3"}, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "give --chat-date");
-    CHECK(!chat_open(&c, NULL, folder, &(chat_options){.format = "granite3", .date = "May 1"}, &error));
+    CHECK(!chat_open(&c, NULL, model, &(chat_options){.format = "granite3", .date = "May 1"}, &error));
     CHECK_STR(c.date, "May 1");
     for (int i = 0; i < 2; i++) {
         const chat_options how = {.format = i ? "llama3.1" : "granite3", .date = ""};
-        CHECK_INT(chat_open(&c, NULL, folder, &how, &error), LLM42_INVALID);
+        CHECK_INT(chat_open(&c, NULL, model, &how, &error), LLM42_INVALID);
         CHECK_CONTAINS(error.text, "--chat-date: the text is empty");
     }
 }
@@ -196,16 +171,12 @@ TEST(markers) {
         {"deepseek-r1", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>"}, {"ministral-3-14b-reasoning-2512", "[SYSTEM_PROMPT]"},
         {"mistral-0.3", "[INST]"}, {"mistral-nemo", "[INST]"}, {"openchat-3.5-0106", "<|end_of_turn|>"},
         {"codellama-70b-instruct", "<s>"});
-    folder f;
-    chat c;
-    llm42_error error = {0};
-    open_folder(&f);
-    test_write_text(test_path(f.path, "tokenizer_config.json"), "{\"bos_token\": \"It\", \"eos_token\": \".\"}");
+    test_write_text(test_path(folder, "tokenizer_config.json"), "{\"bos_token\": \"It\", \"eos_token\": \".\"}");
     int count = 0, as_text = 0;
     const chat_format *all = chat_formats(&count);
     for (int i = 0; i < count; i++) {
         if (!all[i].plain) continue;
-        CHECK_MSG(!opens(&f, "x", &(chat_options){.format = all[i].name}, &c, &error), "%s", error.text);
+        CHECK_MSG(!opens("x", &(chat_options){.format = all[i].name}), "%s", error.text);
         as_text++;
     }
     CHECK_INT(as_text, 11);
@@ -213,28 +184,22 @@ TEST(markers) {
         const chat_options how = {.format = as_tokens[i][0], .date = strstr(as_tokens[i][0], "granite3") ? "x" : NULL};
         char want[96];
         snprintf(want, sizeof want, "lacks the token %s of the chat format %s,", as_tokens[i][1], how.format);
-        CHECK_INT(opens(&f, "x", &how, &c, &error), LLM42_FORMAT);
+        CHECK_INT(opens("x", &how), LLM42_FORMAT);
         CHECK_CONTAINS(error.text, want);
     }
-    close_folder(&f);
 }
 
 // Tokens are those that the folder's files name.
 TEST(tokens) {
-    folder f;
-    chat c;
-    llm42_error error = {0};
     int32_t *ids = NULL, *want = NULL;
-    open_folder(&f);
-    test_write_text(test_path(f.path, "tokenizer_config.json"), "{\"bos_token\": {\"content\": \"It\"}}");
-    CHECK(!opens(&f, CHAT_TEXT_ALONE, &(chat_options){0}, &c, &error));
-    CHECK(!chat_encode(&c, f.t, " was", 4, &ids, &error) && !tok_encode(f.t, "It was", 6, false, &want, &error));
+    test_write_text(test_path(folder, "tokenizer_config.json"), "{\"bos_token\": {\"content\": \"It\"}}");
+    CHECK(!opens(CHAT_TEXT_ALONE, &(chat_options){0}));
+    CHECK(!chat_encode(&c, tiny42, " was", 4, &ids, &error) && !tok_encode(tiny42, "It was", 6, false, &want, &error));
     CHECK(arrlen(ids) == arrlen(want) && !memcmp(ids, want, (size_t)arrlen(ids) * sizeof *ids));
-    CHECK_INT(opens(&f, "x", &(chat_options){.format = "zephyr"}, &c, &error), LLM42_FORMAT);
+    CHECK_INT(opens("x", &(chat_options){.format = "zephyr"}), LLM42_FORMAT);
     CHECK_CONTAINS(error.text, "eos_token");
     arrfree(ids);
     arrfree(want);
-    close_folder(&f);
 }
 
 // The folders of ../shared/cases whose templates hold known turns and something more.
@@ -243,8 +208,6 @@ TEST(templates_like_known_ones) {
     if (access("../shared/cases", R_OK)) SKIP("no ../shared/cases");
     for (int i = 0; i < 3 && !access("../shared/cases", R_OK); i++) {
         char path[128];
-        chat c;
-        llm42_error error = {0};
         snprintf(path, sizeof path, "../shared/cases/template_%s", names[i]);
         CHECK_INT(chat_open(&c, NULL, path, &(chat_options){0}, &error), LLM42_UNSUPPORTED);
         CHECK_CONTAINS(error.text, path);
@@ -254,8 +217,6 @@ TEST(templates_like_known_ones) {
 static int spell(const char *path) {
     char *line = NULL;
     size_t room = 0;
-    chat c;
-    llm42_error error = {0};
     const chat_options how = {.date = strstr(path, "dated") ? "<DATE>" : NULL};
     if (chat_open(&c, NULL, path, &how, &error)) return puts(error.text), 1;
     for (ssize_t n; (n = getline(&line, &room, stdin)) > 0; puts("")) {
@@ -280,13 +241,13 @@ static int spell(const char *path) {
 int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "--spell")) return spell(argv[2]);
     test_begin(argc, argv);
-    RUN(golden);
-    RUN(white_space);
-    RUN(known_by_the_whole_text);
-    RUN(unknown);
-    RUN(dates);
-    RUN(markers);
-    RUN(tokens);
-    RUN(templates_like_known_ones);
+    llm42_model *model = NULL;
+    test_folder(folder);
+    CHECK(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error));
+    CHECK_MSG(!tok_open(&tiny42, model, "examples/tiny42", NULL, &error), "%s", error.text);
+    RUN(golden, white_space, known_by_the_whole_text, unknown, dates, markers, tokens, templates_like_known_ones);
+    test_remove(folder);
+    tok_free(tiny42);
+    llm42_model_free(model);
     return test_end("test_chat");
 }

@@ -83,7 +83,6 @@ static const setting fixed = TEST_LIST(.policies = {.policy.verifier = LLM42_VER
 static const setting *used = &defaults;
 
 static llm42_engine *open_with(llm42_engine_desc desc) {
-    llm42_engine *engine = NULL;
     desc.model = model;
     if (!desc.policy.verifier) desc.policy.verifier = used->policies.policy.verifier;
     if (!desc.policy.verify) desc.policy.verify = used->policies.policy.verify;
@@ -92,16 +91,13 @@ static llm42_engine *open_with(llm42_engine_desc desc) {
     if (!desc.max_context) desc.max_context = 512;
     if (!desc.backend) desc.backend = front_backend();
     if (!desc.policy.window) desc.policy.window = 8, desc.policy.group = 4;
-    CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
-    return engine;
+    return test_open(&desc);
 }
 
 static int64_t submit(llm42_engine *engine, llm42_request_desc desc) {
-    int64_t id = 0;
     if (!desc.prompt) desc.prompt = prompt, desc.prompt_count = PROMPT;
     if (!desc.stop_count) desc.ignore_stop = true;
-    CHECK_MSG(llm42_engine_submit(engine, &desc, &id, &error) == LLM42_OK, "%s", error.text);
-    return id;
+    return test_submit(engine, desc);
 }
 
 static void finish(llm42_engine *engine) { CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text); }
@@ -165,13 +161,16 @@ static run mixed_oracle(const int32_t *start, int count, int outputs) {
     return oracle_by(LLM42_SCHEDULE_INVARIANT, LLM42_SCHEDULE_FIXED, start, count, outputs, (llm42_sampling){0});
 }
 
-static void same(const run *got, const run *want, int count, const char *what) {
-    size_t n = (size_t)count;
-    CHECK_MSG(got->count == count, "%s: %d tokens, expected %d", what, got->count, count);
-    CHECK_MSG(memcmp(got->tokens, want->tokens, n * sizeof *got->tokens) == 0, "%s: tokens differ from the oracle's",
-              what);
-    CHECK_MSG(memcmp(got->logprobs, want->logprobs, n * sizeof *got->logprobs) == 0, "%s: log-probability bits differ",
-              what);
+// Are the first tokens and log-probabilities the same, to the bit?
+static bool equal(const run *a, const run *b, int count) {
+    const size_t n = (size_t)count;
+    return !memcmp(a->tokens, b->tokens, n * sizeof *a->tokens) &&
+           !memcmp(a->logprobs, b->logprobs, n * sizeof *a->logprobs);
+}
+
+static void same(run got, run want, int count, const char *what) {
+    CHECK_MSG(got.count == count, "%s: %d tokens, expected %d", what, got.count, count);
+    CHECK_MSG(equal(&got, &want, count), "%s: tokens or bits of log-probabilities differ from the oracle's", what);
 }
 
 static run reference;        // the oracle's 64 tokens for `prompt`
@@ -194,10 +193,9 @@ TEST(tokens_equal_the_oracle) {
         llm42_sampling sampling = {
             .temperature = i % 2 ? 0.9f : 0, .top_p = i == 3 ? 0.8f : 0, .top_k = i == 5 ? 20 : 0, .seed = (uint64_t)i};
         int count = 1 + i * 5 % PROMPT;
-        run want = oracle(prompt, count, 80, sampling);
         run got = one((llm42_engine_desc){0},
                       MARKED(.prompt = prompt, .prompt_count = count, .max_new_tokens = 80, .sampling = sampling));
-        same(&got, &want, 80, "greedy and sampled requests");
+        same(got, oracle(prompt, count, 80, sampling), 80, "greedy and sampled requests");
     }
 }
 
@@ -217,7 +215,7 @@ TEST(stop_inside_a_window) {
         if (at < 0) break;  // the rest of the text only repeats tokens
         run got = one((llm42_engine_desc){0},
                       MARKED(.max_new_tokens = 64, .stop = &reference.tokens[at], .stop_count = 1));
-        same(&got, &reference, at + 1, "stop token");
+        same(got, reference, at + 1, "stop token");
         CHECK_INT(got.finish, LLM42_FINISH_STOP);
     }
 }
@@ -231,7 +229,7 @@ TEST(stop_rolled_back) {
         front.wrong[PROMPT + at - 1] = true;
         front.put[PROMPT + at - 1] = stop;
         run got = one((llm42_engine_desc){0}, MARKED(.max_new_tokens = 40, .stop = &stop, .stop_count = 1));
-        same(&got, &reference, 40, "stop token rolled back");
+        same(got, reference, 40, "stop token rolled back");
         CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
         CHECK(got.stats.rollbacks >= 1);
     }
@@ -245,7 +243,7 @@ TEST(length_reached_at_every_offset_of_a_window) {
                 run got = one(
                     (llm42_engine_desc){.experiment.bonus = (llm42_bonus)bonus, .policy.verify = (llm42_verify)verify},
                     MARKED(.max_new_tokens = n));
-                same(&got, &reference, n, "length");
+                same(got, reference, n, "length");
                 CHECK_INT(got.finish, LLM42_FINISH_LENGTH);
             }
 }
@@ -257,13 +255,13 @@ TEST(window_of_one) {
                                                        .policy.verify = (llm42_verify)verify,
                                                        .experiment.bonus = (llm42_bonus)bonus),
                           MARKED(.max_new_tokens = 40));
-            same(&got, &reference, 40, "W = 1");
+            same(got, reference, 40, "W = 1");
         }
 }
 
 TEST(window_larger_than_the_output) {
     run got = one((llm42_engine_desc){.policy.window = 32, .policy.group = 1}, MARKED(.max_new_tokens = 9));
-    same(&got, &reference, 9, "W = 32, output of 9");
+    same(got, reference, 9, "W = 32, output of 9");
     CHECK_INT(got.stats.verifications, 1);
 }
 
@@ -272,10 +270,7 @@ TEST(group_of_one) {
     int64_t ids[5];
     for (int i = 0; i < 5; i++) ids[i] = submit(engine, MARKED(.max_new_tokens = 50));
     finish(engine);
-    for (int i = 0; i < 5; i++) {
-        run got = take(engine, ids[i]);
-        same(&got, &reference, 50, "G = 1");
-    }
+    for (int i = 0; i < 5; i++) same(take(engine, ids[i]), reference, 50, "G = 1");
     llm42_engine_close(engine);
 }
 
@@ -288,7 +283,7 @@ TEST(mismatch_at_the_first_a_middle_and_the_last_position) {
             front.wrong[PROMPT + places[i] - 1] = true;
             run got = one((llm42_engine_desc){.policy.verify = (llm42_verify)verify, .policy.deadline = 3},
                           MARKED(.max_new_tokens = 8));
-            same(&got, &reference, 8, "one mismatch");
+            same(got, reference, 8, "one mismatch");
             CHECK_INT(got.stats.rollbacks, 1);
             CHECK_INT(got.stats.recomputed, 7 - places[i]);
         }
@@ -299,12 +294,12 @@ TEST(mismatch_at_every_position) {
     memset(front.wrong, 1, sizeof front.wrong);
     for (int verify = LLM42_VERIFY_EAGER; verify <= LLM42_VERIFY_WAIT; verify++) {
         run got = one((llm42_engine_desc){.policy.verify = (llm42_verify)verify}, MARKED(.max_new_tokens = 40));
-        same(&got, &reference, 40, "every candidate wrong");
+        same(got, reference, 40, "every candidate wrong");
         CHECK_INT(got.stats.rollbacks, got.stats.verifications);
     }
     clear_front();
     run got = one((llm42_engine_desc){.experiment.inject_rate = 1}, MARKED(.max_new_tokens = 40));
-    same(&got, &reference, 40, "injection of 100%");
+    same(got, reference, 40, "injection of 100%");
     CHECK_INT(got.stats.injected, got.stats.candidates);
     CHECK_INT(got.stats.rollbacks, got.stats.verifications);
 }
@@ -322,9 +317,8 @@ TEST(cancel_in_mid_window) {
     run got = take(engine, gone);
     CHECK_INT(got.finish, LLM42_FINISH_CANCELLED);
     CHECK(got.count < 60);
-    same(&got, &reference, got.count, "committed before the cancel");
-    got = take(engine, stays);
-    same(&got, &reference, 60, "the other request");
+    same(got, reference, got.count, "committed before the cancel");
+    same(take(engine, stays), reference, 60, "the other request");
     CHECK_INT(got.stats.pages_free, llm42_engine_config(engine)->kv.pages);
     CHECK_INT(llm42_engine_release(engine, gone, &error), LLM42_OK);
     CHECK_INT(llm42_engine_cancel(engine, gone, &error), LLM42_NOT_FOUND);
@@ -340,9 +334,8 @@ TEST(preemption_in_mid_window) {
             ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 1});
         finish(engine);
         for (int i = 0; i < 4; i++) {
-            run got = take(engine, ids[i]);
-            if (i != 1) same(&got, &reference, 60, "preempted");
-            CHECK_INT(got.count, 60);
+            if (i != 1) same(take(engine, ids[i]), reference, 60, "preempted");
+            CHECK_INT(llm42_engine_request(engine, ids[i])->committed, 60);
         }
         dropped += llm42_engine_stats(engine).preempted_candidates;
         preemptions += llm42_engine_stats(engine).preemptions;
@@ -366,10 +359,9 @@ TEST(shared_prefix_that_ends_inside_a_page) {
         int64_t d = submit(engine,
                            (llm42_request_desc){.prompt = other, .prompt_count = PROMPT + 6, .max_new_tokens = 30});
         finish(engine);
-        run got[3] = {take(engine, a), take(engine, b), take(engine, c)};
-        same(&got[0], &reference, 30, "first");
-        same(&got[1], &want, 30, "shares a prefix");
-        same(&got[2], &reference, 30, "same prompt again");
+        same(take(engine, a), reference, 30, "first");
+        same(take(engine, b), want, 30, "shares a prefix");
+        same(take(engine, c), reference, 30, "same prompt again");
         // whole pages of the shared 12 tokens; of the same prompt again all but the page of its last token
         CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, PROMPT / size * size);
         CHECK_INT(llm42_engine_request(engine, c)->prefix_hits, (PROMPT - 1) / size * size);
@@ -387,8 +379,7 @@ TEST(fast_pages_are_not_read_by_deterministic_requests) {
     finish(engine);
     CHECK_INT(llm42_engine_request(engine, again)->prefix_hits, 8);
     CHECK_INT(llm42_engine_request(engine, marked)->prefix_hits, 0);
-    run got = take(engine, marked);
-    same(&got, &reference, 30, "beside fast pages");
+    same(take(engine, marked), reference, 30, "beside fast pages");
     llm42_engine_close(engine);
 }
 
@@ -400,7 +391,7 @@ TEST(pages_are_found_by_all_tokens_before_them) {
     llm42_model *const usual = model;
     char folder[64];
     int32_t text[2][40];
-    run want[2], got[2];
+    run want[2];
     test_folder(folder);
     test_model_folder(folder, &wide);
     CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error), "%s", error.text);
@@ -416,12 +407,12 @@ TEST(pages_are_found_by_all_tokens_before_them) {
         for (int i = 0; i < 2; i++) {
             int64_t id = submit(engine, MARKED(.prompt = text[i], .prompt_count = 40, .max_new_tokens = 20));
             finish(engine);
-            (cached ? got : want)[i] = take(engine, id);
-            if (cached) CHECK_INT(llm42_engine_request(engine, id)->prefix_hits, 16 * i);
+            if (!cached) want[i] = take(engine, id);
+            else CHECK_INT(llm42_engine_request(engine, id)->prefix_hits, 16 * i);
+            same(take(engine, id), want[i], 20, "beside a page of the same hash");
         }
         llm42_engine_close(engine);
     }
-    for (int i = 0; i < 2; i++) same(&got[i], &want[i], 20, "beside a page of the same hash");
     llm42_model_free(model);
     model = usual;
 }
@@ -434,27 +425,24 @@ TEST(prompt_of_one_token) {
         run got = one((llm42_engine_desc){.policy.prefill = (llm42_prefill)prefill, .kv.prefix_cache = true},
                       MARKED(.prompt = prompt, .prompt_count = 1, .max_new_tokens = 30));
         CHECK_INT(got.count, 30);
-        if (invariant || prefill == LLM42_PREFILL_PACKED) same(&got, &want, 30, "prompt of one token");
+        if (invariant || prefill == LLM42_PREFILL_PACKED) same(got, want, 30, "prompt of one token");
     }
 }
 
 TEST(n_samples_of_one_prompt) {
     llm42_engine *engine = open_with((llm42_engine_desc){.kv.prefix_cache = true, .kv.page_size = 4});
-    int64_t ids[6], twin;
+    int64_t ids[6];
     for (int i = 0; i < 6; i++)
         ids[i] = submit(engine, MARKED(.max_new_tokens = 40, .sampling = {.temperature = 1}, .sample_index = i));
-    twin = submit(engine, MARKED(.max_new_tokens = 40, .sampling = {.temperature = 1, .seed = 44}));
+    int64_t twin = submit(engine, MARKED(.max_new_tokens = 40, .sampling = {.temperature = 1, .seed = 44}));
     finish(engine);
     for (int i = 0; i < 6; i++) {
         run want = oracle(prompt, PROMPT, 40, (llm42_sampling){.temperature = 1, .seed = 42 + (uint64_t)i}),
             got = take(engine, ids[i]);
-        same(&got, &want, 40, "sample");
+        same(got, want, 40, "sample");
         for (int j = 0; j < i; j++)
             CHECK(memcmp(got.tokens, llm42_engine_request(engine, ids[j])->tokens, 40 * sizeof(int32_t)) != 0);
-        if (i == 2) {
-            got = take(engine, twin);
-            same(&got, &want, 40, "the seed that sample 2 has by default");
-        }
+        if (i == 2) same(take(engine, twin), want, 40, "the seed that sample 2 has by default");
     }
     llm42_engine_close(engine);
 }
@@ -468,7 +456,7 @@ TEST(deterministic_arrival_while_the_kv_pool_is_full) {
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_OK);
     finish(engine);
     run got = take(engine, id);
-    same(&got, &reference, 60, "arrived at a full pool");
+    same(got, reference, 60, "arrived at a full pool");
     for (int i = 0; i < 3; i++) CHECK_INT(llm42_engine_request(engine, others[i])->committed, 110);
     CHECK(got.stats.preemptions > 0);
     llm42_engine_close(engine);
@@ -489,9 +477,8 @@ static void a_pass_fails(llm42_prefill prefill, const run *want) {
             CHECK_STR(error.text, "the device is gone");
         }
         finish(engine);
-        run first = take(engine, a), second = take(engine, b);
-        same(&first, want, 25, "retried");
-        same(&second, want, 25, "retried");
+        same(take(engine, a), *want, 25, "retried");
+        same(take(engine, b), *want, 25, "retried");
         llm42_engine_close(engine);
     }
     clear_front();
@@ -517,8 +504,7 @@ TEST(a_failed_replay_is_not_read_by_others) {
         front.spoil = false;
         if (cancel) CHECK_INT(llm42_engine_cancel(engine, a, &error), LLM42_OK);
         finish(engine);
-        run got = take(engine, b);
-        same(&got, &reference, 40, "beside a failed replay");
+        same(take(engine, b), reference, 40, "beside a failed replay");
         llm42_engine_close(engine);
     }
     clear_front();
@@ -552,8 +538,7 @@ TEST(the_last_window_reaches_the_prefix_cache) {
     int32_t turn[PROMPT + 31];
     int64_t b = next_turn(engine, a, turn);
     CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, 40);  // 41 of the 42 positions before are final: ten pages
-    run want = oracle(turn, PROMPT + 31, 20, (llm42_sampling){0}), got = take(engine, b);
-    same(&got, &want, 20, "second turn");
+    same(take(engine, b), oracle(turn, PROMPT + 31, 20, (llm42_sampling){0}), 20, "second turn");
     llm42_engine_close(engine);
 }
 
@@ -686,10 +671,10 @@ TEST(the_presets_are_what_they_are_called) {
 }
 
 TEST(an_engine_has_the_policies_of_its_preset) {
-    llm42_engine *engine;
     for (int preset = LLM42_PRESET_DEFAULT; preset <= LLM42_PRESET_INVARIANT; preset++) {
         llm42_engine_desc desc = {.model = model, .preset = (llm42_preset)preset, .max_context = 64};
-        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) continue;
+        llm42_engine *engine = test_open(&desc);
+        if (!engine) continue;
         llm42_engine_desc full = preset_of((llm42_preset)preset);
         choices want = choices_of(&full), got = choices_of(llm42_engine_config(engine));
         want.group = want.group < 32 ? want.group : 32;  // as many requests run
@@ -699,7 +684,8 @@ TEST(an_engine_has_the_policies_of_its_preset) {
     // What the desc says itself wins.
     llm42_engine_desc own = TEST_LIST(.model = model, .preset = LLM42_PRESET_PAPER, .max_context = 64,
                                       .experiment.bonus = LLM42_BONUS_ON, .policy.window = 6);
-    CHECK_INT(llm42_engine_open(&engine, &own, &error), LLM42_OK);
+    llm42_engine *engine = test_open(&own);
+    if (!engine) return;
     const llm42_engine_desc *config = llm42_engine_config(engine);
     CHECK_INT(config->experiment.bonus, LLM42_BONUS_ON);
     CHECK_INT(config->policy.window, 6);
@@ -720,32 +706,27 @@ TEST(an_engine_has_no_more_windows_than_requests_run) {
                  {300, 8, LLM42_VERIFIER_INVARIANT, 32}, {300, 256, LLM42_VERIFIER_DEFAULT, 256},
                  {100, 8, LLM42_VERIFIER_FIXED, 100},    {4, 8, LLM42_VERIFIER_DEFAULT, 4}};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
-        llm42_engine *engine;
         llm42_engine_desc desc = TEST_LIST(.model = model, .max_context = 64, .max_running = tries[i].max_running,
                                            .policy.verifier = tries[i].replay, .policy.group = tries[i].group);
-        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) continue;
+        llm42_engine *engine = test_open(&desc);
+        if (!engine) continue;
         CHECK_INT(llm42_engine_config(engine)->policy.group, tries[i].want);
         llm42_engine_close(engine);
     }
 }
 
 TEST(presets_that_are_refused) {
-    llm42_engine *engine;
     llm42_engine_desc desc = {.model = model, .max_context = 64};
     const int outside[] = {LLM42_PRESET_PAPER + 1, -1, 1 << 20};
     for (int i = 0; i < 3; i++) {
         desc.preset = (llm42_preset)outside[i];
-        CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "llm42_engine_desc.preset: ");
-        CHECK(!engine);
+        test_refused(&desc, LLM42_INVALID, "llm42_engine_desc.preset: ");
     }
     // Mode HYBRID has one result, and the paper's verifier has another.
     desc.preset = LLM42_PRESET_PAPER, desc.policy.mode = LLM42_MODE_HYBRID;
-    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.policy.verifier: FIXED");
+    test_refused(&desc, LLM42_INVALID, "llm42_engine_desc.policy.verifier: FIXED");
     desc.policy.verifier = LLM42_VERIFIER_INVARIANT;
-    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
-    llm42_engine_close(engine);
+    llm42_engine_close(test_open(&desc));
 
     desc = (llm42_engine_desc){0};
     CHECK_STR(llm42_policy_word(&desc, "preset"), "default");
@@ -787,10 +768,8 @@ TEST(invariant_prompts_ride_beside_decodes) {
     CHECK_INT(llm42_engine_request(engine, b)->committed, 1);
     CHECK_INT(llm42_engine_request(engine, c)->committed, 1);
     finish(engine);
-    run want = mixed_oracle(other, PROMPT, 60);
-    run first = take(engine, a), second = take(engine, b);
-    same(&first, &mixed_reference, 60, "in passes of either kind");
-    same(&second, &want, 60, "beside decodes");
+    same(take(engine, a), mixed_reference, 60, "in passes of either kind");
+    same(take(engine, b), mixed_oracle(other, PROMPT, 60), 60, "beside decodes");
     llm42_engine_close(engine);
 }
 
@@ -807,8 +786,7 @@ static bool as_alone(bool fast, int budget) {
     run got = take(engine, ids[6]);
     llm42_engine_close(engine);
     clear_front();
-    return got.count == 60 && !memcmp(got.tokens, mixed_reference.tokens, 60 * sizeof *got.tokens) &&
-           !memcmp(got.logprobs, mixed_reference.logprobs, 60 * sizeof *got.logprobs);
+    return got.count == 60 && equal(&got, &mixed_reference, 60);
 }
 
 TEST(invariant_prompts_may_be_cut_anywhere) {
@@ -821,31 +799,22 @@ TEST(invariant_prompts_may_be_cut_anywhere) {
 
 TEST(invariant_prompts_share_pages_of_invariant_rows) {
     llm42_engine *engine = open_with(invariant_prefill);
-    int32_t other[PROMPT];
-    for (int i = 0; i < PROMPT; i++) other[i] = 300 + i;
-    int64_t ids[5];
-    ids[0] = submit(engine, MARKED(.max_new_tokens = 30));
-    submit(engine,
-           (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in the same pass
-    finish(engine);
-    ids[1] = submit(engine, MARKED(.max_new_tokens = 30));
-    ids[2] = submit(engine, MARKED(.max_new_tokens = 30, .prompt = other, .prompt_count = PROMPT));
-    finish(engine);
-    for (int i = 0; i < PROMPT; i++) other[i]++;
-    submit(engine,
-           (llm42_request_desc){.max_new_tokens = 1, .prompt = other, .prompt_count = PROMPT});  // in a FAST pass
-    finish(engine);
-    ids[3] = submit(engine, MARKED(.max_new_tokens = 30, .prompt = other, .prompt_count = PROMPT));
-    finish(engine);
+    int32_t other[2][PROMPT];
+    for (int i = 0; i < 2 * PROMPT; i++) other[i / PROMPT][i % PROMPT] = 300 + i;
     const int hits[] = {0, 8, 8, 0};
+    int64_t ids[4] = {submit(engine, MARKED(.max_new_tokens = 30))};
+    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .prompt = other[0], .prompt_count = PROMPT});
+    finish(engine);  // both prompts were in one pass
+    ids[1] = submit(engine, MARKED(.max_new_tokens = 30));
+    ids[2] = submit(engine, MARKED(.max_new_tokens = 30, .prompt = other[0], .prompt_count = PROMPT));
+    finish(engine);
+    submit(engine, (llm42_request_desc){.max_new_tokens = 1, .prompt = other[1], .prompt_count = PROMPT});
+    finish(engine);  // in a FAST pass
+    ids[3] = submit(engine, MARKED(.max_new_tokens = 30, .prompt = other[1], .prompt_count = PROMPT));
+    finish(engine);
     for (int i = 0; i < 4; i++) {
-        run got = take(engine, ids[i]), want = mixed_reference;
-        if (i == 2)
-            for (int k = 0; k < PROMPT; k++) other[k]--;
-        if (i == 3)
-            for (int k = 0; k < PROMPT; k++) other[k]++;
-        if (i >= 2) want = mixed_oracle(other, PROMPT, 30);
-        same(&got, &want, 30, "shares pages");
+        run want = i < 2 ? mixed_reference : mixed_oracle(other[i - 2], PROMPT, 30);
+        same(take(engine, ids[i]), want, 30, "shares pages");
         CHECK_INT(llm42_engine_request(engine, ids[i])->prefix_hits, hits[i]);
     }
     llm42_engine_close(engine);
@@ -866,8 +835,7 @@ TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     int32_t turn[PROMPT + 31];
     int64_t b = next_turn(engine, a, turn);
     CHECK_INT(llm42_engine_request(engine, b)->prefix_hits, PROMPT);
-    run want = mixed_oracle(turn, PROMPT + 31, 20), got = take(engine, b);
-    same(&got, &want, 20, "second turn");
+    same(take(engine, b), mixed_oracle(turn, PROMPT + 31, 20), 20, "second turn");
     llm42_engine_close(engine);
 }
 
@@ -902,8 +870,7 @@ TEST(preemption_under_invariant_prefill) {
             ids[i] = submit(engine, (llm42_request_desc){.max_new_tokens = 60, .deterministic = i != 2});
         finish(engine);
         for (int i = 0; i < 5; i++) {
-            run got = take(engine, ids[i]);
-            if (i != 2) same(&got, i ? &mixed_reference : &want, i ? 60 : 40, "preempted");
+            if (i != 2) same(take(engine, ids[i]), i ? mixed_reference : want, i ? 60 : 40, "preempted");
             hits += llm42_engine_request(engine, ids[i])->prefix_hits;
         }
         CHECK_INT(llm42_engine_stats(engine).pages_free, pages);
@@ -944,10 +911,7 @@ TEST(events_carry_the_tokens_once_and_steps_allocate_nothing) {
                                             .deterministic = i != 2,
                                             .sampling = {.temperature = i == 3 ? 0.7f : 0, .top_p = 0.9f}});
     int64_t before = test_allocations();
-    llm42_result result;
-    while ((result = llm42_engine_step(engine, &error)) == LLM42_OK) {
-    }
-    CHECK_INT(result, LLM42_IDLE);
+    finish(engine);
     CHECK_INT(test_allocations() - before, 0);
     CHECK(h.ordered);
     for (int i = 0; i < 4; i++) {
@@ -1047,8 +1011,7 @@ TEST(a_file_of_weights_that_shrinks) {
     test_folder(dir);
     run want = one((llm42_engine_desc){0}, MARKED(.max_new_tokens = 8)), got = {0};
     CHECK_INT(truncated_model(dir, true, &got), 0);
-    CHECK(got.count == 8 && !memcmp(got.tokens, want.tokens, 8 * sizeof *got.tokens));
-    CHECK(!memcmp(got.logprobs, want.logprobs, 8 * sizeof *got.logprobs));
+    same(got, want, 8, "weights that were read");
     int status = 0;
     fflush(NULL);
     pid_t child = fork();
@@ -1073,12 +1036,21 @@ TEST(a_forked_child_runs_passes) {
         run got = one(two, asked);
         llm42_model *made;  // its matrices are made by several threads, too
         const llm42_model_desc synthetic = {.path = "synthetic:tiny"};
-        _exit(got.count != 24 || memcmp(got.tokens, want.tokens, 24 * sizeof *got.tokens) ||
-              memcmp(got.logprobs, want.logprobs, 24 * sizeof *got.logprobs) ||
-              llm42_model_load(&made, &synthetic, NULL));
+        _exit(got.count != 24 || !equal(&got, &want, 24) || llm42_model_load(&made, &synthetic, NULL));
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     CHECK_MSG(status == 0, "the child ended with status %d%s", status, status == SIGALRM ? ": it hung" : "");
+}
+
+// The model with NaN in the embeddings of some tokens. Its head keeps its weights. The caller frees .embed.data.
+static llm42_model with_nan(int token, int count) {
+    llm42_model broken = *model;
+    const size_t D = (size_t)model->config.dim, size = (size_t)model->config.vocab * D;
+    uint16_t *embed = malloc(size * sizeof *embed);
+    memcpy(embed, model->embed.data, size * sizeof *embed);
+    for (size_t i = 0; i < (size_t)count * D; i++) embed[(size_t)token * D + i] = 0x7fc0;
+    broken.embed.data = embed;
+    return broken;
 }
 
 // The embedding of one token holds NaN. Requests that meet it end with an error, and no others: in prompts, in what is
@@ -1086,14 +1058,9 @@ TEST(a_forked_child_runs_passes) {
 TEST(a_request_whose_embedding_holds_nan) {
     enum { N = 6, BAD = 1999, LENGTH = 24 };
     static const llm42_mode modes[] = {LLM42_MODE_DVR, LLM42_MODE_NONDETERMINISTIC, LLM42_MODE_BATCH_INVARIANT};
-    llm42_model *good = model, broken = *model;
-    size_t D = (size_t)model->config.dim, size = (size_t)model->config.vocab * D;
-    uint16_t *embed = malloc(size * sizeof *embed);
+    llm42_model *good = model, broken = with_nan(BAD, 1);
     int32_t asked[N][PROMPT];
     run want[N];
-    memcpy(embed, model->embed.data, size * sizeof *embed);
-    for (size_t i = 0; i < D; i++) embed[BAD * D + i] = 0x7fc0;
-    broken.embed.data = embed;  // the head keeps its weights
     for (int i = 0; i < N; i++) {
         memcpy(asked[i], prompt, sizeof prompt);
         asked[i][0] = 100 + i;
@@ -1102,17 +1069,12 @@ TEST(a_request_whose_embedding_holds_nan) {
     }
     for (int m = 0; m < 3; m++) {
         llm42_engine_desc desc = {.policy.mode = modes[m], .max_running = 8};
-        for (int i = 0; i < N; i++)
-            want[i] = one(desc,
-                          (llm42_request_desc)TEST_LIST(.prompt = asked[i], .prompt_count = PROMPT,
-                                                        .max_new_tokens = LENGTH,
-                                                        .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC));
+        llm42_request_desc r = {.prompt_count = PROMPT, .max_new_tokens = LENGTH};
+        r.deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC;
+        for (int i = 0; i < N; i++) r.prompt = asked[i], want[i] = one(desc, r);
         model = &broken;
         llm42_engine *engine = open_with(desc);
-        for (int i = 0; i < N; i++)
-            submit(engine,
-                   (llm42_request_desc)TEST_LIST(.prompt = asked[i], .prompt_count = PROMPT, .max_new_tokens = LENGTH,
-                                                 .deterministic = modes[m] != LLM42_MODE_NONDETERMINISTIC));
+        for (int i = 0; i < N; i++) r.prompt = asked[i], submit(engine, r);
         finish(engine);
         for (int i = 0; i < N; i++) {
             run got = take(engine, i + 1);
@@ -1120,8 +1082,7 @@ TEST(a_request_whose_embedding_holds_nan) {
             CHECK_INT(got.finish, bad ? LLM42_FINISH_ERROR : LLM42_FINISH_LENGTH);
             CHECK_INT(got.count, bad ? 0 : LENGTH);
             if (bad || modes[m] == LLM42_MODE_NONDETERMINISTIC) continue;
-            CHECK(!memcmp(got.tokens, want[i].tokens, LENGTH * sizeof *got.tokens));
-            CHECK(!memcmp(got.logprobs, want[i].logprobs, LENGTH * sizeof *got.logprobs));
+            CHECK(equal(&got, &want[i], LENGTH));
         }
         llm42_stats stats = llm42_engine_stats(engine);
         CHECK_INT(stats.failed, 2);
@@ -1129,7 +1090,7 @@ TEST(a_request_whose_embedding_holds_nan) {
         llm42_engine_close(engine);
         model = good;
     }
-    free(embed);
+    free((void *)(uintptr_t)broken.embed.data);
 }
 
 // Requests are found, and no others, though one in a thousand stays.
@@ -1157,11 +1118,7 @@ static void cancel_when_prefilled(void *user, const llm42_event *e) {
 
 // Cancelled in an event of the pass that gives no token, a request is cancelled, not failed.
 TEST(a_cancelled_request_does_not_fail) {
-    llm42_model *good = model, broken = *model;
-    size_t size = (size_t)model->config.vocab * (size_t)model->config.dim;
-    uint16_t *embed = malloc(size * sizeof *embed);
-    for (size_t i = 0; i < size; i++) embed[i] = 0x7fc0;
-    broken.embed.data = embed;
+    llm42_model *good = model, broken = with_nan(0, model->config.vocab);
     model = &broken;
     for (int cancels = 0; cancels < 2; cancels++) {
         llm42_engine *engine = NULL;
@@ -1174,7 +1131,7 @@ TEST(a_cancelled_request_does_not_fail) {
         llm42_engine_close(engine);
     }
     model = good;
-    free(embed);
+    free((void *)(uintptr_t)broken.embed.data);
 }
 
 // The sixth token of a request has an embedding of NaN. The request ends there, with the five tokens before the next,
@@ -1183,12 +1140,7 @@ TEST(a_token_whose_embedding_holds_nan_is_decoded) {
     enum { LENGTH = 24, AT = 6 };
     static const struct { int window, group, inject; } how[] = {{8, 4, 0}, {4, 8, 0}, {32, 1, 0}, {1, 8, 0}, {8, 4, 1}};
     run plain = one((llm42_engine_desc){0}, MARKED(.max_new_tokens = LENGTH));
-    llm42_model *good = model, broken = *model;
-    size_t D = (size_t)model->config.dim, size = (size_t)model->config.vocab * D;
-    uint16_t *embed = malloc(size * sizeof *embed);
-    memcpy(embed, model->embed.data, size * sizeof *embed);
-    for (size_t i = 0; i < D; i++) embed[(size_t)plain.tokens[AT] * D + i] = 0x7fc0;
-    broken.embed.data = embed;
+    llm42_model *good = model, broken = with_nan(plain.tokens[AT], 1);
     for (int i = 0; i < AT; i++) CHECK(plain.tokens[i] != plain.tokens[AT]);
     model = &broken;
     for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
@@ -1201,7 +1153,7 @@ TEST(a_token_whose_embedding_holds_nan_is_decoded) {
         CHECK(!memcmp(got.tokens, plain.tokens, (AT + 1) * sizeof *got.tokens));
     }
     model = good;
-    free(embed);
+    free((void *)(uintptr_t)broken.embed.data);
 }
 
 TEST(the_sampler) {

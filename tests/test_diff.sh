@@ -11,7 +11,7 @@ runs() {  # runs STATUS OPTION...: the exit status is that; `says` looks at what
     check "status $status instead of $1: $(tail -n 1 "$dir/err"): ${*:2}" [ $status = "$1" ]
     check "nothing on stderr: ${*:2}" [ ! -s "$dir/err" ]
 }
-says() { check "it says '$1'" grep -qE -e "$1" "$dir/out"; }
+says() { for line; do check "it says '$line'" grep -qE -e "$line" "$dir/out"; done; }  # says PATTERN...
 refuses() {  # refuses TEXT OPTION...: status 2, and one line on stderr, "diff: TEXT"
     "$B/diff" "${@:2}" >"$dir/out" 2>"$dir/err" </dev/null
     local status=$?
@@ -32,16 +32,11 @@ done
 # The controls: the same pairs with one setting changed. All of the first differing value is known.
 runs 1 -a schedule=fast,rows=8 -b schedule=fast,rows=9
 says '^The first difference: layer 3, down, row 1 \(token 905 at position 1\), column 26$'
-says '^  a  -0.01953125      bits bca0$'
-says '^  b  -0.0196533203    bits bca1$'
-says '^  They are 1 ulp of bf16 apart.$'
-says '^Values of this operator that differ: 1 of 896$'
-says '^Operators before it, equal to the bit: 36 of 39$'
-says '^    3 ( +\.){8} +1$'
-says '^After 0 of 7 rows the most likely token is another one.$'
+says '^  a  -0.01953125      bits bca0$' '^  b  -0.0196533203    bits bca1$' '^  They are 1 ulp of bf16 apart.$'
+says '^Values of this operator that differ: 1 of 896$' '^Operators before it, equal to the bit: 36 of 39$'
+says '^    3 ( +\.){8} +1$' '^After 0 of 7 rows the most likely token is another one.$'
 runs 1 -a compute=fp32,schedule=fast,rows=8 -b rows=9
-says '^The first difference: layer 0, q, row 0 .*column 0$'
-says ' ulps of fp32 apart'
+says '^The first difference: layer 0, q, row 0 .*column 0$' ' ulps of fp32 apart'
 runs 1 -a compute=fp32 -b leaves=4
 says '^The first difference: layer 0, o, '
 runs 1 -a compute=fp32,schedule=fixed,rows=9 -b rows=8
@@ -49,9 +44,7 @@ runs 1 -a arithmetic=fp32 -b arithmetic=sm90
 says '^The first difference: layer 0, attention, '
 # Rounding to bf16 moves a value by half an ulp at most, as long as nothing else does.
 runs 1 -a compute=fp32 -b compute=bf16
-says '^The first difference: layer 0, attention_norm, row 0 '
-says '^    0 +0\.5 '
-says ' 0\.[0-4][0-9]* ulps of bf16 apart'
+says '^The first difference: layer 0, attention_norm, row 0 ' '^    0 +0\.5 ' ' 0\.[0-4][0-9]* ulps of bf16 apart'
 
 # A changed bit is found where it is: in the operator that reads the weight.
 flips() {  # flips MODEL TENSOR:INDEX:BIT PLACE
@@ -88,9 +81,7 @@ says '^Equal to the bit: all [0-9]+ values of 21 operators'
 
 # Models, texts, prompts. The margin is that of the logits that score prints.
 runs 1 -a model=synthetic:tiny,seed=3,rows=8 -b model=synthetic:tiny,seed=4 --ids 1,2,3
-says '^a     model=synthetic:tiny,seed=3$'
-says '^both .* rows=8 '
-says '^The first difference: embed, row 0 '
+says '^a     model=synthetic:tiny,seed=3$' '^both .* rows=8 ' '^The first difference: embed, row 0 '
 runs 0 --text "It was the best of times" -b rows=20
 says "$equal"
 runs 0 --ids 0,678,387,282,945,260 --prompt 5 -a rows=3 -b rows=30
@@ -107,8 +98,7 @@ mixed=fast+fast+fast+invariant
 runs 1 --prompt 12 -a schedule=$mixed,rows=5+14+6+14 -b schedule=invariant,rows=4 --ids $land --explain
 says '^a     schedule=fast\+fast\+fast\+invariant rows=5\+14\+6\+14$'
 says '^The first difference: layer 1, v, row 1 '  # in a FAST row: what the INVARIANT one read is not canonical
-says '^-a adds them in 2 parts, because its pass is fast with 14 rows:$'
-says '^ +3 +264 +871 +781 .* another token$'
+says '^-a adds them in 2 parts, because its pass is fast with 14 rows:$' '^ +3 +264 +871 +781 .* another token$'
 runs 1 --prompt 12 -a schedule=fast,rows=5+14+6+14 -b schedule=$mixed --ids $land
 says '^The first difference: layer 0, down, row 3 '  # the control: all rows before it are equal
 runs 0 --prompt 12 -a schedule=fast,rows=5+14+6+14 -b schedule=fast+fast+fast+fast --ids $land
@@ -127,12 +117,8 @@ refuses "-a: schedule: '' is not one of: fast, fixed, invariant" -a schedule=fas
 # The sum behind the first difference is taken again in both orders, and rounds to what the passes gave.
 explained='^(-a|-b) adds them in [0-9]+ parts?, because its pass is'
 runs 1 -a schedule=fast,rows=8 -b schedule=fast,rows=9 --explain
-says "$explained"
-says '^  sum  .* in bf16 -0\.01953125$'
-says '^  sum  .* in bf16 -0\.0196533203$'
-says '^exact +-0\.01959234111 '
-says '^The sum of -a lies exactly halfway'
-says '^  \(p \+ q\) \+ r = '
+says "$explained" '^  sum  .* in bf16 -0\.01953125$' '^  sum  .* in bf16 -0\.0196533203$' '^exact +-0\.01959234111 '
+says '^The sum of -a lies exactly halfway' '^  \(p \+ q\) \+ r = '
 for model in synthetic:tiny tests/arch/llama tests/arch/qwen2 tests/arch/qwen3 tests/arch/mistral; do
     for rows in 1 8 64; do  # if a sum of v, o or down comes first, it is one that the pass gave
         "$B/diff" --model $model --ids 1,2,3,4,5 --prompt 4 -a schedule=fast,rows=$rows -b rows=65 --explain >"$dir/out"

@@ -123,15 +123,12 @@ static void observe(void *user, const llm42_event *e) {
 // Serves all requests and compares the counts with the events.
 static llm42_stats serve(llm42_engine_desc desc, answer *out) {
     static observer o;
-    llm42_engine *engine;
     o = (observer){.draft_limit = desc.draft_limit ? desc.draft_limit : 7};
     desc.on_event = observe, desc.event_user = &o;
     llm42_stats s = {0};
-    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return s;
-    for (int i = 0; i < REQUESTS; i++) {
-        const llm42_request_desc r = request(i);
-        CHECK_MSG(!llm42_engine_submit(engine, &r, NULL, &error), "%s", error.text);
-    }
+    llm42_engine *engine = test_open(&desc);
+    if (!engine) return s;
+    for (int i = 0; i < REQUESTS; i++) test_submit(engine, request(i));
     CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
     s = llm42_engine_stats(engine);
     for (int i = 0; i < REQUESTS; i++) {
@@ -350,14 +347,14 @@ static void count_forgotten(void *user, const llm42_request *r) {
     o->forgotten += r->state == LLM42_STATE_FINISHED;
 }
 
-static double odd_seconds(void *user, int requests, int tokens) {
-    (void)user;
-    return 1e-6 * ((double)requests + tokens);
+static double given_seconds(void *user, int requests, int tokens) {
+    (void)requests, (void)tokens;
+    return ((odd_drafter *)user)->seconds;
 }
 
 static void hear_line(void *user, const char *line) {
     odd_drafter *o = user;
-    if (strncmp(line, "drafter ", 8) != 0) return;
+    if (!o || strncmp(line, "drafter ", 8) != 0) return;
     snprintf(o->line, sizeof o->line, "%s", line);
     o->lines++;
 }
@@ -397,68 +394,49 @@ TEST(a_drafter_that_fails_is_not_asked_again) {
     }
 }
 
+// A simulated request beside such a drafter, or (NULL) without one. Returns when the clock ends.
+static double simulated_end(odd_drafter *odd, int failures) {
+    static const answer none[1];
+    const llm42_drafter drafter = {.name = "odd", .user = odd, .draft = draft_oddly, .seconds = given_seconds};
+    llm42_calibration *calibration;
+    if (!CHECK_INT(llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), LLM42_OK)) return 0;
+    const llm42_sim_desc sim = {.calibration = calibration, .no_flips = true};
+    const llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &sim,
+                                             .drafter = odd ? &drafter : NULL, .log = hear_line, .log_user = odd);
+    double end = 0;
+    if (odd) odd->truth = none;
+    llm42_engine *engine = test_open(&desc);
+    if (engine) {
+        test_submit(engine, (llm42_request_desc)TEST_LIST(.prompt = prompts[0], .prompt_count = 8, .max_new_tokens = 20,
+                                                          .deterministic = true, .key = 1));
+        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+        CHECK_INT(llm42_engine_stats(engine).draft_failures, failures);
+        end = llm42_engine_now(engine);
+    }
+    llm42_engine_close(engine);
+    llm42_calibration_free(calibration);
+    return end;
+}
+
 // The time of what a broken drafter says that it has done does not pass.
 TEST(a_drafter_that_fails_takes_no_time) {
-    double seconds[2];
-    llm42_calibration *calibration;
-    if (!CHECK_INT(llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), LLM42_OK)) return;
-    const llm42_sim_desc sim = {.calibration = calibration, .no_flips = true};
-    static const answer none[2];  // of each request
-    for (int fails = 0; fails < 2; fails++) {
-        odd_drafter odd = {.truth = none, .kind = MOST, .at = 1};
-        const llm42_drafter drafter = {.name = "odd", .user = &odd, .draft = draft_oddly, .seconds = odd_seconds};
-        llm42_engine_desc desc = {.model = shape, .backend = llm42_backend_sim(), .backend_desc = &sim};
-        llm42_engine *engine;
-        if (fails) desc.drafter = &drafter;
-        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) break;
-        const llm42_request_desc r = {.prompt = prompts[0], .prompt_count = 8, .max_new_tokens = 20};
-        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
-        llm42_request_desc marked = r;
-        marked.deterministic = true, marked.key = 1;
-        CHECK_INT(llm42_engine_submit(engine, &marked, NULL, &error), LLM42_OK);
-        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        CHECK_INT(llm42_engine_stats(engine).draft_failures, fails);
-        seconds[fails] = llm42_engine_now(engine);
-        llm42_engine_close(engine);
-    }
-    CHECK_NEAR(seconds[1], seconds[0], 0);
-    llm42_calibration_free(calibration);
+    odd_drafter odd = {.kind = MOST, .at = 1, .seconds = 1};
+    CHECK_NEAR(simulated_end(&odd, 1), simulated_end(NULL, 0), 0);
 }
 
 // Seconds that no clock can add are a fault like others, and the clock goes on.
-static double given_seconds(void *user, int requests, int tokens) {
-    (void)requests, (void)tokens;
-    return ((odd_drafter *)user)->seconds;
-}
-
 TEST(a_time_that_is_none_is_a_fault_of_the_drafter) {
     static const double times[] = {0, 1e-3, -1e-3, (double)NAN, (double)INFINITY, -(double)INFINITY};
-    static const answer none[1];
-    llm42_calibration *calibration;
-    if (!CHECK_INT(llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), LLM42_OK)) return;
-    const llm42_sim_desc sim = {.calibration = calibration, .no_flips = true};
     for (int i = 0; i < 6; i++) {
-        odd_drafter odd = {.truth = none, .seconds = times[i]};
-        const llm42_drafter drafter = {.name = "odd", .user = &odd, .draft = draft_oddly, .seconds = given_seconds};
-        const llm42_engine_desc desc = TEST_LIST(.model = shape, .backend = llm42_backend_sim(), .backend_desc = &sim,
-                                                 .drafter = &drafter, .log = hear_line, .log_user = &odd);
-        llm42_engine *engine;
-        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) break;
-        const llm42_request_desc r = {
-            .prompt = prompts[0], .prompt_count = 8, .max_new_tokens = 20, .deterministic = true, .key = 1};
-        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
-        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        const double end = llm42_engine_now(engine);
+        odd_drafter odd = {.seconds = times[i]};
+        const double end = simulated_end(&odd, i > 1);
         CHECK_MSG(end > 0 && end < 10, "%g seconds for drafts: the clock ends at %g", times[i], end);
-        CHECK_INT(llm42_engine_stats(engine).draft_failures, i > 1);
         CHECK_INT(odd.lines, i > 1);
         if (i > 1) CHECK_INT(odd.calls, 1);
         if (i > 1) CHECK_CONTAINS(odd.line, "drafter odd: seconds: ");
         if (i == 2)
             CHECK_CONTAINS(odd.line, "seconds: -0.001: must be finite and not negative: the engine goes on without");
-        llm42_engine_close(engine);
     }
-    llm42_calibration_free(calibration);
 }
 
 TEST(what_is_refused_at_open) {
@@ -475,12 +453,9 @@ TEST(what_is_refused_at_open) {
         {{.name = "odd", .draft = draft_oddly}, 4097, "llm42_engine_desc.draft_limit: 4097: must be from 1 to 4096"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        llm42_engine *engine = NULL;
         llm42_engine_desc desc = plain(LLM42_PRESET_DVR, 1, 1);
         desc.drafter = &cases[i].drafter, desc.draft_limit = cases[i].limit;
-        CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, cases[i].text);
-        CHECK(!engine);
+        test_refused(&desc, LLM42_INVALID, cases[i].text);
     }
 }
 
@@ -492,11 +467,11 @@ static int longest_draft(int preset, int max_new, const int32_t *stop, answer *o
     odd_drafter odd = {.truth = want->of + 1};  // of a greedy request that goes on through stop tokens
     const llm42_drafter drafter = {.name = "odd", .user = &odd, .draft = draft_oddly};
     llm42_request_desc r = request(1);
-    llm42_engine *engine;
     desc.drafter = &drafter, desc.draft_limit = 15;
-    if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return 0;
+    llm42_engine *engine = test_open(&desc);
+    if (!engine) return 0;
     r.max_new_tokens = max_new, r.deterministic = true, r.ignore_stop = !stop, r.stop = stop, r.stop_count = stop != 0;
-    CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    test_submit(engine, r);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     *out = take(engine, 1);
     *finish = llm42_engine_request(engine, 1)->finish;
@@ -566,11 +541,8 @@ static void cancel_in_events(int preset, llm42_event_type type, bool release) {
     const llm42_oracle_desc oracle = {.truth = truth_at, .user = user, .always = true, .rate = 0.8, .vocab = VOCAB};
     if (!CHECK_INT(llm42_oracle_open(&drafter, &oracle, &error), LLM42_OK)) return;
     desc.drafter = &drafter, desc.on_event = release_finished, desc.event_user = &m;
-    if (!CHECK_INT(llm42_engine_open(&m.engine, &desc, &error), LLM42_OK)) return;
-    for (int i = 0; i < REQUESTS / 2; i++) {
-        const llm42_request_desc r = request(i);
-        CHECK_INT(llm42_engine_submit(m.engine, &r, NULL, &error), LLM42_OK);
-    }
+    if (!(m.engine = test_open(&desc))) return;
+    for (int i = 0; i < REQUESTS / 2; i++) test_submit(m.engine, request(i));
     CHECK_INT(llm42_engine_run(m.engine, &error), LLM42_OK);
     const llm42_stats s = llm42_engine_stats(m.engine);
     CHECK(s.cancelled > REQUESTS / 40 && s.accepted > 0 && s.submitted == s.finished);
@@ -776,14 +748,14 @@ TEST(model_draws_with_the_noise_of_the_request) {
                                                        .other_noise = noise);
         llm42_engine_desc desc = plain(LLM42_PRESET_INVARIANT, 1, 1);
         llm42_drafter drafter;
-        llm42_engine *engine;
         if (!CHECK_INT(llm42_draft_model_open(&drafter, &small, &error), LLM42_OK)) return;
         desc.drafter = &drafter;
-        if (!CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK)) return;
+        llm42_engine *engine = test_open(&desc);
+        if (!engine) return;
         for (int i = 0; i < REQUESTS; i++) {
             llm42_request_desc r = request(i);
             r.sampling = (llm42_sampling){.temperature = 1, .seed = i % 2 ? 0 : 77 + i};
-            CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+            test_submit(engine, r);
         }
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         const llm42_stats s = llm42_engine_stats(engine);
@@ -933,16 +905,14 @@ static double seconds_of(const llm42_calibration *calibration, pay *p) {
                                        .policy.mode = p->ordinary ? LLM42_MODE_NONDETERMINISTIC : LLM42_MODE_DEFAULT,
                                        .draft_ordinary = p->ordinary, .on_event = watch_limit, .event_user = p);
     llm42_drafter drafter;
-    llm42_engine *engine;
     if (!CHECK_INT(llm42_oracle_open(&drafter, &oracle, &error), LLM42_OK)) return 0;
     if (p->rate >= 0) desc.drafter = &drafter;
-    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
-    for (int i = 0; i < p->batch * LLM42__MAX(p->rounds, 1); i++) {
-        const llm42_request_desc r = TEST_LIST(.prompt = prompts[i % REQUESTS], .prompt_count = LONGEST,
-                                               .max_new_tokens = p->rounds ? 128 : PAID, .deterministic = !p->ordinary,
-                                               .ignore_stop = true);
-        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
-    }
+    llm42_engine *engine = test_open(&desc);
+    if (!engine) return 0;
+    llm42_request_desc r = TEST_LIST(.prompt_count = LONGEST, .max_new_tokens = p->rounds ? 128 : PAID,
+                                     .deterministic = !p->ordinary, .ignore_stop = true);
+    for (int i = 0; i < p->batch * LLM42__MAX(p->rounds, 1); i++)
+        r.prompt = prompts[i % REQUESTS], test_submit(engine, r);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     const double seconds = llm42_engine_now(engine);
     llm42_engine_close(engine);

@@ -28,16 +28,15 @@ static const char *report(const llm42_model *model, bool broken, int32_t tokens[
     char path[] = "/tmp/test_drafting.XXXXXX";
     drafting drafts = {.name = broken ? "lookup" : "none"};
     llm42_engine_desc desc = {.model = model, .backend = llm42_backend_cpu(), .max_running = 1, .log = hear};
-    llm42_engine *engine = NULL;
     llm42_error error = {0};
     drafting_check(&drafts);
     drafting_open(&drafts, &desc);
     llm42_drafter lookup = drafts.drafter;
     if (broken) drafts.drafter = (llm42_drafter){.name = "broken", .draft = fail_later};
-    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_OK);
+    llm42_engine *engine = test_open(&desc);
     llm42_request_desc ask = {.prompt = prompt, .prompt_count = 3, .max_new_tokens = TOKENS, .ignore_stop = true};
     ask.deterministic = true;
-    CHECK_INT(llm42_engine_submit(engine, &ask, NULL, &error), LLM42_OK);
+    test_submit(engine, ask);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     memcpy(tokens, llm42_engine_request(engine, 1)->tokens, TOKENS * sizeof *tokens);
     fflush(stderr);

@@ -57,12 +57,10 @@ static llm42_request_desc request_of(int64_t id) {
 }
 
 static void submit(run *r) {
-    llm42_request_desc desc = request_of(r->last + 1);
-    int64_t id = 0, want = r->last + 1;
+    const int64_t want = r->last + 1;
     if (r->last >= MOST) return;
     r->last = want;  // the event submitted comes inside the call
-    CHECK_MSG(!llm42_engine_submit(r->engine, &desc, &id, &error), "%s", error.text);
-    CHECK_INT(id, want);
+    CHECK_INT(test_submit(r->engine, request_of(want)), want);
 }
 
 static void cancel(run *r, int64_t id) {
@@ -122,14 +120,11 @@ static void serve(run *r, llm42_engine_desc desc) {
     const llm42_sim_desc sim = {.calibration = calibration, .flip_scale = 8};
     desc.model = model, desc.backend = llm42_backend_sim(), desc.backend_desc = &sim;
     desc.max_context = PROMPT + LONGEST, desc.max_running = 8, desc.policy.window = 8, desc.policy.group = 2,
-    desc.kv.pages = PAGES;
-    desc.kv.page_size = 4, desc.token_budget = 64, desc.on_event = note, desc.event_user = r;
-    if (!CHECK_MSG(!llm42_engine_open(&r->engine, &desc, &error), "%s", error.text)) return;
+    desc.kv.pages = PAGES, desc.kv.page_size = 4, desc.token_budget = 64, desc.on_event = note, desc.event_user = r;
+    if (!(r->engine = test_open(&desc))) return;
     while (r->last < REQUESTS) submit(r);
-    int steps = 0;
-    llm42_result result;
-    while ((result = llm42_engine_step(r->engine, &error)) == LLM42_OK && ++steps < 100000) {
-    }
+    llm42_result result = LLM42_OK;
+    for (int steps = 0; result == LLM42_OK && steps < 100000; steps++) result = llm42_engine_step(r->engine, &error);
     CHECK_MSG(result == LLM42_IDLE, "%s", error.text);
     CHECK_INT(r->late, 0);
     CHECK_INT(r->twice, 0);

@@ -85,21 +85,15 @@ static void any_requests(timed *requests, int count) {
 }
 
 static llm42_engine *open_heard(llm42_engine_desc desc, heard *h) {
-    llm42_engine *engine = NULL;
     *h = (heard){0};
     desc.on_event = hear;
     desc.event_user = h;
-    CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
-    return engine;
-}
-
-static bool submit_ok(llm42_engine *engine, const timed *t) {
-    return CHECK_MSG(llm42_engine_submit(engine, &t->desc, NULL, &error) == LLM42_OK, "%s", error.text);
+    return test_open(&desc);
 }
 
 static void run_uncut(const llm42_engine_desc *desc, const timed *requests, int count, heard *h) {
     llm42_engine *engine = open_heard(*desc, h);
-    for (int i = 0; engine && i < count && submit_ok(engine, &requests[i]); i++) continue;
+    for (int i = 0; engine && i < count; i++) test_submit(engine, requests[i].desc);
     if (engine) CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
     llm42_engine_close(engine);
 }
@@ -109,7 +103,7 @@ static void run_cut(const llm42_engine_desc *desc, const timed *requests, int co
     llm42_engine *engine = open_heard(*desc, h);
     llm42_result result = LLM42_OK;
     double until = 0;
-    for (int i = 0; engine && i < count && !late && submit_ok(engine, &requests[i]); i++) continue;
+    for (int i = 0; engine && i < count && !late; i++) test_submit(engine, requests[i].desc);
     for (int i = 0; engine && result >= 0 && (i < count || result != LLM42_IDLE);) {
         bool next = i < count && (once_in(3) || until >= requests[i].arrival);
         until = next ? fmax(until, requests[i].arrival) : until + 1e-3 * any(0, 40);
@@ -120,7 +114,7 @@ static void run_cut(const llm42_engine_desc *desc, const timed *requests, int co
         CHECK(h->latest_begin < until || h->latest_begin == 0);
         CHECK(llm42_engine_now(engine) >= until);
         for (; i < count && requests[i].arrival <= until; i++)
-            if (late) submit_ok(engine, &requests[i]), result = LLM42_OK;
+            if (late) test_submit(engine, requests[i].desc), result = LLM42_OK;
         const llm42_stats s = llm42_engine_stats(engine);
         if (!late) CHECK((result == LLM42_IDLE) == (s.finished == count));
     }
@@ -163,7 +157,7 @@ TEST(run_until_waits_and_refuses) {
     llm42_sim_desc sim = {.calibration = calibration};
     llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 400};
     desc.on_event = run_inside;
-    if (!CHECK(llm42_engine_open(&inside, &desc, &error) == LLM42_OK)) return;
+    if (!(inside = test_open(&desc))) return;
     CHECK_INT(llm42_engine_run_until(inside, 2.5, &error), LLM42_IDLE);  // nothing to do: it waits
     CHECK(llm42_engine_now(inside) == 2.5);
     CHECK_INT(llm42_engine_run_until(inside, 1, &error), LLM42_IDLE);  // a time that is over
@@ -174,7 +168,7 @@ TEST(run_until_waits_and_refuses) {
     CHECK_CONTAINS(error.text, "llm42_engine_run_until: seconds: must not be NaN");
     const int32_t prompt[8] = {1, 2, 3};
     llm42_request_desc request = {.prompt = prompt, .prompt_count = 8, .max_new_tokens = 5, .arrival = 4};
-    CHECK_INT(llm42_engine_submit(inside, &request, NULL, &error), LLM42_OK);
+    test_submit(inside, request);
     CHECK_INT(llm42_engine_run_until(inside, 3, &error), LLM42_OK);  // still to arrive
     CHECK(llm42_engine_now(inside) == 3);
     CHECK_INT(llm42_engine_run_until(inside, 4, &error), LLM42_OK);  // no pass begins at that time
@@ -312,7 +306,6 @@ static void check_choices(const trial *t, const fleet *f, const returned *r) {
 
 // An engine that gets the requests of a replica at once, and no others.
 static void check_replica(const trial *t, const fleet *f, const returned *r, int replica) {
-    llm42_engine *engine = NULL;
     llm42_engine_desc desc = replica < t->desc.apart ? t->desc.set_apart : t->desc.engine;
     workload load;
     int64_t ids[REQUESTS] = {0};
@@ -320,7 +313,7 @@ static void check_replica(const trial *t, const fleet *f, const returned *r, int
     memset(&alone, 0, sizeof alone);
     desc.on_event = note;
     desc.event_user = &alone;
-    CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
+    llm42_engine *engine = test_open(&desc);
     CHECK(workload_open(&load, t->plan.workload, t->qps, t->seed, &error) == LLM42_OK);
     for (int i = 0; engine && i < REQUESTS; i++) {
         int32_t prompt[400] = {0};
@@ -333,7 +326,7 @@ static void check_replica(const trial *t, const fleet *f, const returned *r, int
                                                .deterministic = f->v.collected.served[i].deterministic,
                                                .arrival = fmax(w.arrival_s, DBL_MIN), .key = i + 1,
                                                .user = (void *)(intptr_t)i);
-        CHECK_MSG(llm42_engine_submit(engine, &request, &ids[i], &error) == LLM42_OK, "%s", error.text);
+        ids[i] = test_submit(engine, request);
     }
     if (engine) CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
     for (int i = 0; engine && i < REQUESTS; i++) {
@@ -403,13 +396,10 @@ TEST(a_key_names_a_request) {
     const int32_t prompt[4] = {1, 2, 3, 4};
     const int64_t keys[] = {0, 7, 1, 7};
     const llm42_request *q[4];
-    llm42_engine *engine = NULL;
-    if (!CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK)) return;
-    for (int i = 0; i < 4; i++) {
-        llm42_request_desc request = {.prompt = prompt, .prompt_count = 4, .max_new_tokens = 20, .deterministic = true};
-        request.key = keys[i];
-        CHECK_INT(llm42_engine_submit(engine, &request, NULL, &error), LLM42_OK);
-    }
+    llm42_engine *engine = test_open(&desc);
+    if (!engine) return;
+    llm42_request_desc request = {.prompt = prompt, .prompt_count = 4, .max_new_tokens = 20, .deterministic = true};
+    for (int i = 0; i < 4; i++) request.key = keys[i], test_submit(engine, request);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     for (int i = 0; i < 4; i++) q[i] = llm42_engine_request(engine, i + 1);
     CHECK(!memcmp(q[0]->tokens, q[2]->tokens, 80));  // id 1, and key 1

@@ -25,17 +25,16 @@ draws() {  # draws NAME FILE ARGUMENT...: writes both pictures; `says` looks at 
     sed -n '/<text/{:a;/<\/text>/!{N;ba};s/\n//g;s/<[^>]*>//g;s/&quot;/"/g;s/&amp;/\&/g;s/^[ \t]*//;p}' "$dir/x.svg" \
         >"$dir/text"
 }
-says() { check "the picture says '$1'" grep -qxF -- "$1" "$dir/text"; }
+says() { for line; do check "the picture says '$line'" grep -qxF -- "$line" "$dir/text"; done; }  # says LINE...
 silent() { check "the picture does not say '$1'" sh -c "! grep -qF -- '$1' '$dir/text'"; }
 
 # number FILE NAME MATCH...: mean of a column over the rows in which columns have these values, as a cell shows it.
 number() {
-    awk -F '\t' -v want="${*:3}" -v name="$2" '
+    only "$1" "${@:3}" | awk -F '\t' -v name="$2" '
         /^#/ { next }
-        !n { n = split(want, w, " "); for (i = 1; i <= NF; i++) at[$i] = i; next }
-        { for (i = 1; i <= n; i++) { split(w[i], p, "="); if ($at[p[1]] != p[2]) next } }
-        { sum += $at[name]; rows++ }
-        END { v = sum / rows; printf (v >= 99.95 ? "%.0f" : v >= 9.995 ? "%.1f" : "%.2f"), v }' "$1"
+        !at { for (i = 1; i <= NF; i++) if ($i == name) at = i; next }
+        { sum += $at; rows++ }
+        END { v = sum / rows; printf (v >= 99.95 ? "%.0f" : v >= 9.995 ? "%.1f" : "%.2f"), v }'
 }
 only() {  # only FILE MATCH...: the file without its # grid lines, and only the rows that match
     awk -F '\t' -v want="${*:2}" '
@@ -199,8 +198,7 @@ says "lengths:own.tsv, 40 requests, EAGER, INVARIANT, W = 16, G = 128, the trace
 draws "arrivals by their speed" "$dir/speeds.tsv" --x trace_speed --y e2e_p99_s --where ratio=1
 says "speed of the trace, as a multiple of its own"
 draws "a line for each speed" "$dir/speeds.tsv" --x ratio --y e2e_p99_s --over trace_speed
-says "as fast as they came"
-says "2 times as fast"
+says "as fast as they came" "2 times as fast"
 
 # A heat map has every cell's number, the settings that all cells share, and where they come from.
 draws "a heat map" "$four" "${map[@]}"
@@ -228,9 +226,7 @@ check "no command has run" [ ! -e "$dir/run" ]
 # Panels, means, and cells that are not there.
 draws "panels" "$all" "${map[@]}" --over ratio --mean seed
 check "rows without W are counted" grep -q "not drawn, because window or group does not apply: 4 rows" "$dir/log.x"
-says "10% deterministic"
-says "all deterministic"
-says "mean over 2 seeds"
+says "10% deterministic" "all deterministic" "mean over 2 seeds"
 says "$(number "$all" e2e_p99_s mode=dvr window=16 group=2 ratio=1)"
 grep -v "$(printf '\t64\t4\t1\t')" "$four" >"$dir/three.tsv"
 draws "three cells of four" "$dir/three.tsv" "${map[@]}" --grey "not run"
@@ -241,11 +237,7 @@ check "the picture says that it is unfinished" grep -q "unfinished: 4 of 8 cells
 
 # Lines; the modes to which x does not apply are levels.
 draws "lines" "$all" --x ratio --y total_tok_per_s --over mode --mean seed --where window=16 --where group=2
-says DVR
-says nondeterministic
-says batch-invariant
-says "share of deterministic requests"
-says "DVR: EAGER, ISOLATED, W = 16, G = 2"
+says DVR nondeterministic batch-invariant "share of deterministic requests" "DVR: EAGER, ISOLATED, W = 16, G = 2"
 
 draws "presets" "$dir/presets.tsv" "${by_ratio[@]}" --over preset
 for name in dvr best paper invariant; do says "preset $name"; done
@@ -257,8 +249,7 @@ draws "a band" "$dir/presets.tsv" --x ratio --y e2e_p99_s --over preset --mean s
 says "mean over 2 seeds; bands: standard deviation"
 check "a band for each preset" [ "$(grep -c 'fill-opacity' "$dir/x.svg")" = 4 ]
 draws "a spread in the cells" "$all" "${map[@]}" --where ratio=1 --mean seed --spread --best less
-says "mean over 2 seeds; small: standard deviation"
-says "±$(only "$all" mode=dvr window=16 group=2 ratio=1 | awk -F '\t' '
+says "mean over 2 seeds; small: standard deviation" "±$(only "$all" mode=dvr window=16 group=2 ratio=1 | awk -F '\t' '
     $1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i }
     $1 == "sim" { d = $at["e2e_p99_s"] - d }
     END { printf "%.2f", (d < 0 ? -d : d) / sqrt(2) }')"
@@ -290,8 +281,7 @@ at_x() { sed -n "s/.*translate(\([0-9]*\).*$1.*/\1/p" | head -n 1; }
 check "the label is left of numbers of four digits" [ "$(at_x 'rotate(-90)' <"$dir/x.svg")" -le \
     $(($(grep -B 1 '>1024<' "$dir/x.svg" | at_x end) - 4 * 20)) ]
 draws "drafts along x" "$dir/batches.tsv" --x draft --y output_tok_per_s --over max_running --mean seed --spread
-says none
-says "at most 1024 at once"
+says none "at most 1024 at once"
 draws "drafts along a logarithmic x" "$dir/batches.tsv" --x draft --y output_tok_per_s --over max_running,seed --log x
 says none
 
@@ -332,8 +322,7 @@ check "one of them is eager" grep -qF 'EAGER (planner default)' "$dir/text"
 } >"$dir/reference.tsv"
 reference=(--reference "$dir/reference.tsv" --reference-value theirs --reference-name "published")
 draws "a reference of another device" "$four" "${map[@]}" "${reference[@]}"
-says "large: simulated; (small): published"
-says "published for another device: Some GPU"
+says "large: simulated; (small): published" "published for another device: Some GPU"
 sed -i 1d "$dir/reference.tsv"
 draws "a reference of no named device" "$four" "${map[@]}" "${reference[@]}"
 says "published for a device that is not named"
@@ -344,8 +333,7 @@ silent device
 draws "a reference with more cells" "$four" "${map[@]}" --reference "$dir/more.tsv" --reference-value theirs
 check "they are counted" grep -q "^not drawn, because ours have no such cell: 1 of $dir/more.tsv" "$dir/log.x"
 draws "both relative to their largest" "$four" "${map[@]}" "${reference[@]}" --relative
-says "1.00"
-says "(1.00)"
+says "1.00" "(1.00)"
 
 # What is committed: one table a file, so that every row stands under its own names.
 tables() {  # tables FILE: how many lines of names it has, and rows with another number of fields

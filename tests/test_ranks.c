@@ -207,10 +207,10 @@ enum { REQUESTS = TEST_SLOW ? 6 : 16, NEW = 40 };
 // Serves requests, every second one sampled. A desc for each run: ranks, leaves, load. Requests that are not
 // deterministic count too if `all`.
 static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_one, bool marked, answer *to) {
-    llm42_engine *engine = NULL;
     desc.model = model, desc.max_context = 256;
     if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
-    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return false;
+    llm42_engine *engine = test_open(&desc);
+    if (!engine) return false;
     static int32_t prompt[REQUESTS][60];
     for (int i = 0; i < REQUESTS; i++) {
         llm42_request_desc r = {
@@ -218,7 +218,7 @@ static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_
         r.ignore_stop = true;
         if (i % 2) r.sampling = (llm42_sampling){.temperature = 1, .top_p = 0.9f, .seed = 5 + (uint64_t)i};
         for (int t = 0; t < r.prompt_count; t++) prompt[i][t] = token_at(model, t + 3 * i);
-        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+        test_submit(engine, r);
         if (one_by_one) CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     }
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
@@ -314,11 +314,8 @@ TEST(base42_on_eight_ranks) {
 
 // >>errors ---------------------------------------------------------------------------------------------------------
 static void refused(const llm42_model *model, int ranks, int leaves, const char *why) {
-    llm42_engine *engine = NULL;
     const llm42_engine_desc desc = {.model = model, .tensor_parallel = ranks, .numerics.leaves = leaves};
-    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, why);
-    llm42_engine_close(engine);
+    test_refused(&desc, LLM42_INVALID, why);
 }
 
 TEST(what_does_not_divide_is_refused) {

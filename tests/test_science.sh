@@ -76,6 +76,17 @@ check "quantize.py makes tiny42-fp8 of tiny42" "$python" examples/python/quantiz
 for file in config.json model.safetensors; do
     check "the same $file" cmp "$dir/eight/$file" "examples/tiny42-fp8/$file"
 done
+no_folder() {  # no_folder FOLDER NEW_FOLDER PATTERN: quantize.py says in one line why it makes none
+    ! "$python" examples/python/quantize.py "$1" "$2" 2>"$dir/said" && [ "$(grep -c . "$dir/said")" = 1 ] && grep "$3" "$dir/said"
+}
+cp -rL examples/tiny42 "$dir/bad"
+check "its source is not overwritten" no_folder "$dir/bad" "$dir/eight/../bad" "is FOLDER itself"
+{ head -c -2 examples/tiny42/model.safetensors && printf '\377\377'; } >"$dir/bad/model.safetensors"
+check "no NaN" no_folder "$dir/bad" "$dir/new" "model.norm.weight: a weight is NaN or infinite"
+truncate -s -1 "$dir/bad/model.safetensors"
+check "no truncated file" no_folder "$dir/bad" "$dir/new" "the file is truncated"
+echo '{' >"$dir/bad/config.json"
+check "no broken config.json" no_folder "$dir/bad" "$dir/new" "config.json: no JSON"
 check "linked tokenizers answer" "$B/generate" --model "$dir/eight" --prompt "It was" -n 4
 # The law of flips: the columns, and a prediction that knows nothing of the counted texts and is of their size.
 if [ -r "$B/libllm42_python.so" ]; then

@@ -37,7 +37,9 @@ static int table(char *text, size_t size, const char *name, double base, double 
 static const char flips[] = "# table: flips 4\nfast_rows\treplay_rows\tflip_rate\n1\t1\t0.02\n1\t64\t0.01\n8\t1\t0.03\n"
                             "8\t64\t0\n";
 
-static void body(char *text, size_t size, const char *left_out) {
+// All tables but one, until the next call.
+static char *without(const char *left_out) {
+    static char text[4096];
     static const struct {
         const char *name;
         double base, row, key;
@@ -46,21 +48,59 @@ static void body(char *text, size_t size, const char *left_out) {
                   {"invariant\tdecode", 8, 0.2, 0.001}, {"invariant\tprompt", 9, 0.4, 0.002}};
     int length = 0;
     for (int t = 0; t < 6; t++)
-        if (!left_out || strcmp(tables[t].name, left_out))
-            length += table(text + length, size - (size_t)length, tables[t].name, tables[t].base, tables[t].row,
+        if (strcmp(tables[t].name, left_out))
+            length += table(text + length, sizeof text - (size_t)length, tables[t].name, tables[t].base, tables[t].row,
                             tables[t].key);
-    snprintf(text + length, size - (size_t)length, "%s# end\n", left_out && !strcmp(left_out, "flips") ? "" : flips);
+    snprintf(text + length, sizeof text - (size_t)length, "%s# end\n", strcmp(left_out, "flips") ? flips : "");
+    return text;
 }
 
+static char text[4096];  // all tables
+
 static const char *write_text(const char *first, const char *second) {
+    char whole[16384];
     const char *path = test_path(folder, "calibration.tsv");
-    FILE *file = fopen(path, "w");
-    CHECK(file != NULL);
-    if (!file) return path;
-    fputs(first, file);
-    fputs(second, file);
-    fclose(file);
+    test_write(path, whole, (size_t)snprintf(whole, sizeof whole, "%s%s", first, second));
     return path;
+}
+
+// The calibration of this text, which must be a good one. The caller frees it.
+static llm42_calibration *load(const char *first, const char *second) {
+    llm42_calibration *c = NULL;
+    CHECK_MSG(llm42_calibration_load(&c, write_text(first, second), &error) == LLM42_OK, "%s", error.text);
+    return c;
+}
+
+static void refused(const char *first, const char *second, const char *what) {
+    llm42_calibration *c = NULL;
+    llm42_error e = {0};
+    CHECK_INT(llm42_calibration_load(&c, write_text(first, second), &e), LLM42_FORMAT);
+    CHECK(c == NULL);
+    CHECK_MSG(strstr(e.text, what) && strstr(e.text, "calibration.tsv"), "error is \"%s\", without \"%s\"", e.text,
+              what);
+    llm42_calibration_free(c);
+}
+
+// A copy of `text` with the first `old` replaced.
+static const char *with(const char *text, const char *old, const char *by) {
+    static char copy[2][8192];
+    static int next;
+    char *to = copy[next++ % 2];
+    const char *at = strstr(text, old);
+    CHECK_MSG(at != NULL, "the test's text has no \"%s\"", old);
+    if (!at) return text;
+    snprintf(to, sizeof copy[0], "%.*s%s%s", (int)(at - text), text, by, at + strlen(old));
+    return to;
+}
+
+// What replaces a piece of the head or the body, and what the file's error says then.
+typedef struct change {
+    const char *old, *by, *why;
+} change;
+
+static void refused_changes(bool in_head, const change *changes, size_t count) {
+    for (const change *c = changes; c < changes + count; c++)
+        refused(in_head ? with(head, c->old, c->by) : head, in_head ? text : with(text, c->old, c->by), c->why);
 }
 
 static double decode_ms(const llm42_calibration *c, double rows, double context) {
@@ -68,9 +108,7 @@ static double decode_ms(const llm42_calibration *c, double rows, double context)
 }
 
 TEST(a_calibration_is_read_and_interpolated) {
-    char text[4096];
-    body(text, sizeof text, NULL);
-    CHECK_INT(llm42_calibration_load(&calibration, write_text(head, text), &error), LLM42_OK);
+    calibration = load(head, text);
     if (!calibration) return;
     CHECK_STR(calibration->name, "calibration");
     CHECK_STR(calibration->source, "a test");
@@ -92,16 +130,11 @@ TEST(a_calibration_is_read_and_interpolated) {
 
 // Beyond the last context the lines of two numbers of rows can cross, and beyond the last rows those of two contexts.
 TEST(times_do_not_fall_beyond_the_grid) {
-    char text[4096];
-    llm42_calibration *c = NULL;
-    int length = snprintf(text, sizeof text, "# table: fast decode 6\n");
-    for (int i = 0; i < 6; i++) {
-        static const double ms[6] = {4, 8, 5, 6.2, 7, 8};
-        length += snprintf(text + length, sizeof text - (size_t)length, "fast\tdecode\t%d\t%d\t%g\n", i / 2 + 1,
-                           i % 2 * 100, ms[i]);
-    }
-    body(text + length, sizeof text - (size_t)length, "fast\tdecode");
-    CHECK_MSG(llm42_calibration_load(&c, write_text(head, text), &error) == LLM42_OK, "%s", error.text);
+    char first[2048];
+    snprintf(first, sizeof first, "%s%s", head,
+             "# table: fast decode 6\nfast\tdecode\t1\t0\t4\nfast\tdecode\t1\t100\t8\nfast\tdecode\t2\t0\t5\n"
+             "fast\tdecode\t2\t100\t6.2\nfast\tdecode\t3\t0\t7\nfast\tdecode\t3\t100\t8\n");
+    llm42_calibration *c = load(first, without("fast\tdecode"));
     if (!c) return;
     for (double context = 0; context <= 1600; context += 25) {
         double ms[41];
@@ -156,107 +189,73 @@ TEST(doubtful_measurements_are_told) {
     CHECK(steady_enough(&s, why, sizeof why));
     steady_share(&s, (double)NAN);
     CHECK(!steady_enough(&s, why, sizeof why));
-    char text[4096], marked[2048];
-    body(text, sizeof text, NULL);
-    llm42_calibration *c = NULL;
-    snprintf(marked, sizeof marked, "%s", head);
-    snprintf(strstr(marked, "# any other"), 400, "# forced: half a processor\n%s", strstr(head, "# any other"));
-    CHECK_INT(llm42_calibration_load(&c, write_text(marked, text), &error), LLM42_OK);
+    llm42_calibration *c = load(with(head, "# any other", "# forced: half a processor\n# any other"), text);
     if (c) CHECK_STR(c->forced, "half a processor");
     llm42_calibration_free(c);
 }
 
-static void refused(const char *first, const char *second, const char *what) {
-    llm42_calibration *c = NULL;
-    llm42_error e = {0};
-    CHECK_INT(llm42_calibration_load(&c, write_text(first, second), &e), LLM42_FORMAT);
-    CHECK(c == NULL);
-    CHECK_MSG(strstr(e.text, what) && strstr(e.text, "calibration.tsv"), "error is \"%s\", without \"%s\"", e.text,
-              what);
-    llm42_calibration_free(c);
-}
-
-// A copy of `text` with the first `old` replaced.
-static const char *with(const char *text, const char *old, const char *by) {
-    static char copy[2][8192];
-    static int next;
-    char *to = copy[next++ % 2];
-    const char *at = strstr(text, old);
-    CHECK_MSG(at != NULL, "the test's text has no \"%s\"", old);
-    if (!at) return text;
-    snprintf(to, sizeof copy[0], "%.*s%s%s", (int)(at - text), text, by, at + strlen(old));
-    return to;
-}
-
 TEST(bad_calibrations_are_refused) {
-    char text[4096], less[4096];
-    body(text, sizeof text, NULL);
+    static const change of_head[] = {
+        {"calibration 2", "calibration 3", ":1: not a calibration: the first line must be"},
+        {"calibration 2", "calibration 1",
+         "Version 1 could not tell a file that was cut short: measure it again, or convert it as "
+         "sweep/calibration/README.md says"},
+        {"time_unit: ms", "time_unit: s", ":6: time_unit: s: must be ms"},
+        {"# time_unit: ms\n", "", "no line '# time_unit"},
+        {"\tms\n", "\tus\n", "column 5 is called 'us': expected ms"},
+        {"# model: tiny\n", "", "no line '# model"},
+        {"# source: a test", "# source: ", ":2: source: must not be empty"},
+        {"# device: none", "# device:", ":3: device: must not be empty"},
+        {"# model: tiny", "# model:", ":5: model: must not be empty"},
+        {"host_window_ms: 0", "host_window_ms : -1", "host_window_ms: '-1': must be a number from 0"},
+        {"host_window_ms: 0", "host_request_ms: nan", "host_request_ms: 'nan': must be a number"},
+        {"flip_shape: 2", "flip_shape: 0", "flip_shape: '0': must be a number from 0.001"},
+        {"padding: computed", "padding: some", "padding: some: must be computed or free"},
+        {"# devices: 1", "# kv_tokens: 3", "kv_tokens is there twice"},
+        {"# devices: 1", "# flip_rate: 0.01", ":4: flip_rate: no key has this name"},
+        {"# devices: 1", "# host_prompts_ms: 1", "host_prompts_ms: no key has this name"},
+        {"flip_shape: 2", "flip_shapes: 2", "flip_shapes: no key has this name"},
+        {"# devices: 1", "# undivided_seconds: 1",
+         "undivided_seconds: no key has this name: sweep/calibration/README.md lists the keys"}};
+    static const change of_body[] = {
+        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan", "ms: 'nan': must be a positive number"},
+        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t-1", "ms: '-1'"},
+        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t0", "ms: '0'"},
+        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t4.3", "table 'fast decode' falls"},
+        // 4.1 ms at 1 row: 8 rows may take three quarters of that. The last rows may not be faster than 8 rows.
+        {"decode\t8\t0\t4.8", "decode\t8\t0\t3.07", "is less than three quarters of what a smaller pass takes"},
+        {"decode\t64\t0\t10.4", "decode\t64\t0\t4.7", "is less than a smaller pass takes"},
+        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t0\t5.6", "is no full grid"},
+        {"fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6",
+         "a row of table 'fast window' that no line '# table:' announces"},
+        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100", "expected 5 columns"},
+        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6", "rows: 'eight'"}};
     llm42_calibration *c = NULL;
     CHECK_INT(llm42_calibration_load(&c, "/nonexistent/file.tsv", &error), LLM42_IO);
     CHECK_INT(llm42_calibration_load(&c, NULL, &error), LLM42_INVALID);
     refused("", "", "is empty");
     refused("schedule\n", "", "first line must be");
-    refused(with(head, "calibration 2", "calibration 3"), text, ":1: not a calibration: the first line must be");
-    refused(with(head, "calibration 2", "calibration 1"), text,
-            "Version 1 could not tell a file that was cut short: measure it again, or convert it as "
-            "sweep/calibration/README.md says");
     refused("# llm42 calibration 2", "", "cut short behind line 0: table 'fast decode' is missing, and the last line");
     refused(head, "",
             "cut short behind line 14: table 'fast decode' is missing, and the last line, '# end', is missing");
     refused(head, "# end\n", "table 'fast decode' is missing");
-    body(less, sizeof less, "fixed\twindow");
-    refused(head, less, "table 'fixed window' is missing");
-    body(less, sizeof less, "invariant\tprompt");
-    refused(head, less, "table 'invariant prompt' is missing");
-    refused(with(head, "time_unit: ms", "time_unit: s"), text, ":6: time_unit: s: must be ms");
-    refused(with(head, "# time_unit: ms\n", ""), text, "no line '# time_unit");
-    refused(with(head, "\tms\n", "\tus\n"), text, "column 5 is called 'us': expected ms");
-    refused(with(head, "# model: tiny\n", ""), text, "no line '# model");
-    refused(with(head, "# source: a test", "# source: "), text, ":2: source: must not be empty");
-    refused(with(head, "# device: none", "# device:"), text, ":3: device: must not be empty");
-    refused(with(head, "# model: tiny", "# model:"), text, ":5: model: must not be empty");
-    refused(with(head, "host_window_ms: 0", "host_window_ms : -1"), text,
-            "host_window_ms: '-1': must be a number from 0");
-    refused(with(head, "host_window_ms: 0", "host_request_ms: nan"), text, "host_request_ms: 'nan': must be a number");
-    refused(with(head, "flip_shape: 2", "flip_shape: 0"), text, "flip_shape: '0': must be a number from 0.001");
-    refused(with(head, "padding: computed", "padding: some"), text, "padding: some: must be computed or free");
-    refused(with(head, "# devices: 1", "# kv_tokens: 3"), text, "kv_tokens is there twice");
-    refused(with(head, "# devices: 1", "# flip_rate: 0.01"), text, ":4: flip_rate: no key has this name");
-    refused(with(head, "# devices: 1", "# host_prompts_ms: 1"), text, "host_prompts_ms: no key has this name");
-    refused(with(head, "flip_shape: 2", "flip_shapes: 2"), text, "flip_shapes: no key has this name");
-    refused(with(head, "# devices: 1", "# undivided_seconds: 1"), text,
-            "undivided_seconds: no key has this name: sweep/calibration/README.md lists the keys");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan"),
-            "ms: 'nan': must be a positive number");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t-1"), "ms: '-1'");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t0"), "ms: '0'");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t4.3"), "table 'fast decode' falls");
-    // 4.1 ms at 1 row: 8 rows may take three quarters of that. The last rows may not be faster than 8 rows.
-    refused(head, with(text, "fast\tdecode\t8\t0\t4.8", "fast\tdecode\t8\t0\t3.07"),
-            "is less than three quarters of what a smaller pass takes");
-    refused(head, with(text, "fast\tdecode\t64\t0\t10.4", "fast\tdecode\t64\t0\t4.7"),
-            "is less than a smaller pass takes");
-    c = NULL;
-    const char *path = write_text(head, with(text, "fast\tdecode\t8\t0\t4.8", "fast\tdecode\t8\t0\t3.08"));
-    CHECK_MSG(llm42_calibration_load(&c, path, &error) == LLM42_OK, "%s", error.text);
+    refused(head, without("fixed\twindow"), "table 'fixed window' is missing");
+    refused(head, without("invariant\tprompt"), "table 'invariant prompt' is missing");
+    refused_changes(true, of_head, sizeof of_head / sizeof *of_head);
+    refused_changes(false, of_body, sizeof of_body / sizeof *of_body);
+    c = load(head, with(text, "decode\t8\t0\t4.8", "decode\t8\t0\t3.08"));
     CHECK(c && decode_ms(c, 8, 0) == 3.08);
     llm42_calibration_free(c);
     refused(head, with(with(text, "fast\tdecode\t8\t100\t5.6\n", ""), "fast decode 6", "fast decode 5"),
             "is no full grid");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t0\t5.6"), "is no full grid");
     refused(head, with(with(text, "fast\tdecode\t64\t100\t16.8\n", ""), "fast decode 6", "fast decode 5"),
             "is no full grid: its last rows lack");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6"),
-            "a row of table 'fast window' that no line '# table:' announces");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100"), "expected 5 columns");
-    refused(head, with(text, "fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6"), "rows: 'eight'");
 }
 
 // The message for `# WORD: 1` in line 14, where there are comments.
 static const char *message_for(const char *word) {
-    static char text[4096], line[80];
+    char line[80];
     llm42_calibration *c = NULL;
-    body(text, sizeof text, NULL);
     snprintf(line, sizeof line, "# %s: 1\nschedule", word);
     error.text[0] = 0;
     llm42_calibration_load(&c, write_text(with(head, "schedule", line), text), &error);
@@ -312,24 +311,22 @@ TEST(misspelt_keys_are_refused) {
 }
 
 TEST(bad_flip_tables_are_refused) {
-    char text[4096], less[4096];
-    body(text, sizeof text, NULL);
-    body(less, sizeof less, "flips");
-    refused(head, less, "table 'flips' is missing");
-    refused(head, with(text, "# table: flips 4", "# table: flips 5"), ":63: table 'flips' has 4 of its 5 rows");
-    refused(head, with(text, "# table: flips 4", "# table: flips 3"), ":62: table 'flips' has more than its 3 rows");
-    refused(head, with(text, "# table: flips 4", "# table: flips"), "table 'flips': rows: ''");
-    refused(head, with(text, "replay_rows\tflip_rate", "replay_rows\tms"),
-            "column 3 is called 'ms': expected flip_rate");
-    refused(head, with(text, "1\t64\t0.01", "1\t64\t1.01"), "flip_rate: '1.01': must be a number from 0 to 1");
-    refused(head, with(text, "1\t64\t0.01", "1\t64\t-0.01"), "flip_rate: '-0.01'");
-    refused(head, with(text, "1\t64\t0.01", "1\t64\tnan"), "flip_rate: 'nan'");
-    refused(head, with(text, "1\t64\t0.01", "1\t6.4\t0.01"), "replay_rows: '6.4': must be a whole number from 0");
-    refused(head, with(text, "1\t64\t0.01", "0\t64\t0.01"), "fast_rows: '0': must be a whole number from 1");
-    refused(head, with(text, "1\t64\t0.01", "1\t64"), "expected 3 columns with tabs between: fast_rows");
-    refused(head, with(text, "1\t64\t0.01", "1\t32\t0.01"),
-            "table 'flips' is no full grid: each fast_rows needs the same replay_rows, once");
-    refused(head, with(text, "1\t64\t0.01", "fast\tdecode\t1\t0\t4"), "expected 3 columns");
+    static const change wrong[] = {
+        {"# table: flips 4", "# table: flips 5", ":63: table 'flips' has 4 of its 5 rows"},
+        {"# table: flips 4", "# table: flips 3", ":62: table 'flips' has more than its 3 rows"},
+        {"# table: flips 4", "# table: flips", "table 'flips': rows: ''"},
+        {"replay_rows\tflip_rate", "replay_rows\tms", "column 3 is called 'ms': expected flip_rate"},
+        {"1\t64\t0.01", "1\t64\t1.01", "flip_rate: '1.01': must be a number from 0 to 1"},
+        {"1\t64\t0.01", "1\t64\t-0.01", "flip_rate: '-0.01'"},
+        {"1\t64\t0.01", "1\t64\tnan", "flip_rate: 'nan'"},
+        {"1\t64\t0.01", "1\t6.4\t0.01", "replay_rows: '6.4': must be a whole number from 0"},
+        {"1\t64\t0.01", "0\t64\t0.01", "fast_rows: '0': must be a whole number from 1"},
+        {"1\t64\t0.01", "1\t64", "expected 3 columns with tabs between: fast_rows"},
+        {"1\t64\t0.01", "1\t32\t0.01",
+         "table 'flips' is no full grid: each fast_rows needs the same replay_rows, once"},
+        {"1\t64\t0.01", "fast\tdecode\t1\t0\t4", "expected 3 columns"}};
+    refused(head, without("flips"), "table 'flips' is missing");
+    refused_changes(false, wrong, sizeof wrong / sizeof *wrong);
 }
 
 // Fields that count something.
@@ -346,8 +343,7 @@ TEST(calibrations_with_bad_whole_numbers_are_refused) {
          TEST_LIST("8.5", "0", "-8", "1e10", "inf", "nan")},
         {"fast\tdecode\t8\t100", "fast\tdecode\t8\t%s", ":19: context_tokens: '%s': must be a whole number from 0",
          TEST_LIST("99.5", "-1", "1e10", "inf", "nan")}};
-    char text[4096], line[80], what[120];
-    body(text, sizeof text, NULL);
+    char line[80], what[120];
     for (int f = 0; f < 4; f++)
         for (int i = 0; fields[f].values[i]; i++) {
             snprintf(line, sizeof line, fields[f].by, fields[f].values[i]);
@@ -359,54 +355,49 @@ TEST(calibrations_with_bad_whole_numbers_are_refused) {
 
 // What a table announces, and the end mark.
 TEST(calibrations_with_bad_tables_are_refused) {
-    char text[4096], twice[8192];
-    body(text, sizeof text, NULL);
-    const char *first = "# table: fast decode 6\n";
-    refused(head, with(text, first, "# table: fast decode 5\n"), ":21: table 'fast decode' has more than its 5 rows");
-    refused(head, with(text, first, "# table: fast decode 7\n"), ":22: table 'fast decode' has 6 of its 7 rows");
-    refused(head, with(text, "invariant prompt 6", "invariant prompt 7"),
-            ":57: table 'invariant prompt' has 6 of its 7 rows");
-    refused(head, with(text, first, "# table: fast decode\n"), "table 'fast decode': rows: ''");
-    refused(head, with(text, first, "# table: fast decode 0\n"), "table 'fast decode': rows: '0': must be a whole");
-    refused(head, with(text, first, "# table: fast decode 6.5\n"), "table 'fast decode': rows: '6.5'");
-    refused(head, with(text, first, "# table: fast decode 6 rows\n"), "table 'fast decode': rows: '6 rows'");
-    refused(head, with(text, first, "# table: fast\n"), ":15: no table is called 'fast'");
-    refused(head, with(text, first, "# table:\n"), ":15: no table is called ''");
-    refused(head, with(text, first, "# table: fast window 6\n"), ":15: no table is called 'fast window'");
-    refused(head, with(text, first, ""), ":15: a row of table 'fast decode' that no line '# table:' announces");
-    refused(head, with(text, "# table: fast prompt 6\n", ""), ":22: a row of table 'fast prompt' that no line");
-    refused(head, with(text, "# table: fast prompt", "# table: fast decode"),
-            ":22: table 'fast decode' is there twice");
-    table(twice, sizeof twice, "fast\tdecode", 4, 0.1, 0.001);
-    snprintf(twice + strlen(twice), sizeof twice - strlen(twice), "%s", text);
-    refused(head, twice, ":22: table 'fast decode' is there twice");
-    refused(head, with(text, "# end\n", ""), "cut short behind line 62: the last line, '# end', is missing");
-    refused(head, with(text, "# end\n", "# end"), "cut short behind line 62: the last line, '# end', is missing");
-    refused(head, with(text, "# end\n", "# end\n\n"), ":64: there is more behind the last line, '# end'");
-    refused(head, with(text, "# end\n", "# end\n# end\n"), ":64: there is more behind");
-    refused(head, with(text, "# end\n", "# end\nfast\tdecode\t640\t0\t99\n"), ":64: there is more behind");
-    refused(head, with(text, "# end\n", "# end\n "), ":64: there is more behind");
-    llm42_calibration *c = NULL;  // tables may stand in any order, lines may end as elsewhere
-    body(twice, sizeof twice, "fast\tdecode");
-    *strstr(twice, "# end\n") = 0;
-    table(twice + strlen(twice), sizeof twice - strlen(twice), "fast\tdecode", 4, 0.1, 0.001);
-    CHECK_INT(llm42_calibration_load(&c, write_text(head, strcat(twice, "# end\r\n")), &error), LLM42_OK);
-    llm42_calibration_free(c);
+    static const change wrong[] = {
+        {"fast decode 6", "fast decode 5", ":21: table 'fast decode' has more than its 5 rows"},
+        {"fast decode 6", "fast decode 7", ":22: table 'fast decode' has 6 of its 7 rows"},
+        {"invariant prompt 6", "invariant prompt 7", ":57: table 'invariant prompt' has 6 of its 7 rows"},
+        {"fast decode 6", "fast decode", "table 'fast decode': rows: ''"},
+        {"fast decode 6", "fast decode 0", "table 'fast decode': rows: '0': must be a whole"},
+        {"fast decode 6", "fast decode 6.5", "table 'fast decode': rows: '6.5'"},
+        {"fast decode 6", "fast decode 6 rows", "table 'fast decode': rows: '6 rows'"},
+        {"fast decode 6", "fast", ":15: no table is called 'fast'"},
+        {" fast decode 6", "", ":15: no table is called ''"},
+        {"fast decode 6", "fast window 6", ":15: no table is called 'fast window'"},
+        {"# table: fast decode 6\n", "", ":15: a row of table 'fast decode' that no line '# table:' announces"},
+        {"# table: fast prompt 6\n", "", ":22: a row of table 'fast prompt' that no line"},
+        {"# table: fast prompt", "# table: fast decode", ":22: table 'fast decode' is there twice"},
+        {"# end\n", "", "cut short behind line 62: the last line, '# end', is missing"},
+        {"# end\n", "# end", "cut short behind line 62: the last line, '# end', is missing"},
+        {"# end\n", "# end\n\n", ":64: there is more behind the last line, '# end'"},
+        {"# end\n", "# end\n# end\n", ":64: there is more behind"},
+        {"# end\n", "# end\nfast\tdecode\t640\t0\t99\n", ":64: there is more behind"},
+        {"# end\n", "# end\n ", ":64: there is more behind"}};
+    char own[512], first[2048], *others = without("fast\tdecode");
+    refused_changes(false, wrong, sizeof wrong / sizeof *wrong);
+    table(own, sizeof own, "fast\tdecode", 4, 0.1, 0.001);
+    snprintf(first, sizeof first, "%s%s", head, own);
+    refused(first, text, ":22: table 'fast decode' is there twice");
+    *strstr(others, "# end\n") = 0;  // tables may stand in any order, lines may end as elsewhere
+    snprintf(first, sizeof first, "%s# end\r\n", own);
+    char all[8192];
+    snprintf(all, sizeof all, "%s%s", others, first);
+    llm42_calibration_free(load(head, all));
 }
 
 // The text of a calibration with a seventh table, of INVARIANT windows, in which `old` (if not NULL) is replaced.
-static const char *with_windows(const char *text, const char *old, const char *by) {
+static const char *with_windows(const char *tables, const char *old, const char *by) {
     char more[512], last[600];
     table(more, sizeof more, "invariant\twindow", 5, 0.5, 0.003);
     snprintf(last, sizeof last, "%s# end", old ? with(more, old, by) : more);
-    return with(text, "# end", last);
+    return with(tables, "# end", last);
 }
 
 // A file may lack the table of INVARIANT windows, but one that is there must be whole.
 TEST(bad_tables_of_invariant_windows_are_refused) {
-    static const struct {
-        const char *old, *by, *why;
-    } wrong[] = {
+    static const change wrong[] = {
         {"window 6", "window 7", ":70: table 'invariant window' has 6 of its 7 rows"},
         {"window 6", "window 5", ":69: table 'invariant window' has more than its 5 rows"},
         {"window 6", "window", "table 'invariant window': rows: '': must be a whole number from 1"},
@@ -420,16 +411,14 @@ TEST(bad_tables_of_invariant_windows_are_refused) {
         {"window\t8\t100\t11.4", "window\t8\t100\t0", ":67: ms: '0': must be a positive number"},
         {"window\t8\t100\t11.4", "window\t8.5\t100\t11.4", ":67: rows: '8.5': must be a whole number"},
         {"window\t8\t100\t11.4", "window\t8\t100", ":67: expected 5 columns with tabs between"}};
-    char text[4096];
-    body(text, sizeof text, NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         refused(head, with_windows(text, wrong[i].old, wrong[i].by), wrong[i].why);
     const char *whole = with_windows(text, NULL, NULL);
     char cut[4096];
     snprintf(cut, sizeof cut, "%.*s", (int)(strstr(whole, "invariant\twindow\t64") - whole), whole);
     refused(head, cut, "table 'invariant window' has 4 of its 6 rows, and the last line, '# end', is missing");
-    body(cut, sizeof cut, "invariant\tprompt");  // it does not stand in for a table that is required
-    refused(head, with_windows(cut, NULL, NULL), "table 'invariant prompt' is missing");
+    // It does not stand in for a table that is required.
+    refused(head, with_windows(without("invariant\tprompt"), NULL, NULL), "table 'invariant prompt' is missing");
 }
 
 // A file that is cut behind any of its first `size` bytes is refused, with what is missing.
@@ -533,15 +522,13 @@ typedef struct result {
 } result;
 
 static llm42_engine *open_with(llm42_engine_desc desc, llm42_sim_desc *sim) {
-    llm42_engine *engine = NULL;
     if (!sim->calibration) sim->calibration = calibration;
     desc.model = model;
     desc.backend = spy_backend();
     desc.backend_desc = sim;
     if (!desc.max_context) desc.max_context = 256;
     if (!desc.policy.window) desc.policy.window = 8, desc.policy.group = 4;
-    CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
-    return engine;
+    return test_open(&desc);
 }
 
 static int input_of(int i) { return 2 + i * 37 % 90; }
@@ -549,12 +536,10 @@ static int output_of(int i) { return 1 + i * 53 % (LONGEST - 1); }
 
 static int64_t submit(llm42_engine *engine, int input, int output, bool deterministic, double arrival) {
     int32_t prompt[128] = {0};
-    int64_t id = 0;
     for (int t = 0; t < input; t++) prompt[t] = (7 * t + input) % 512;
     llm42_request_desc desc = TEST_LIST(.prompt = prompt, .prompt_count = input, .max_new_tokens = output,
                                         .ignore_stop = true, .deterministic = deterministic, .arrival = arrival);
-    CHECK_INT(llm42_engine_submit(engine, &desc, &id, &error), LLM42_OK);
-    return id;
+    return test_submit(engine, desc);
 }
 
 // Serves REQUESTS requests, every `every`th deterministic, ten milliseconds apart.
@@ -599,17 +584,24 @@ TEST(the_clock_is_the_sum_of_the_passes) {
     llm42_engine_close(engine);
 }
 
+// The simulator without an engine.
+static void *open_simulator(const llm42_sim_desc *sim, int max_rows, int ranks) {
+    void *state = NULL;
+    const llm42_backend_desc desc = TEST_LIST(.model = model, .max_rows = max_rows, .max_context = 256, .pages = 16,
+                                              .page_size = 16, .max_running = 4, .tensor_parallel = ranks,
+                                              .backend_desc = sim);
+    CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+    return state;
+}
+
 // Ranks divide the device's part of a pass, but for undivided_ms, and add two exchanges for each layer.
 static const char exchange[] =
     "# table: exchange 4\nranks\trows\texchange_us\n2\t1\t10\n2\t101\t20\n4\t1\t30\n4\t101\t30\n";
 
 TEST(ranks_divide_a_pass_and_exchange) {
-    char text[4096], bad[256];
-    llm42_calibration *c = NULL;
-    body(text, sizeof text, NULL);
-    const char *cut = with(text, "# end", exchange), *whole = with(cut, "4\t101\t30\n", "4\t101\t30\n# end");
-    CHECK_INT(llm42_calibration_load(&c, write_text(with(head, "# devices: 1", "# undivided_ms: 1"), whole), &error),
-              LLM42_OK);
+    char tables[512];
+    snprintf(tables, sizeof tables, "%s# end", exchange);
+    llm42_calibration *c = load(with(head, "# devices: 1", "# undivided_ms: 1"), with(text, "# end", tables));
     if (!c) return;
     CHECK_INT(c->leaves, 1);
     const int L = 3;
@@ -626,14 +618,11 @@ TEST(ranks_divide_a_pass_and_exchange) {
     CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 1, 1, L), 1 + (8 - 2 * L * 0.010) * 2, 1e-12);
     c->devices = 1;
     for (int ranks = 1; ranks <= 4; ranks *= 2) {  // 20 decode passes of a request, and its prompt
-        const llm42_sim_desc sim = {.calibration = c, .no_flips = true};
-        llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
-        desc.policy.mode = LLM42_MODE_NONDETERMINISTIC, desc.tensor_parallel = ranks, desc.max_context = 64;
-        llm42_engine *engine = NULL;
-        if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) break;
-        const int32_t prompt[4] = {1, 2, 3, 4};
-        llm42_request_desc r = {.prompt = prompt, .prompt_count = 4, .max_new_tokens = 1, .ignore_stop = true};
-        CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+        llm42_sim_desc sim = {.calibration = c, .no_flips = true};
+        llm42_engine_desc desc = {.policy.mode = LLM42_MODE_NONDETERMINISTIC, .tensor_parallel = ranks};
+        llm42_engine *engine = open_with(desc, &sim);
+        if (!engine) break;
+        submit(engine, 4, 1, false, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         const double ms = llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT, 4, 2.5);
         CHECK_NEAR(llm42_engine_now(engine),
@@ -641,41 +630,35 @@ TEST(ranks_divide_a_pass_and_exchange) {
                    1e-12);
         llm42_engine_close(engine);
     }
-    llm42_engine *engine = NULL;
     const llm42_sim_desc sim = {.calibration = c};
     llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim};
     c->exchange.x[1] = 8;
     desc.tensor_parallel = 4;
-    CHECK_INT(llm42_engine_open(&engine, &desc, &error), LLM42_UNSUPPORTED);
-    CHECK_CONTAINS(error.text,
-                   "tensor_parallel: 4: calibration calibration has times of 1 device and no exchanges of 4");
+    test_refused(&desc, LLM42_UNSUPPORTED,
+                 "tensor_parallel: 4: calibration calibration has times of 1 device and no exchanges of 4");
     llm42_calibration_free(c);
-    static const struct {
-        const char *old, *by, *why;
-    } wrong[] = {{"2\t101\t20\n", "", "table 'exchange' has 3 of its 4 rows"},
-                 {"2\t101\t20", "2\t1\t20", "table 'exchange' is no full grid"},
-                 {"2\t101\t20", "1\t101\t20", "ranks: '1': must be a whole number from 2 to 1048576"},
-                 {"2\t101\t20", "2\t101\t-1", "exchange_us: '-1'"},
-                 {"exchange_us", "us", "column 3 is called 'us': expected exchange_us"},
-                 {"# table: exchange 4", "# table: exchanges 4", "no table is called 'exchanges"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        snprintf(bad, sizeof bad, "%s# end", with(exchange, wrong[i].old, wrong[i].by));
-        refused(head, with(text, "# end", bad), wrong[i].why);
-    }
-    refused(with(head, "# devices: 1", "# undivided_ms: -1"), text, "undivided_ms: '-1': must be a number from 0");
-    refused(with(head, "# devices: 1", "# leaves: 3"), text, ":4: leaves: 3: must be 1, 2, 4 or 8");
-    refused(with(head, "# devices: 1", "# leaves: 16"), text, "leaves: '16': must be a whole number from 1 to 8");
+    static const change wrong[] = {{"2\t101\t20\n", "", "table 'exchange' has 3 of its 4 rows"},
+                                   {"2\t101\t20", "2\t1\t20", "table 'exchange' is no full grid"},
+                                   {"2\t101\t20", "1\t101\t20", "ranks: '1': must be a whole number from 2 to 1048576"},
+                                   {"2\t101\t20", "2\t101\t-1", "exchange_us: '-1'"},
+                                   {"exchange_us", "us", "column 3 is called 'us': expected exchange_us"},
+                                   {"# table: exchange 4", "# table: exchanges 4", "no table is called 'exchanges"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        refused(head, with(text, "# end", with(tables, wrong[i].old, wrong[i].by)), wrong[i].why);
+    static const change of_head[] = {
+        {"# devices: 1", "# undivided_ms: -1", "undivided_ms: '-1': must be a number from 0"},
+        {"# devices: 1", "# leaves: 3", ":4: leaves: 3: must be 1, 2, 4 or 8"},
+        {"# devices: 1", "# leaves: 16", "leaves: '16': must be a whole number from 1 to 8"}};
+    refused_changes(true, of_head, 3);
 }
 
 // INVARIANT passes exchange parts in fp32, and the others in bf16: they may have a table of their own.
 TEST(invariant_passes_have_exchanges_of_their_own) {
-    char text[4096], tables[512];
-    llm42_calibration *c = NULL;
-    body(text, sizeof text, NULL);
+    char tables[512];
     static const char *const more[] = {"2\t1\t12\n2\t101\t32\n", "8\t1\t12\n8\t101\t32\n"};
     for (int i = 0; i < 2; i++) {
         snprintf(tables, sizeof tables, "%s# table: invariant exchange 2\n%s# end", exchange, more[i]);
-        CHECK_INT(llm42_calibration_load(&c, write_text(head, with(text, "# end", tables)), &error), LLM42_OK);
+        llm42_calibration *c = load(head, with(text, "# end", tables));
         if (!c) return;
         CHECK_NEAR(llm42_calibration_ranks_ms(c, LLM42_SCHEDULE_FAST, 9, 51, 2, 3), 9.0 / 2 + 2 * 3 * 0.015, 1e-12);
         // The second table lacks two ranks. Then the first one holds for all passes.
@@ -688,9 +671,7 @@ TEST(invariant_passes_have_exchanges_of_their_own) {
         for (int s = 0; s < 2; s++)
             for (int slowdown = 0; slowdown < 2; slowdown++) {
                 llm42_sim_desc sim = {.calibration = c, .invariant_slowdown = slowdown};
-                llm42_backend_desc desc = {.model = model, .tensor_parallel = 2, .backend_desc = &sim};
-                void *state = NULL;
-                CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+                void *state = open_simulator(&sim, 64, 2);
                 mix.schedule = s ? LLM42_SCHEDULE_INVARIANT : LLM42_SCHEDULE_FAST;
                 ms[s][slowdown] = llm42_backend_sim()->estimate(state, &mix);
                 llm42_backend_sim()->close(state);
@@ -704,11 +685,7 @@ TEST(invariant_passes_have_exchanges_of_their_own) {
 
 // The device pads a pass to the next of the numbers of rows in pass_rows. Rows of padding attend to nothing.
 TEST(passes_are_padded) {
-    char text[4096];
-    llm42_calibration *c = NULL;
-    body(text, sizeof text, NULL);
-    const char *key = "# devices: 1\n# pass_rows: 8 16  24 640";
-    CHECK_MSG(!llm42_calibration_load(&c, write_text(with(head, "# devices: 1", key), text), &error), "%s", error.text);
+    llm42_calibration *c = load(with(head, "# devices: 1", "# devices: 1\n# pass_rows: 8 16  24 640"), text);
     if (!c) return;
     CHECK_INT(c->pass_sizes, 4);
     // A decode pass of r rows at context c takes 4 + r (0.1 + 0.001 c) ms, a row without context 0.1 ms.
@@ -725,9 +702,7 @@ TEST(passes_are_padded) {
     // No pass is padded to more rows than the engine's largest pass has.
     for (int most = 25; most <= 640; most += 615) {
         llm42_sim_desc sim = {.calibration = c};
-        llm42_backend_desc desc = {.model = model, .max_rows = most, .backend_desc = &sim};
-        void *state = NULL;
-        CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+        void *state = open_simulator(&sim, most, 1);
         llm42_mix mix = {.schedule = fast, .rows = {25}, .context = {100}};
         CHECK_NEAR(llm42_backend_sim()->estimate(state, &mix), 1e-3 * (4 + 25 * 0.2 + (most - 25) * 0.1), 1e-12);
         llm42_backend_sim()->close(state);
@@ -757,21 +732,11 @@ TEST(passes_are_padded) {
     }
 }
 
-// The simulator without an engine.
-static void *open_simulator(void) {
-    llm42_sim_desc sim = {.calibration = calibration};
-    void *state = NULL;
-    llm42_backend_desc desc = TEST_LIST(.model = model, .max_rows = 64, .max_context = 256, .pages = 16,
-                                        .page_size = 16, .max_running = 4, .backend_desc = &sim);
-    CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
-    return state;
-}
-
 // Two sequences decode beside a prompt of 10 rows: 12 rows in all, of which 2 cost what decode rows cost and 10 what
 // prompt rows do. Padding counts where the calibration says so.
 TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     const llm42_backend *backend = llm42_backend_sim();
-    void *state = open_simulator();
+    void *state = open_simulator(&(llm42_sim_desc){.calibration = calibration}, 64, 1);
     llm42_row row[64] = {{0, 19, 1, LLM42_ROW_SAMPLE}, {1, 39, 1, LLM42_ROW_SAMPLE}};
     llm42_output out[64];
     llm42_seq seq[4] = {{.request = 1}, {.request = 2}, {.request = 3}};
@@ -805,7 +770,6 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
 static double windows_ms(const llm42_calibration *c, llm42_schedule schedule, double slowdown) {
     const llm42_backend *backend = llm42_backend_sim();
     const llm42_sim_desc sim = {.calibration = c, .invariant_slowdown = slowdown, .no_flips = true};
-    const llm42_backend_desc desc = {.model = model, .max_rows = 64, .max_running = 4, .backend_desc = &sim};
     llm42_row row[16];
     llm42_output out[16];
     const llm42_seq seq[4] = {{.request = 1}, {.request = 2}, {.request = 3}, {.request = 4}};
@@ -816,8 +780,7 @@ static double windows_ms(const llm42_calibration *c, llm42_schedule schedule, do
     const llm42_pass pass = {.schedule = schedule, .rows = 16, .shape = 16, .row = row, .seq = seq, .out = out};
     const llm42_mix mix = {
         .schedule = schedule, .rows = {1, 3, 12}, .context = {31, 2, (8 * 14.5 + 4 * 22.5) / 12}, .windows = 2};
-    void *state = NULL;
-    CHECK_INT(backend->open(&state, &desc, &error), LLM42_OK);
+    void *state = open_simulator(&sim, 64, 1);
     CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
     const double ms = 1e3 * backend->now(state);
     CHECK_NEAR(1e3 * backend->estimate(state, &mix), ms, 1e-9);
@@ -827,15 +790,11 @@ static double windows_ms(const llm42_calibration *c, llm42_schedule schedule, do
 
 // Milliseconds of the INVARIANT passes of one request: its prompt of 4 rows, and a replay pass of one window of 8 rows.
 static double served_ms(const llm42_calibration *c) {
-    const llm42_sim_desc sim = {.calibration = c, .no_flips = true};
-    llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 64};
-    desc.policy.verifier = LLM42_VERIFIER_INVARIANT, desc.policy.window = 8, desc.policy.group = 1;
-    llm42_engine *engine = NULL;
-    if (!CHECK_MSG(!llm42_engine_open(&engine, &desc, &error), "%s", error.text)) return 0;
-    const int32_t prompt[4] = {1, 2, 3, 4};
-    const llm42_request_desc r = {
-        .prompt = prompt, .prompt_count = 4, .max_new_tokens = 9, .ignore_stop = true, .deterministic = true};
-    CHECK_INT(llm42_engine_submit(engine, &r, NULL, &error), LLM42_OK);
+    llm42_sim_desc sim = {.calibration = c, .no_flips = true};
+    const llm42_policy policy = {.verifier = LLM42_VERIFIER_INVARIANT, .window = 8, .group = 1};
+    llm42_engine *engine = open_with((llm42_engine_desc){.policy = policy}, &sim);
+    if (!engine) return 0;
+    submit(engine, 4, 9, true, 0);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     const llm42_stats stats = llm42_engine_stats(engine);
     CHECK(stats.replay_passes == 1 && stats.passes[LLM42_SCHEDULE_INVARIANT] == 2 && stats.candidates == 7);
@@ -846,16 +805,13 @@ static double served_ms(const llm42_calibration *c) {
 // Windows of INVARIANT replay passes have the times of their own table, or of that of prompts. Where INVARIANT passes
 // take so many times as long as FAST ones, the table does not count.
 TEST(invariant_windows_may_have_times_of_their_own) {
-    char text[4096];
-    body(text, sizeof text, NULL);
     const double context = (8 * 14.5 + 4 * 22.5) / 12, decode = 8 + 16 * (0.2 + 31 * 0.001),
                  prompt = 9 + 16 * (0.4 + 2 * 0.002);
     double fast[2], slow[2];
     for (int own = 0; own < 2; own++) {
         const double base = own ? 5 : 9, row = own ? 0.5 : 0.4, key = own ? 0.003 : 0.002;
-        llm42_calibration *c = NULL;
-        const char *path = write_text(head, own ? with_windows(text, NULL, NULL) : text);
-        if (!CHECK_MSG(!llm42_calibration_load(&c, path, &error), "%s", error.text)) return;
+        llm42_calibration *c = load(head, own ? with_windows(text, NULL, NULL) : text);
+        if (!c) return;
         CHECK(isnan(llm42_calibration_ms(c, LLM42_SCHEDULE_INVARIANT, LLM42_KIND_WINDOW, 8, 100)) == !own);
         const double windows = base + 16 * (row + context * key);
         CHECK_NEAR(windows_ms(c, LLM42_SCHEDULE_INVARIANT, 0), (decode + 3 * prompt + 12 * windows) / 16, 1e-9);
@@ -875,14 +831,11 @@ TEST(invariant_windows_may_have_times_of_their_own) {
 // as long as that of as many whole windows. Schedules without a table of windows take that of INVARIANT passes, or else
 // of FIXED ones.
 TEST(windows_read_keys_and_values_each_for_itself) {
-    char text[4096], first[1024];
-    body(text, sizeof text, NULL);
     const double context = (8 * 14.5 + 4 * 22.5) / 12, whole = 2 * 32 / (12.0 / 16);
     for (int own = 0; own < 2; own++) {
-        llm42_calibration *c = NULL;
-        snprintf(first, sizeof first, "%s", with(head, "# devices: 1", "# devices: 1\n# window_rows: 32"));
-        const char *path = write_text(first, own ? with_windows(text, NULL, NULL) : text);
-        if (!CHECK_MSG(!llm42_calibration_load(&c, path, &error), "%s", error.text)) return;
+        const char *tables = own ? with_windows(text, NULL, NULL) : text;
+        llm42_calibration *c = load(with(head, "# devices: 1", "# devices: 1\n# window_rows: 32"), tables);
+        if (!c) return;
         CHECK(c->window_rows == 32);
         const double decode = 8 + 16 * (0.2 + 31 * 0.001), prompt = 9 + 16 * (0.4 + 2 * 0.002),
                      key = own ? 0.003 : 0.001, windows = (own ? 5 + 16 * 0.5 : 10 + 16 * 0.2) + whole * context * key;
@@ -912,9 +865,7 @@ TEST(short_windows_never_take_less) {
         llm42_calibration c = {.devices = 1, .flip_shape = 1, .window_rows = 32};
         if (round % 2) c.pass_sizes = 2, c.pass_rows = sizes;
         const llm42_sim_desc sim = {.calibration = &c};
-        const llm42_backend_desc desc = {.model = model, .max_rows = 200, .backend_desc = &sim};
-        void *state = NULL;
-        CHECK_INT(llm42_backend_sim()->open(&state, &desc, &error), LLM42_OK);
+        void *state = open_simulator(&sim, 200, 1);
         llm42_mix mix = {.schedule = LLM42_SCHEDULE_INVARIANT, .rows[LLM42_KIND_WINDOW] = 60, .windows = 1};
         CHECK(isnan(llm42_backend_sim()->estimate(state, &mix)));
         c.cost[LLM42_SCHEDULE_INVARIANT][LLM42_KIND_WINDOW] = (llm42_table){4, 3, rows, contexts, ms};
@@ -940,7 +891,7 @@ static double host_ms(llm42_schedule schedule, const llm42_row *row, int rows) {
     llm42_pass pass = {.schedule = schedule, .rows = rows, .shape = rows, .row = row, .seq = seq, .out = out};
     double seconds[2];
     for (int i = 0; i < 2; i++) {
-        void *state = open_simulator();
+        void *state = open_simulator(&(llm42_sim_desc){.calibration = calibration}, 64, 1);
         for (int k = 0; k < LLM42_KIND_COUNT; k++) calibration->host_ms[k] = i * (k == 0 ? 100 : k == 1 ? 200 : 400);
         calibration->host_request_ms = i * 1000;  // no pass takes it
         CHECK_INT(backend->run(state, &pass, &error), LLM42_OK);
@@ -1253,7 +1204,6 @@ TEST(a_step_allocates_nothing) {
 }
 
 TEST(what_cannot_be_is_refused) {
-    llm42_engine *engine = NULL;
     llm42_sim_desc sim = {.calibration = calibration}, empty = {0},
                    wrong = {.calibration = calibration, .flip_scale = -1},
                    slow = {.calibration = calibration, .invariant_slowdown = NAN};
@@ -1276,10 +1226,7 @@ TEST(what_cannot_be_is_refused) {
         llm42_engine_desc desc = cases[i].desc;
         desc.model = model;
         desc.max_context = 256;
-        llm42_error e = {0};
-        CHECK_INT(llm42_engine_open(&engine, &desc, &e), LLM42_INVALID);
-        CHECK_MSG(strstr(e.text, cases[i].text), "error is \"%s\", without \"%s\"", e.text, cases[i].text);
-        CHECK(engine == NULL);
+        test_refused(&desc, LLM42_INVALID, cases[i].text);
     }
     llm42_model *none = NULL;
     CHECK_INT(llm42_model_load(&none, &(llm42_model_desc){.path = "shape:huge"}, &error), LLM42_UNSUPPORTED);
@@ -1290,6 +1237,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
     if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
+    snprintf(text, sizeof text, "%s", without(""));
     RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;
     RUN(times_do_not_fall_beyond_the_grid, doubtful_measurements_are_told, bad_calibrations_are_refused,

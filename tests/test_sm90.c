@@ -7,7 +7,7 @@
 // the whole header.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_sm90.h"
 #if !LLM42__ISA  // plain C has the single step alone
 #define llm42__sm90_steps(x, x_power, w, w_power, steps, sum) \
     ((void)(x_power), (void)(w_power), llm42__sm90_plain_steps(x, w, steps, sum, 16))
@@ -446,18 +446,10 @@ TEST(passes) {
 }
 
 TEST(refusals) {
-    llm42_error error;
-    llm42_engine *engine;
-    CHECK_INT(llm42_engine_open(&engine,
-                                &(llm42_engine_desc){.model = tiny42,
-                                                     .numerics.compute = LLM42_DTYPE_FP32,
-                                                     .numerics.arithmetic = LLM42_ARITHMETIC_SM90},
-                                &error),
-              LLM42_UNSUPPORTED);
-    CHECK_CONTAINS(error.text, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
-    CHECK_INT(llm42_engine_open(&engine, &(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 3}, &error),
-              LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "arithmetic");
+    llm42_engine_desc desc = {.model = tiny42, .numerics.arithmetic = LLM42_ARITHMETIC_SM90};
+    desc.numerics.compute = LLM42_DTYPE_FP32;
+    test_refused(&desc, LLM42_UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
+    test_refused(&(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 3}, LLM42_INVALID, "arithmetic");
 }
 
 // >>other sections ------------------------------------------------------------------------------------------------

@@ -15,12 +15,10 @@ refuses() {  # refuses STATUS PATTERN ARGUMENT...: that status, one line on stde
     judge "sweep ${*:3}: exit $status, expected $1 and '$2', got:" "$dir/stderr"
 }
 
-column() {  # column FILE NAME [MODE]: a column of the rows (of one mode)
-    awk -F '\t' -v name="$2" -v mode="${3:-}" '
-        /^#/ { next }
-        !n { for (i = 1; i <= NF; i++) at[$i] = i; n = NF; next }
-        mode == "" || $at["mode"] == mode { print $at[name] }' "$1"
+rows() {  # rows AWK [FILE]: for each row; at["NAME"] is the place of the column NAME
+    awk -F '\t' '/^#/ { next } !n { for (n = 1; n <= NF; n++) at[$n] = n; next } '"$1" "${@:2}"
 }
+column() { rows '{ print $at["'"$2"'"] }' "$1"; }  # column FILE NAME
 
 seal_cell() {  # seal_cell FILE: the hash in the file of a cell is made to fit its lines again
     local hash=$((0xcbf29ce484222325)) byte
@@ -316,16 +314,12 @@ check "verifications" [ "$(sum 8)" = "$(column "$dir/one.tsv" verifications)" ]
 check "rollbacks" [ "$(sum 9)" = "$(column "$dir/one.tsv" rollbacks)" ]
 check "recomputed tokens" [ "$(sum 10)" = "$(column "$dir/one.tsv" recomputed_tokens)" ]
 check "returned tokens" [ "$(sum 4)" = "$(column "$dir/one.tsv" returned_tokens)" ]
-check "replay passes, by what they are" [ "$(awk -F '\t' '
-    /^#/ { next }
-    !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+check "replay passes, by what they are" [ "$(rows '
     $at["event"] == "pass" && $at["windows"] > 0 { passes++ }
     END { print passes }' "$dir/trace.tsv") $(column "$dir/one.tsv" passes_fixed)" = \
     "$(column "$dir/one.tsv" passes_replay) 0" ]
 "$sweep" "${sim[@]}" --preset dvr,best,paper,invariant --mode preset >"$dir/passes.tsv"
-check "replay passes of each preset" [ "$(awk -F '\t' '
-    /^#/ { next }
-    !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+check "replay passes of each preset" [ "$(rows '
     { r = $at["passes_replay"]
       print $at["preset"], (r > 0) == ($at["verifications"] > 0), $at["passes_fixed"] == ($at["preset"] == "paper" ? r : 0)
     }' "$dir/passes.tsv" | xargs)" = "dvr 1 1 best 1 1 paper 1 1 invariant 1 1" ]
@@ -351,9 +345,7 @@ check "slow ones make first tokens late" [ "$(column "$dir/prefill.tsv" ttft_p50
 # short, or all requests come at once.
 overload=(--calibration sweep/calibration/h100-pcie-paper.tsv --workload arxiv --requests 300 --quiet)
 "$sweep" "${overload[@]}" --qps 1,9,offline --cells "$dir/load" >"$dir/load.tsv" 2>"$dir/stderr"
-check "offered and served" [ "$(awk -F '\t' '
-    /^#/ { next }
-    !n { for (n = 1; n <= NF; n++) at[$n] = n; next }
+check "offered and served" [ "$(rows '
     { off = $at["served_per_s"] * $at["duration_s"] / 300 - 1
       print $at["qps"], $at["offered_per_s"], (off * off < 1e-6), $at["overloaded"] }' "$dir/load.tsv" | xargs)" = "1 1.004 1 0 9 9.032 1 1 offline nan 1 nan" ]
 said="sweep: overloaded: 1 of 3 cells; qps 9, served 1.47 of 9.03/s, latencies grow with --requests"
@@ -366,15 +358,13 @@ check "with columns for drafts" [ "$("$sweep" "${overload[@]}" --qps 9 --draft n
 drafts_pay() {  # windows with drafts do not wait for their turn
     "$sweep" --calibration sweep/calibration/h200-llama-3.1-8b.tsv --preset dvr --planner every --ratio 0.5 --qps offline \
         --max-running 16 --workload fixed:32x128 --requests 128 --draft none,0.7 --quiet |
-        awk -F '\t' '$1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i; next }
-            !/^#/ { speed[$at["draft"]] = $at["output_tok_per_s"] } END { exit !(speed["0.7"] > 0.9 * speed["none"]) }'
+        rows '{ speed[$at["draft"]] = $at["output_tok_per_s"] } END { exit !(speed["0.7"] > 0.9 * speed["none"]) }'
 }
 check "drafts under a planner of one's own" drafts_pay
 every_turns() {  # fewer than G deterministic requests have their turn once in W passes, as under the built-in planner
     "$sweep" --calibration sweep/calibration/h200-llama-3.1-8b.tsv --preset dvr --planner default,every --ratio 0.25 \
         --qps offline --max-running 16 --workload fixed:32x128 --requests 64 --quiet |
-        awk -F '\t' '$1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i; next }
-            !/^#/ { p50[$at["planner"]] = $at["det_e2e_p50_s"] } END { exit !(p50["every"] < 1.5 * p50["default"]) }'
+        rows '{ p50[$at["planner"]] = $at["det_e2e_p50_s"] } END { exit !(p50["every"] < 1.5 * p50["default"]) }'
 }
 check "planner every: few requests do not wait for G" every_turns
 most_rows() {  # the rows of the largest pass, where prompts ride beside drafts: 32 windows of 16, or the token budget
@@ -400,9 +390,7 @@ check "one request is not" [ "$("$sweep" "${overload[@]}" --requests 1 | cut -f 
 hybrid=(--qps offline --mode dvr,hybrid,batch_invariant --verifier invariant --verify wait --prefill packed --chunked on
     --bonus on --ratio 0.1,0.5,1)
 hybrid_cells() {  # hybrid_cells FILE: cells of mode hybrid; how many are more than 2% slower than the better mode
-    awk -F '\t' '
-        /^#/ { next }
-        $1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    rows '
         {
             key = $at["slowdown"]; x = $at["total_tok_per_s"]
             if ($at["mode"] == "batch_invariant") invariant[key] = x
@@ -454,10 +442,7 @@ by_hand() {  # by_hand PRESET: each value of its row as an option, with a preset
             <(grep ^sim "$dir/hand.tsv" | cut -f 6-)
 }
 check "four presets, four results" [ "$(grep ^sim "$dir/presets.tsv" | cut -f 19- | sort -u | wc -l)" = 4 ]
-check "dvr by hand" by_hand dvr paper
-check "best by hand" by_hand best paper
-check "paper by hand" by_hand paper best
-check "invariant by hand" by_hand invariant paper
+for pair in "dvr paper" "best paper" "paper best" "invariant paper"; do check "by hand: $pair" by_hand $pair; done
 "$sweep" "${sim[@]}" --preset dvr,paper --window 12 --verify eager --bonus on >"$dir/own.tsv"
 check "options override the presets" [ "$(grep ^sim "$dir/own.tsv" | cut -f 9,12,13 | sort -u | xargs)" = "eager on 12" ]
 check "and leave them the rest" [ "$(column "$dir/own.tsv" verifier | xargs) $(column "$dir/own.tsv" prefill |
@@ -659,9 +644,7 @@ sed 's/^# end$/# table: exchange 2\nranks\trows\texchange_us\n2\t1\t11\n2\t512\t
     sweep/calibration/h100-pcie-paper.tsv >"$dir/exchange.tsv"
 ranks=(--calibration "$dir/exchange.tsv" --workload fixed:64x32 --requests 20 --qps offline --quiet)
 check "ranks from a table of exchanges" "$sweep" "${ranks[@]}" --tensor-parallel 1,2 --out "$dir/ranks.tsv"
-check "two ranks are faster than one" awk -F '\t' '
-    /^#/ { next }
-    !named++ { for (i = 1; i <= NF; i++) at[$i] = i; next }
+check "two ranks are faster than one" rows '
     { took[$at["tensor_parallel"]] = $at["duration_s"] }
     END { exit !(took[2] > 0 && took[2] < took[1]) }' "$dir/ranks.tsv"
 refuses 2 '--tensor-parallel: 4: calibration exchange' "${ranks[@]}" --tensor-parallel 2,4
@@ -790,8 +773,7 @@ check "and so are reserves" [ "$(configuration --admission-reserve 0.7000001)" !
 unlike() {
     "$sweep" "${sim[@]}" --requests 200 --ratio 1 --flip-scale 5 --flip-spread "$1" --per-request "$dir/unlike" \
         --quiet >"$dir/stdout" 2>/dev/null
-    awk -F '\t' '/^#/ { next } !at { for (i = 1; i <= NF; i++) if ($i == "rollbacks") at = i; next } !$at { none++ }
-        END { print none + 0 }' "$dir/unlike"
+    rows '!$at["rollbacks"] { none++ } END { print none + 0 }' "$dir/unlike"
 }
 spread_1=$(unlike 0.1) spread_3=$(unlike 3) spread_0=$(unlike 0)
 echo "requests without a rollback: $spread_1 with a spread of 0.1, $spread_3 with 3, $spread_0 as calibrated" >"$log"

@@ -235,7 +235,7 @@ static void submit_recorded(llm42_engine *engine) {
         if (i == 6) d.sampling = (llm42_sampling){.temperature = 1, .top_p = 0.9f, .min_p = 0.01f};
         if (i == 7) d.sampling.seed = UINT64_MAX;
         if (i == 8) d.stop = stop, d.stop_count = 3;
-        CHECK_MSG(llm42_engine_submit(engine, &d, NULL, &error) == LLM42_OK, "%s", error.text);
+        test_submit(engine, d);
     }
 }
 
@@ -262,9 +262,8 @@ static llm42_transcript *record(llm42_engine_desc desc, llm42_engine **engine, c
     llm42_transcript *t = NULL;
     desc.on_event = record_event;
     desc.event_user = &r;
-    *engine = NULL;
-    if (!CHECK_MSG(llm42_engine_open(&r.engine, &desc, &error) == LLM42_OK, "%s", error.text)) return NULL;
-    *engine = r.engine;
+    *engine = r.engine = test_open(&desc);
+    if (!r.engine) return NULL;
     CHECK_MSG(!llm42_recorder_open(&r.recorder, path, r.engine, "cuda device: none\n\nlast", &error), "%s", error.text);
     submit_recorded(r.engine);
     CHECK_MSG(llm42_engine_run(r.engine, &error) == LLM42_OK, "%s", error.text);
@@ -335,10 +334,9 @@ TEST(what_is_read_is_what_was_served) {
 
 TEST(a_recorder_says_what_it_cannot_do) {
     llm42_model *model = NULL;
-    llm42_engine *engine = NULL;
     llm42_recorder *recorder = NULL;
     CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK);
-    CHECK(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .max_context = 64}, &error) == LLM42_OK);
+    llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
     CHECK_INT(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO);
     CHECK_CONTAINS(error.text, "/nowhere/at/all: cannot write: No such file");
     CHECK_INT(llm42_recorder_open(&recorder, NULL, engine, NULL, &error), LLM42_INVALID);
@@ -361,12 +359,11 @@ TEST(a_recorder_says_what_it_cannot_do) {
 // A name that would break a line does not.
 TEST(a_name_is_one_line) {
     llm42_model *model = NULL;
-    llm42_engine *engine = NULL;
     llm42_recorder *recorder = NULL;
     llm42_transcript *t = NULL;
     CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) == LLM42_OK);
     snprintf(model->name, sizeof model->name, "a\nresult: b\033");
-    CHECK(llm42_engine_open(&engine, &(llm42_engine_desc){.model = model, .max_context = 64}, &error) == LLM42_OK);
+    llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
     const char *path = test_path(folder, "name.txt");
     CHECK_INT(llm42_recorder_open(&recorder, path, engine, NULL, &error), LLM42_OK);
     CHECK_INT(llm42_recorder_close(recorder, &error), LLM42_OK);
@@ -380,56 +377,12 @@ TEST(a_name_is_one_line) {
 }
 
 // >>reading ------------------------------------------------------------------------------------------------------
-// Of format 1, which is still read.
-static const char good[] = "# llm42 transcript, format 1\n"  // line 1
-                           "# a comment\n"
-                           "model: some/folder\n"
-                           "model_hash: 0123456789abcdef\n"
-                           "arithmetic: sm90\n"
-                           "compute: fp32\n"
-                           "logits_fp32: yes\n"
-                           "router_fp32: no\n"
-                           "leaves: 8\n"
-                           "preset: best\n"  // 10
-                           "result: canonical\n"
-                           "# cuda device: one\n"
-                           "\n"
-                           "request: 3\n"
-                           "deterministic: yes\n"
-                           "finish: stop\n"
-                           "max_new_tokens: 9\n"
-                           "stop: 1,2\n"
-                           "temperature: 3f800000\n"
-                           "top_k: 5\n"  // 20
-                           "top_p: 3f000000\n"
-                           "min_p: 00000000\n"
-                           "seed: 18446744073709551615\n"
-                           "prompt: 0,5\n"
-                           "tokens: 7,1\n"
-                           "logprobs: bf800000,c0123456\n"
-                           "\n"
-                           "request: 2\n"
-                           "deterministic: no\n"
-                           "finish: cancelled\n"  // 30
-                           "max_new_tokens: 1\n"
-                           "stop:\n"
-                           "temperature: 00000000\n"
-                           "top_k: 0\n"
-                           "top_p: 00000000\n"
-                           "min_p: 00000000\n"
-                           "seed: 42\n"
-                           "prompt: 3\n"
-                           "tokens: \n"
-                           "logprobs:\n"  // 40
-                           "\n"
-                           "requests: 2\n"
-                           "# end\n";
+static char *good;  // a transcript of format 1, which is still read
 
 TEST(a_file_is_read) {
     llm42_transcript *t = NULL;
-    const char *path = test_path(folder, "good.txt");
-    test_write_text(path, good);
-    if (!CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) return;
+    if (!CHECK_MSG(llm42_transcript_load(&t, "tests/transcripts/format_1.txt", &error) == LLM42_OK, "%s", error.text))
+        return;
     CHECK_STR(t->model_hash, "0123456789abcdef");
     CHECK(t->format == 1 && !t->digest[0] && !t->answer[0].digest[0]);
     CHECK(t->numerics.compute == LLM42_DTYPE_FP32 && t->numerics.logits_fp32 && !t->numerics.router_fp32);
@@ -570,11 +523,14 @@ TEST(a_part_of_a_file_is_no_file) {
 }
 
 static void run_transcripts(void) {
+    good = test_read("tests/transcripts/format_1.txt", NULL);
+    assert(good);
     RUN(sha256_is_that_of_fips_180_4, the_hash_of_tiny42_is_known, files_do_not_matter, every_weight_matters,
         the_configuration_matters_where_it_computes, threads_do_not_matter,
         synthetic_models_are_hashed_by_their_recipes, what_is_read_is_what_was_served,
         a_recorder_says_what_it_cannot_do, a_name_is_one_line, a_file_is_read, a_broken_file_is_refused_with_its_line,
         every_byte_counts_in_a_digest, a_part_of_a_file_is_no_file);
+    free(good);
 }
 
 #endif  // LLM42_TRANSCRIPTS_H

@@ -67,7 +67,7 @@ static bool scoring_run(const scoring *s, const llm42_pass *pass, const int32_t 
 
 int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, float *logprob) {
     const size_t vocab = (size_t)s->desc.model->config.vocab;
-    const llm42_seq seq = {.request = 1, .pages = s->pages};
+    llm42_seq seq = {.request = 1, .pages = s->pages};
     const bool fixed = s->schedule == LLM42_SCHEDULE_FIXED;
     int rows = 0;
     for (int begin = 0; begin < count; begin += rows) {
@@ -75,6 +75,7 @@ int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, fl
         rows = alone ? prompt : s->rows < count - begin ? s->rows : count - begin;
         for (int i = 0; i < rows; i++)
             s->row[i] = (llm42_row){0, begin + i, ids[begin + i], begin + i + 1 < prompt ? 0 : LLM42_ROW_SAMPLE};
+        llm42_follow_rows(&seq, s->row, rows);
         llm42_pass pass = {.schedule = s->schedule,
                            .rows = rows,
                            .shape = fixed && !alone ? s->rows : rows,

@@ -1352,9 +1352,10 @@ class Scorer(_Single):
     def _pass(self, ids, begin):
         """Runs the pass of the rows from `begin` on. Returns their number."""
         error = S["llm42_error"]()
-        seq = S["llm42_seq"](request=1, pages=self._pages.ctypes.data_as(INT32))
         fixed = self._schedule == C.constants["LLM42_SCHEDULE_FIXED"]
         count = min(len(self._rows), len(ids) - begin)
+        seq = S["llm42_seq"](
+            request=1, pages=self._pages.ctypes.data_as(INT32), state=begin, state_to=begin + count)
         row = self._rows[:count]
         row["seq"], row["position"], row["token"] = 0, np.arange(begin, begin + count), ids[begin:begin + count]
         row["flags"] = C.constants["LLM42_ROW_SAMPLE"]

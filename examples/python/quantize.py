@@ -5,10 +5,12 @@
 
 llm42, vLLM and transformers load the new folder (quant_method fp8). A block's scale is its largest magnitude divided by
 448, and at least 1e-10, in fp32; a weight is stored as the e4m3 number nearest to weight / scale. Embedding, LM head,
-norms, biases and routers are copied. Tokenizers are linked to those of FOLDER. It needs numpy.
+norms, biases and routers are copied. Tokenizers and their side files are linked to those of FOLDER. It needs numpy.
 """
 import glob
 import json
+import math
+import operator
 import os
 import struct
 import sys
@@ -18,10 +20,20 @@ import numpy as np
 SIDE, LARGEST = 128, np.float32(448)
 TYPES = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
 ALIGNMENT = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1}
+LINKED = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+          "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json", "generation_config.json")
 
 
 def fail(path, problem):
     sys.exit(f"quantize.py: {path}: {problem}")
+
+
+def read_json(path, text):
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fail(path, f"no JSON, or broken: {error}")
+    return value if isinstance(value, dict) else fail(path, "expected a JSON object")
 
 
 def tensors(folder):
@@ -29,20 +41,29 @@ def tensors(folder):
     found = {}
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
         with open(path, "rb") as file:
-            length = struct.unpack("<Q", file.read(8))[0]
-            header, data = json.loads(file.read(length)), file.read()
+            start = file.read(8)
+            length = int.from_bytes(start, "little")
+            if len(start) < 8 or length > os.path.getsize(path) - 8:
+                fail(path, "truncated, or no safetensors file (a git-lfs pointer?): fetch it again")
+            header, data = read_json(path, file.read(length)), file.read()
+        header.pop("__metadata__", None)
         for name, tensor in header.items():
-            if name != "__metadata__":
-                begin, end = tensor["data_offsets"]
-                found[name] = tensor["dtype"], tensor["shape"], data[begin:end]
+            try:
+                dtype, shape = str(tensor["dtype"]), [operator.index(n) for n in tensor["shape"]]
+                begin, end = [operator.index(n) for n in tensor["data_offsets"]]
+            except (KeyError, TypeError, ValueError):
+                fail(path, f"{name}: expected dtype, shape and data_offsets")
+            size = ALIGNMENT[dtype] * math.prod(shape) if dtype in ALIGNMENT else end - begin
+            if not 0 <= begin <= end <= len(data) or size != end - begin or min(shape, default=0) < 0:
+                fail(path, f"{name}: the file is truncated, or shape and data_offsets disagree: fetch it again")
+            found[name] = dtype, shape, data[begin:end]
     return sorted(found.items())
 
 
 def to_fp32(name, dtype, shape, data):
-    if dtype not in TYPES:
-        fail(name, f"{dtype}: expected one of {', '.join(TYPES)}: is the folder quantised already?")
     words = np.frombuffer(data, TYPES[dtype]).reshape(shape)
-    return (words.astype("<u4") << 16).view("<f4") if dtype == "BF16" else words.astype("<f4")
+    values = (words.astype("<u4") << 16).view("<f4") if dtype == "BF16" else words.astype("<f4")
+    return values if np.isfinite(values).all() else fail(name, "a weight is NaN or infinite")
 
 
 def to_e4m3(x):
@@ -66,17 +87,30 @@ def quantise(weights):
     return data, scales
 
 
+def write(path, parts):
+    """A file that is there when it is complete. It takes the place of a link."""
+    with open(path + ".part", "wb") as file:
+        file.writelines(parts)
+    os.replace(path + ".part", path)
+
+
 def convert(folder, new):
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
+    if os.path.realpath(folder) == os.path.realpath(new):
+        fail(new, "is FOLDER itself: the new folder must be another")
+    path = os.path.join(folder, "config.json")
+    with open(path, "rb") as file:
+        config = read_json(path, file.read())
     if config.get("quantization_config"):
         fail(folder, "the model is quantised already")
     kept, everything = [], tensors(folder)
     if not everything:
         fail(folder, "no *.safetensors")
     for name, (dtype, shape, data) in everything:
+        weights = to_fp32(name, dtype, shape, data) if dtype in TYPES else None
         if len(shape) == 2 and ("_proj.weight" in name or ".experts." in name):
-            data, scales = quantise(to_fp32(name, dtype, shape, data))
+            if weights is None:
+                fail(name, f"{dtype}: expected one of {', '.join(TYPES)}: is the folder quantised already?")
+            data, scales = quantise(weights)
             kept.append((name + "_scale_inv", "F32", scales.shape, scales.tobytes()))
             dtype, data = "F8_E4M3", data.tobytes()
         elif len(shape) == 3:
@@ -87,22 +121,20 @@ def convert(folder, new):
     config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
                                      "weight_block_size": [SIDE, SIDE]}
     os.makedirs(new, exist_ok=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "generation_config.json"):
+    for name in LINKED:
         source, link = os.path.join(folder, name), os.path.join(new, name)
         if os.path.exists(source) and not os.path.lexists(link):
-            os.symlink(os.path.relpath(source, new), link)
+            os.symlink(os.path.relpath(os.path.realpath(folder), os.path.realpath(new)) + "/" + name, link)
     entries, begin = {}, 0
-    kept.sort(key=lambda tensor: -ALIGNMENT[tensor[1]])  # so that every tensor is aligned
+    kept.sort(key=lambda tensor: -ALIGNMENT.get(tensor[1], 0))  # so that every tensor is aligned
     for name, dtype, shape, data in kept:
         entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, begin + len(data)]}
         begin += len(data)
     header = json.dumps(entries).encode()
     header += b" " * (-len(header) % 8)
-    with open(os.path.join(new, "model.safetensors"), "wb") as file:
-        file.writelines([struct.pack("<Q", len(header)), header, *(data for *_, data in kept)])
-    with open(os.path.join(new, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(config, file, indent=2)
-        file.write("\n")
+    write(os.path.join(new, "model.safetensors"),
+          [struct.pack("<Q", len(header)), header, *(data for *_, data in kept)])
+    write(os.path.join(new, "config.json"), [json.dumps(config, indent=2).encode(), b"\n"])
 
 
 if __name__ == "__main__":
@@ -111,4 +143,4 @@ if __name__ == "__main__":
     try:
         convert(sys.argv[1], sys.argv[2])
     except OSError as error:
-        fail(error.filename, error.strerror)
+        fail(error.filename or sys.argv[2], error.strerror)

@@ -675,6 +675,7 @@ llm42_result llm42_draft_model_open(llm42_drafter *drafter, const llm42_draft_mo
                           "%s.model: %s has a vocabulary of %d tokens, and the model that it drafts for has %d: they "
                           "must have the same tokenizer",
                           name, desc->model->name, c->vocab, desc->vocab);
+    if (c->recurrent_layers) return llm42_fail(error, LLM42_UNSUPPORTED, "%s.model: has recurrent layers", name);
     llm42__draft_model *m = llm42__alloc_zero(1, sizeof *m);
     if (!m) return llm42_fail(error, LLM42_MEMORY, "llm42_draft_model_open: out of memory");
     m->desc = *desc;

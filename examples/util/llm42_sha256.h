@@ -286,28 +286,35 @@ static void llm42__hash_config(llm42__hasher *h, const llm42_config *c) {
     llm42__hash_number(h, c->rope_theta);
     llm42__hash_word(h, 0);
     for (int i = 0; i < 4; i++) llm42__hash_number(h, rope[i]);
-    const double others[] = {(double)c->embed_scale, (double)c->attention_scale, c->rope_scale, c->query_beta,
-                             c->rope == LLM42_ROPE_LINEAR || c->rope == LLM42_ROPE_YARN ? (double)c->rope : 0};
-    for (int i = 0; i < 5; i++)  // what most models do not have leaves their hashes as they were
-        if (others[i] != 0) llm42__hash_word(h, (uint64_t)i), llm42__hash_number(h, others[i]);
+    // What most models do not have leaves their hashes as they were.
+    const double kind = c->rope == LLM42_ROPE_LLAMA3 ? 0 : (double)c->rope;
+    const double others[5] = {(double)c->embed_scale, (double)c->attention_scale, c->rope_scale, c->query_beta, kind};
+    const int sizes[6] = {c->key_heads, c->value_heads, c->key_dim, c->value_dim, c->rotary_dim, c->shared_ffn};
+    for (int i = 0; i < 11; i++) {
+        const double value = i < 5 ? others[i] : sizes[i - 5];
+        if (value != 0) llm42__hash_word(h, (uint64_t)i), llm42__hash_number(h, value);
+    }
 }
 
 static void llm42__hash_layer(llm42__hasher *h, const llm42_config *c, const llm42_layer *l) {
-    const llm42_matrix *matrix[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->router};
+    const llm42_matrix *matrix[] = {&l->q,      &l->k,           &l->v,   &l->o, &l->gate, &l->up,   &l->down,
+                                    &l->router, &l->shared_gate, &l->qkv, &l->z, &l->beta, &l->alpha};
     llm42__hash_word(h, (uint64_t)l->sliding + 2 * (uint64_t)l->unrotated);
     llm42__hash_vector(h, l->attention_norm, c->dim);
     llm42__hash_vector(h, l->ffn_norm, c->dim);
     llm42__hash_vector(h, l->q_norm, c->head_dim);
     llm42__hash_vector(h, l->k_norm, c->head_dim);
-    llm42__hash_vector(h, l->q_bias, c->heads * c->head_dim);
+    llm42__hash_vector(h, l->q_bias, c->heads * c->head_dim << c->gated);
     llm42__hash_vector(h, l->k_bias, c->kv_heads * c->head_dim);
     llm42__hash_vector(h, l->v_bias, c->kv_heads * c->head_dim);
-    if (l->o_bias) llm42__hash_vector(h, l->o_bias, c->dim);
-    if (l->gate_bias) llm42__hash_vector(h, l->gate_bias, c->ffn);
-    if (l->up_bias) llm42__hash_vector(h, l->up_bias, c->ffn);
-    if (l->down_bias) llm42__hash_vector(h, l->down_bias, c->dim);
-    for (size_t i = 0; i < sizeof matrix / sizeof *matrix; i++) llm42__hash_matrix(h, matrix[i]);
-    for (int i = 0; l->expert && i < 3 * c->experts; i++) llm42__hash_matrix(h, &l->expert[i]);
+    const float *const few[] = {l->o_bias, l->gate_bias,  l->up_bias,   l->down_bias,  // most models have none of these
+                                l->decay,  l->alpha_bias, l->head_norm, l->taps};
+    const int count[] = {c->dim,         c->ffn,         c->ffn,       c->dim,
+                         c->value_heads, c->value_heads, c->value_dim, LLM42__TAPS * l->qkv.n};
+    for (int i = 0; i < 8; i++)
+        if (few[i]) llm42__hash_vector(h, few[i], count[i]);
+    for (int i = 0; i < (l->recurrent ? 13 : c->shared_ffn ? 9 : 8); i++) llm42__hash_matrix(h, matrix[i]);
+    for (int i = 0; l->expert && i < 3 * (c->experts + (c->shared_ffn > 0)); i++) llm42__hash_matrix(h, &l->expert[i]);
 }
 
 static void llm42__hash_walk(llm42__hasher *h, const llm42_model *m, llm42__walk walk) {

@@ -23,7 +23,7 @@
 #if defined(LLM42_IMPLEMENTATION) && !defined(LLM42_IMPLEMENTED)
 #define LLM42__SYNTHESIS  // llm42_model_load then calls llm42__load_synthetic, which is below
 #endif
-#include "llm42.h"
+#include "llm42_sm90.h"
 
 #if defined(LLM42__SYNTHESIS) && defined(LLM42_IMPLEMENTED)
 
@@ -125,11 +125,42 @@ static llm42_result llm42__synthetic_spec(llm42__synthesis *s, const char *spec,
     return LLM42_OK;
 }
 
+// Three layers of four are recurrent. Head h decays by -(h + 1) / Hv, and the convolution's taps are noise, too.
+static llm42_result llm42__synthetic_recurrent(llm42__synthesis *s, llm42_layer *to, int l, const float *ones,
+                                               float residual, llm42_error *error) {
+    const llm42_config *c = &s->model->config;
+    const int Hv = c->value_heads, V = Hv * c->value_dim, channels = 2 * c->key_heads * c->key_dim + V;
+    const float in = 1.0f / sqrtf((float)c->dim);
+    float *const own = llm42__model_block(s->model, (size_t)(2 * Hv + channels * LLM42__TAPS), sizeof *own);
+    if (!own) LLM42__FAIL(MEMORY, "%s: out of memory", s->model->name);
+    for (int h = 0; h < Hv; h++) own[h] = -(float)(h + 1) / (float)Hv, own[Hv + h] = 0;
+    const llm42_matrix taps = {
+        .n = channels, .k = LLM42__TAPS, .recipe = {llm42_hash(s->seed ^ (uint64_t)(l + 1)), 0.5f, 0}};
+    for (int i = 0; i < channels * LLM42__TAPS; i++) own[2 * Hv + i] = llm42__noise_weight(&taps, i);
+    to->decay = own, to->alpha_bias = own + Hv, to->taps = own + 2 * Hv, to->head_norm = ones;
+    to->recurrent = true, to->cache = l - l / 4;
+    LLM42__TRY(llm42__noise_matrix(s, false, channels, c->dim, in, &to->qkv, error));
+    LLM42__TRY(llm42__noise_matrix(s, false, V, c->dim, in, &to->z, error));
+    LLM42__TRY(llm42__noise_matrix(s, false, Hv, c->dim, in, &to->beta, error));
+    LLM42__TRY(llm42__noise_matrix(s, false, Hv, c->dim, in, &to->alpha, error));
+    return llm42__noise_matrix(s, false, c->dim, V, residual / sqrtf((float)V), &to->o, error);
+}
+
+static llm42_result llm42__synthetic_attention(llm42__synthesis *s, llm42_layer *to, float residual,
+                                               llm42_error *error) {
+    const llm42_config *c = &s->model->config;
+    const int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+    const float in = 1.0f / sqrtf((float)c->dim);
+    LLM42__TRY(llm42__noise_matrix(s, true, q << c->gated, c->dim, in, &to->q, error));
+    for (int i = 0; i < 2; i++) LLM42__TRY(llm42__noise_matrix(s, true, kv, c->dim, in, i ? &to->v : &to->k, error));
+    return llm42__noise_matrix(s, true, c->dim, q, residual / sqrtf((float)q), &to->o, error);
+}
+
 static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
     llm42__synthesis s = {.model = model, .seed = 42, .margin = 3.0, .on_device = on_device};
     LLM42__TRY(llm42__synthetic_spec(&s, spec, error));
     const llm42_config *c = &model->config;
-    const int q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim, matrices = 3 * LLM42__MAX(1, c->experts);
+    const int matrices = 3 * (LLM42__MAX(1, c->experts) + (c->shared_ffn > 0));
     const float in = 1.0f / sqrtf((float)c->dim), residual = 1.0f / sqrtf(2.0f * (float)c->layers);
     float *ones = llm42__model_block(model, (size_t)c->dim, sizeof *ones);  // for norms of heads, too: d <= D
     llm42_matrix *ffn = llm42__model_block(model, (size_t)c->layers * (size_t)matrices, sizeof *ffn);
@@ -142,14 +173,16 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     LLM42__TRY(llm42__noise_matrix(&s, false, c->vocab, c->dim, in, &model->head, error));
     for (llm42_layer *to = layer; to < layer + c->layers; to++) {
         to->attention_norm = to->ffn_norm = ones;
-        LLM42__TRY(llm42__noise_matrix(&s, true, q, c->dim, in, &to->q, error));
-        for (int i = 0; i < 2; i++)
-            LLM42__TRY(llm42__noise_matrix(&s, true, kv, c->dim, in, i ? &to->v : &to->k, error));
-        LLM42__TRY(llm42__noise_matrix(&s, true, c->dim, q, residual / sqrtf((float)q), &to->o, error));
+        const int l = (int)(to - layer);
+        if (c->recurrent_layers) to->cache = l / 4, to->q_norm = to->k_norm = ones;
+        LLM42__TRY(c->recurrent_layers && l % 4 != 3 ? llm42__synthetic_recurrent(&s, to, l, ones, residual, error)
+                                                     : llm42__synthetic_attention(&s, to, residual, error));
+        if (c->shared_ffn) LLM42__TRY(llm42__noise_matrix(&s, false, 1, c->dim, in, &to->shared_gate, error));
         if (c->experts) LLM42__TRY(llm42__noise_matrix(&s, false, c->experts, c->dim, in, &to->router, error));
         if (c->experts) to->q_norm = to->k_norm = ones, to->expert = ffn;
         for (int i = 0; i < matrices; i++, ffn++) {
-            const int n = i % 3 < 2 ? c->ffn : c->dim, k = i % 3 < 2 ? c->dim : c->ffn;
+            const int F = i / 3 && i / 3 == c->experts ? c->shared_ffn : c->ffn;
+            const int n = i % 3 < 2 ? F : c->dim, k = i % 3 < 2 ? c->dim : F;
             LLM42__TRY(
                 llm42__noise_matrix(&s, true, n, k, (i % 3 < 2 ? 1.0f : residual) / sqrtf((float)k), ffn, error));
         }

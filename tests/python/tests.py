@@ -28,7 +28,7 @@ TEXTS = ["It was a dark night", "Once upon a time", "The Count", "She said that 
 
 
 def run(*words, status=0):
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == status, f"{words}: status {done.returncode}: {done.stderr}"
     return done.stdout
 
@@ -732,11 +732,7 @@ def test_scorer_of_several_threads():
                 got.append(scorer.score(TEXTS[0] * 8).logprobs.tobytes() == alone)
             except llm42.Error as error:
                 assert "another thread" in str(error), error
-    threads = [threading.Thread(target=score) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together(*[score] * 4)
     assert got and all(got)
 
 

@@ -49,6 +49,10 @@ def refused(server, status, param, pattern, fields=None, path='/v1/completions',
     return headers
 
 
+def refused_chat(server, status, param, pattern, fields):
+    refused(server, status, param, pattern, json.dumps(fields).encode(), path='/v1/chat/completions')
+
+
 def part_endpoints():
     with serve('--name', 'some/model') as server:
         assert server.get('/health') == {'status': 'ok'}
@@ -476,9 +480,11 @@ def part_record():
             events.close()
             server.wait_for('vllm:num_requests_running', 0)
             assert server.end() == 0
-        audit = subprocess.run([B + '/audit', path, '--model', 'examples/tiny42', '--skip-ordinary'],
-                               capture_output=True, text=True, check=False)
-        assert audit.returncode == 0, audit.stdout + audit.stderr
+        def audit(path, status):
+            done = subprocess.run([B + '/audit', path, '--model', 'examples/tiny42', '--skip-ordinary'],
+                                  capture_output=True, text=True, check=False)
+            assert done.returncode == status, done.stdout + done.stderr
+        audit(path, 0)
         with open(path) as file:
             text = file.read()
         assert text.count('\nrequest: ') == 16 + 64 and text.endswith('# end\n')
@@ -487,9 +493,7 @@ def part_record():
         with open(changed, 'w') as file:
             file.write(text[:i] + str((int(text[i:].split(',')[0]) + 1) % 2048) + text[i + text[i:].index(','):])
         subprocess.run(['bash', '-c', 'source tests/check.sh; seal "$0"', changed], check=True)
-        audit = subprocess.run([B + '/audit', changed, '--model', 'examples/tiny42', '--skip-ordinary'],
-                               capture_output=True, text=True, check=False)
-        assert audit.returncode == 1, audit.stdout + audit.stderr
+        audit(changed, 1)
         # A disk that is full is said while the server goes on, and its status is not that of success.
         limited = subprocess.Popen(['bash', '-c', 'ulimit -f 8; exec "$@"', 'bash', B + '/serve', '--port', '0',
                                     '--threads', '1', '--record', folder + '/full.txt'],
@@ -503,14 +507,17 @@ def part_record():
 
 
 def part_slow():
+    def slow_reader(asked):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(('127.0.0.1', server.port))
+        s.sendall(post(asked))
+        return s
     fields = {'prompt': 'It was', 'max_tokens': 200 if SLOW else 1000, 'n': 8, 'ignore_eos': True, 'seed': 3, 'logprobs': 5,
               'deterministic': True, 'stream': True}
     with serve('--read-timeout', '60') as server:
         expected = whole(server.get('/v1/completions', **{**fields, 'stream': False}))
-        s = socket.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        s.connect(('127.0.0.1', server.port))
-        s.sendall(post(fields))
+        s = slow_reader(fields)
         begin = time.monotonic()
         server.wait_for('llm42:returned_tokens_total', 16 * fields['max_tokens'], 120)  # the engine goes on to the end
         server.wait_for('vllm:num_requests_running', 0)
@@ -529,10 +536,7 @@ def part_slow():
         lines = [line for line in body.decode().split('\n') if line.startswith('data: {')]
         assert joined([json.loads(line[6:]) for line in lines]) == expected
     with serve('--read-timeout', '1') as server:  # one that never reads is cut off, as nobody waits for it
-        s = socket.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        s.connect(('127.0.0.1', server.port))
-        s.sendall(post({**fields, 'logprobs': 20, 'max_tokens': 2000}))
+        s = slow_reader({**fields, 'logprobs': 20, 'max_tokens': 2000})
         server.wait_for('vllm:num_requests_running', 8)
         server.wait_for('vllm:num_requests_running', 0, 300)  # minutes with sanitizers on a busy machine
         s.close()
@@ -642,9 +646,12 @@ def chat_model(folder):
     """tiny42 without a chat template, but with the special tokens of two in the places of the last five, and a context
     of 256."""
     names = ['<|start_header_id|>', '<|end_header_id|>', '<|eot_id|>', '<|im_start|>', '<|im_end|>']
-    shutil.copytree('examples/tiny42', folder)
+    without_template(folder)
+    os.chmod(folder, 0o755)
     with open(folder + '/tokenizer.json', encoding='utf-8') as file:
         tokenizer = json.load(file)
+    with open(folder + '/config.json', encoding='utf-8') as file:
+        config = json.load(file)
     vocab = tokenizer['model']['vocab']
     gone = {word for word, i in vocab.items() if i >= 2043}
     tokenizer['model']['vocab'] = {word: i for word, i in vocab.items() if word not in gone}
@@ -653,18 +660,13 @@ def chat_model(folder):
     tokenizer['model']['merges'] = [m for m in pairs if not gone & {m[0], m[1], m[0] + m[1]}]
     for i, name in enumerate(names):
         tokenizer['added_tokens'].append({'id': 2043 + i, 'content': name, 'special': True})
-    os.chmod(folder, 0o755)
-    os.remove(folder + '/tokenizer.json')
-    with open(folder + '/tokenizer.json', 'w', encoding='utf-8') as file:
-        json.dump(tokenizer, file)
-    os.remove(folder + '/tokenizer_config.json')
-    with open(folder + '/tokenizer_config.json', 'w', encoding='utf-8') as file:
-        json.dump({'bos_token': '<|begin_of_text|>', 'eos_token': '<|end_of_text|>'}, file)
-    with open(folder + '/config.json', encoding='utf-8') as file:
-        config = json.load(file)
-    os.remove(folder + '/config.json')
-    with open(folder + '/config.json', 'w', encoding='utf-8') as file:
-        json.dump({**config, 'max_position_embeddings': 256}, file)
+    for name, content in (('tokenizer', tokenizer), ('config', {**config, 'max_position_embeddings': 256}),
+                          ('tokenizer_config', {'bos_token': '<|begin_of_text|>', 'eos_token': '<|end_of_text|>'})):
+        path = '%s/%s.json' % (folder, name)
+        if os.path.exists(path):
+            os.remove(path)
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(content, file)
 
 
 def without_template(folder):
@@ -749,19 +751,17 @@ def part_chat():
                         ('top_logprobs', {'messages': turns, 'top_logprobs': 2}, 'needs'),
                         ('logprobs', {'messages': turns, 'logprobs': 2}, 'true or false'),
                         ('max_tokens', {'messages': turns, 'max_tokens': 1, 'max_completion_tokens': 1}, 'give it or')):
-                    body = json.dumps(fields).encode()
-                    refused(server, 400, param, pattern, body, path=path)
+                    refused_chat(server, 400, param, pattern, fields)
         with serve('--model', folder + '/model', '--chat-format', 'qwen3') as server:  # where an effort would mean something
-            refused(server, 400, 'reasoning_effort', 'no levels of it',
-                    json.dumps({'messages': turns[1:2], 'reasoning_effort': 'low'}).encode(), path=path)
-            refused(server, 400, 'messages', "turn 0 (user), byte 2: the chat template treats '<tool_response>' specially",
-                    json.dumps({'messages': [{'role': 'user', 'content': 'x <tool_response>'}]}).encode(), path=path)
+            refused_chat(server, 400, 'reasoning_effort', 'no levels of it', {'messages': turns[1:2], 'reasoning_effort': 'low'})
+            refused_chat(server, 400, 'messages', "turn 0 (user), byte 2: the chat template treats '<tool_response>' specially",
+                    {'messages': [{'role': 'user', 'content': 'x <tool_response>'}]})
         with serve('--model', folder + '/model', '--chat-format', 'mistral-0.2') as server:
             for some, text in ((turns[1:2], '[INST] hi [/INST]'),
                                (turns[1:], '[INST] hi [/INST]Hello<|end_of_text|>[INST] Who is there? [/INST]')):
                 one = server.get(path, messages=some, **how)['choices'][0]
                 assert one['token_ids'] == server.complete(text, **how)['choices'][0]['token_ids'], text
-            refused(server, 400, 'messages', "no system's", json.dumps({'messages': turns[:2]}).encode(), path=path)
+            refused_chat(server, 400, 'messages', "no system's", {'messages': turns[:2]})
     with serve() as server:  # tiny42 itself: the turns are one text, which it continues
         story = [{'role': 'system', 'content': 'It was'}, {'role': 'user', 'content': 'late,'},
                  {'role': 'assistant', 'content': ' and'}, {'role': 'user', 'content': 'he'}]
@@ -771,8 +771,7 @@ def part_chat():
         a = server.get(path, messages=[{'role': 'user', 'content': 'It was'}], temperature=0, max_tokens=5)
         assert a['choices'][0]['message']['content'] == ' a very fine day,', a
     with tempfile.TemporaryDirectory() as folder, serve('--model', without_template(folder + '/none')) as server:
-        refused(server, 400, 'messages', 'no chat_template in tokenizer_config.json',
-                json.dumps({'messages': turns[1:2]}).encode(), path=path)
+        refused_chat(server, 400, 'messages', 'no chat_template in tokenizer_config.json', {'messages': turns[1:2]})
 
 
 COMMAND = """
@@ -798,7 +797,7 @@ def part_command():
     """A program of the user's spells chats: its contract, its errors, and others are served meanwhile."""
     path = '/v1/chat/completions'
     how = {'max_tokens': 6, 'temperature': 0, 'deterministic': True, 'return_token_ids': True}
-    chat = lambda said: json.dumps({'messages': [{'role': 'user', 'content': said}]}).encode()
+    chat = lambda said: {'messages': [{'role': 'user', 'content': said}]}
     with tempfile.TemporaryDirectory() as folder:
         with open(folder + '/spell.py', 'w', encoding='utf-8') as file:
             file.write(COMMAND)
@@ -812,14 +811,14 @@ def part_command():
                     ('refuse', 400, 'messages', 'messages: not these'), ('fail', 500, None, 'status 1: no such template'),
                     ('bytes', 500, None, 'no UTF-8'), ('nothing', 500, None, 'printed nothing'),
                     ('more', 500, None, '--chat-command: printed more than 2000 bytes, ')):
-                refused(server, status, param, pattern, chat(said), path=path)
+                refused_chat(server, status, param, pattern, chat(said))
             begin = time.monotonic()
-            slow, quick = together([lambda: server.ask(path, json.loads(chat('hang'))),
+            slow, quick = together([lambda: server.ask(path, chat('hang')),
                                     lambda: (time.sleep(0.3), server.complete(max_tokens=2), time.monotonic())[2]])
             assert slow[0] == 500 and '--chat-command: not finished within 2 s: ' in slow[2] and quick - begin < 1.8, (slow, quick - begin)
             assert time.monotonic() - begin < 6
         with serve('--chat-command', 'exit 0', '--chat-timeout', '5') as server:  # it does not read what it is given
-            refused(server, 500, None, 'printed nothing', chat('x' * 100000), path=path)
+            refused_chat(server, 500, None, 'printed nothing', chat('x' * 100000))
         for arguments, said, status, pattern in (
                 (['--help'], '', 0, 'Standard input must be the request'), (['x'], '', 1, 'standard input is no JSON'),
                 (['x'], '[]', 1, 'no list of `messages`'), ([], '', 1, 'give one FOLDER')):

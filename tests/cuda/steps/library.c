@@ -1,6 +1,6 @@
 // The library for cuda_steps, with its step in the arithmetic sm90, which no other file can call.
 #define LLM42_IMPLEMENTATION
-#include "llm42.h"
+#include "examples/util/llm42_sm90.h"
 
 float steps_sm90(float sum, const float *a, const float *b), steps_e4m3(float sum, const float *a, const float *b);
 

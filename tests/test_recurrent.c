@@ -1,0 +1,175 @@
+// Recurrent layers: a prompt in chunks of any size, decoding, prefix hits at every border of a page, rollbacks and
+// preemption give the bits of a request that runs alone, and a state that keeps what was rolled back does not. Then
+// what is refused. tests/fuzz_engine.c tries such a model with everything else at random, failing passes too.
+#include "test.h"
+#include "llm42.h"
+
+#include "make_model.h"
+
+enum { PROMPT = 45, NEW = 24, REQUESTS = 9, PAGE = 4 };
+static llm42_model *model;
+static llm42_error error;
+static int32_t prompts[REQUESTS][PROMPT];
+static int32_t want[REQUESTS][NEW], got[REQUESTS][NEW];
+static float want_logprobs[REQUESTS][NEW], got_logprobs[REQUESTS][NEW];
+
+// Serves all prompts together, or each alone where `alone`, and returns how many differ from `want`.
+static int differing(llm42_engine_desc desc, bool alone, llm42_stats *stats) {
+    int differ = 0;
+    desc.model = model, desc.backend_desc = TEST_THREADS(2), desc.kv.page_size = PAGE;
+    llm42_engine *engine = test_open(&desc);
+    if (!engine) return -1;
+    for (int i = 0; i < REQUESTS; i++) {
+        test_submit(engine, (llm42_request_desc){.prompt = prompts[i],
+                                                 .prompt_count = PROMPT,
+                                                 .max_new_tokens = NEW,
+                                                 .ignore_stop = true,
+                                                 .deterministic = true,
+                                                 .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 7}});
+        if (alone) CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
+    }
+    CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
+    for (int i = 0; i < REQUESTS; i++) {
+        const llm42_request *r = llm42_engine_request(engine, i + 1);
+        if (!CHECK_INT(r->committed, NEW)) continue;
+        memcpy(got[i], r->tokens, sizeof *got), memcpy(got_logprobs[i], r->logprobs, sizeof *got_logprobs);
+        differ += memcmp(got[i], want[i], sizeof *got) || memcmp(got_logprobs[i], want_logprobs[i], sizeof *got);
+    }
+    *stats = llm42_engine_stats(engine);
+    llm42_engine_close(engine);
+    return differ;
+}
+
+// Prompt i shares i + 1 pages with prompt 0, or all of it.
+TEST(alone) {
+    CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "tests/arch/qwen3_5_text"}, &error), "%s",
+              error.text);
+    for (int i = 0; i < REQUESTS; i++)
+        for (int t = 0; t < PROMPT; t++)
+            prompts[i][t] = (t * t * 7 + 31 * t + 3 + (i && t >= (i + 1) * PAGE ? 11 * i : 0)) % 320;
+    for (int i = 0; i < REQUESTS; i++) {
+        llm42_engine *engine = test_open(&(llm42_engine_desc){
+            .model = model, .backend_desc = TEST_THREADS(1), .preset = LLM42_PRESET_INVARIANT, .max_running = 1});
+        test_submit(engine, (llm42_request_desc){.prompt = prompts[i],
+                                                 .prompt_count = PROMPT,
+                                                 .max_new_tokens = NEW,
+                                                 .ignore_stop = true,
+                                                 .deterministic = true,
+                                                 .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 7}});
+        CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
+        const llm42_request *r = llm42_engine_request(engine, 1);
+        memcpy(want[i], r->tokens, sizeof want[i]), memcpy(want_logprobs[i], r->logprobs, sizeof want[i]);
+        llm42_engine_close(engine);
+    }
+}
+
+TEST(chunks_presets_and_preemption_change_no_bit) {
+    static const llm42_preset presets[] = {LLM42_PRESET_DVR, LLM42_PRESET_BEST, LLM42_PRESET_INVARIANT};
+    llm42_stats stats;
+    int64_t rollbacks = 0, preemptions = 0;
+    for (int p = 0; p < 3; p++)
+        for (int budget = REQUESTS; budget < 60; budget += 7) {
+            llm42_engine_desc desc = {.preset = presets[p], .token_budget = budget, .max_running = REQUESTS};
+            desc.policy.window = 2 + budget % 9, desc.kv.pages = budget % 2 ? 40 : 0, desc.max_context = 80;
+            desc.experiment.inject_rate = 0.1;
+            CHECK_INT(differing(desc, false, &stats), 0);
+            rollbacks += stats.rollbacks, preemptions += stats.preemptions;
+        }
+    CHECK_MSG(rollbacks > 20 && preemptions > 5, "%d rollbacks, %d preemptions", (int)rollbacks, (int)preemptions);
+}
+
+TEST(prefix_hits_begin_with_a_snapshot) {
+    llm42_stats stats;
+    for (int snapshots = 1; snapshots <= 64; snapshots *= 4) {
+        llm42_engine_desc desc = {
+            .kv.prefix_cache = true, .kv.snapshots = snapshots, .max_running = 4, .max_context = 96};
+        CHECK_INT(differing(desc, true, &stats), 0);
+        // Prompt 0 has no snapshot inside; the first prompt that leaves it leaves one there, for those behind it.
+        if (snapshots > 4) CHECK_MSG(stats.prefix_hits >= 8, "%d hits", (int)stats.prefix_hits);
+        desc.preset = LLM42_PRESET_BEST, desc.kv.pages = 60, desc.experiment.inject_rate = 0.2;
+        CHECK_INT(differing(desc, false, &stats), 0);
+    }
+}
+
+// In fp32 two leaves give another result than one, which is the same for one rank and two.
+TEST(ranks_and_leaves_are_as_with_attention) {
+    llm42_stats stats;
+    llm42_engine_desc desc = {.max_running = REQUESTS, .max_context = 96, .numerics.compute = LLM42_DTYPE_FP32};
+    for (int leaves = 1; leaves <= 2; leaves++) {
+        desc.numerics.leaves = leaves;
+        CHECK(differing(desc, false, &stats) > 0);
+        memcpy(want, got, sizeof want), memcpy(want_logprobs, got_logprobs, sizeof want_logprobs);
+    }
+    desc.tensor_parallel = 2, desc.token_budget = 20, desc.preset = LLM42_PRESET_BEST;
+    CHECK_INT(differing(desc, false, &stats), 0);
+}
+
+TEST(a_state_that_keeps_what_was_rolled_back_differs) {
+    llm42_stats stats;
+    llm42_engine_desc desc = {.experiment = {.inject_rate = 0.1}, .max_running = REQUESTS, .max_context = 96};
+    CHECK_INT(differing(desc, false, &stats), 0);
+    desc.experiment.keep_fast_state = true;
+    CHECK(differing(desc, false, &stats) > REQUESTS / 2);
+}
+
+TEST(what_is_refused) {
+    static const struct {
+        const char *from, *to, *part;
+        llm42_result result;
+    } bad[] = {{"key_heads\": 1", "key_heads\": 4", "linear_num_value_heads", LLM42_FORMAT},
+               {"_heads\": 1, \"linear", "_heads\": 0, \"linear", "linear_num_key_heads", LLM42_FORMAT},
+               {"kernel_dim\": 4", "kernel_dim\": 3", "linear_conv_kernel_dim", LLM42_UNSUPPORTED},
+               {"_interval\": 2", "_interval\": 9", "layers of both kinds", LLM42_UNSUPPORTED},
+               {"_factor\": 0.5", "_factor\": 0.1", "partial_rotary_factor", LLM42_FORMAT},
+               {"\"full_attention_interval\": 2", "\"layer_types\": [\"linear_attention\", \"mamba\", 1, 2]", "mamba",
+                LLM42_UNSUPPORTED},
+               {"_dim\": 8, \"linear_value", "_dim\": 16, \"linear_value", "wrong shape", LLM42_FORMAT}};
+    char dir[64];
+    test_folder(dir);
+    test_model_folder(dir, &test_hybrid);
+    test_text config = test_config(&test_hybrid);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        llm42_model *m = NULL;
+        test_text text = test_replace(config.data, bad[i].from, bad[i].to);
+        test_write_text(test_path(dir, "config.json"), text.data);
+        CHECK_INT(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error), bad[i].result);
+        CHECK_CONTAINS(error.text, bad[i].part);
+        llm42_model_free(m);
+        test_text_free(&text);
+    }
+    test_text_free(&config);
+    test_remove(dir);
+    test_refused(&(llm42_engine_desc){.model = model, .kv.snapshots = -1}, LLM42_INVALID, "kv.snapshots");
+    test_refused(&(llm42_engine_desc){.model = model, .numerics.leaves = 4}, LLM42_INVALID, "2 key heads");
+    // A backend refuses rows that do not follow the state.
+    void *state = NULL;
+    const llm42_backend *cpu = llm42_backend_cpu();
+    const llm42_backend_desc desc = {.model = model,
+                                     .numerics.compute = LLM42_DTYPE_BF16,
+                                     .max_rows = 4,
+                                     .behind = 2,
+                                     .max_context = 64,
+                                     .pages = 16,
+                                     .page_size = PAGE,
+                                     .max_running = 1};
+    if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) return;
+    const int32_t pages[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    for (int i = 0; i < 3; i++) {
+        const llm42_seq seq = {.pages = pages, .state = i == 2 ? 9 : 0, .state_to = i == 2 ? 8 : 0};
+        const llm42_row row[] = {{0, i ? i == 1 ? 0 : 9 : 5, 3, 0}, {0, i ? i == 1 ? 2 : 10 : 6, 3, 0}};
+        llm42_output out[2];
+        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 2, 2, row, &seq, out, NULL, NULL, NULL, false};
+        CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
+        CHECK_CONTAINS(error.text, "state");
+    }
+    cpu->close(state);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN_FIRST(alone);
+    RUN(chunks_presets_and_preemption_change_no_bit, prefix_hits_begin_with_a_snapshot,
+        a_state_that_keeps_what_was_rolled_back_differs, what_is_refused, ranks_and_leaves_are_as_with_attention);
+    llm42_model_free(model);
+    return test_end("test_recurrent");
+}
