@@ -13,6 +13,15 @@ static int32_t prompts[REQUESTS][PROMPT];
 static int32_t want[REQUESTS][NEW], got[REQUESTS][NEW];
 static float want_logprobs[REQUESTS][NEW], got_logprobs[REQUESTS][NEW];
 
+static void submit(llm42_engine *engine, int i) {
+    test_submit(engine, (llm42_request_desc){.prompt = prompts[i],
+                                             .prompt_count = PROMPT,
+                                             .max_new_tokens = NEW,
+                                             .ignore_stop = true,
+                                             .deterministic = true,
+                                             .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 7}});
+}
+
 // Serves all prompts together, or each alone where `alone`, and returns how many differ from `want`.
 static int differing(llm42_engine_desc desc, bool alone, llm42_stats *stats) {
     int differ = 0;
@@ -20,12 +29,7 @@ static int differing(llm42_engine_desc desc, bool alone, llm42_stats *stats) {
     llm42_engine *engine = test_open(&desc);
     if (!engine) return -1;
     for (int i = 0; i < REQUESTS; i++) {
-        test_submit(engine, (llm42_request_desc){.prompt = prompts[i],
-                                                 .prompt_count = PROMPT,
-                                                 .max_new_tokens = NEW,
-                                                 .ignore_stop = true,
-                                                 .deterministic = true,
-                                                 .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 7}});
+        submit(engine, i);
         if (alone) CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
     }
     CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
@@ -50,12 +54,7 @@ TEST(alone) {
     for (int i = 0; i < REQUESTS; i++) {
         llm42_engine *engine = test_open(&(llm42_engine_desc){
             .model = model, .backend_desc = TEST_THREADS(1), .preset = LLM42_PRESET_INVARIANT, .max_running = 1});
-        test_submit(engine, (llm42_request_desc){.prompt = prompts[i],
-                                                 .prompt_count = PROMPT,
-                                                 .max_new_tokens = NEW,
-                                                 .ignore_stop = true,
-                                                 .deterministic = true,
-                                                 .sampling = {.temperature = i % 2 ? 0.9f : 0, .seed = 7}});
+        submit(engine, i);
         CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
         const llm42_request *r = llm42_engine_request(engine, 1);
         memcpy(want[i], r->tokens, sizeof want[i]), memcpy(want_logprobs[i], r->logprobs, sizeof want[i]);
