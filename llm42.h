@@ -4509,7 +4509,9 @@ static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pa
         const llm42_row *row = &pass->row[r];
         const llm42_seq *seq = &pass->seq[row->seq];
         const bool first = !r || row->seq != row[-1].seq;
-        if (row->seq >= cpu->desc.max_running || (!first && row->position != row[-1].position + 1) ||
+        bool apart = false;  // rows of the same sequence stand before those of another one
+        for (int earlier = 0; first && earlier < r; earlier++) apart |= pass->row[earlier].seq == row->seq;
+        if (apart || row->seq >= cpu->desc.max_running || (!first && row->position != row[-1].position + 1) ||
             (first && row->position - seq->state > cpu->desc.behind) || seq->state < 0 || seq->state_to < seq->state)
             LLM42__FAIL(INVALID,
                         "cpu backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "

@@ -150,7 +150,7 @@ TEST(what_is_refused) {
                                      .max_context = 64,
                                      .pages = 16,
                                      .page_size = PAGE,
-                                     .max_running = 1};
+                                     .max_running = 2};
     if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) return;
     const int32_t pages[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     for (int i = 0; i < 3; i++) {
@@ -161,6 +161,12 @@ TEST(what_is_refused) {
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
         CHECK_CONTAINS(error.text, "state");
     }
+    // Nor may another sequence's row stand between two of one sequence.
+    const llm42_seq both[2] = {{.pages = pages}, {.pages = pages + 8}};
+    const llm42_row apart[] = {{0, 0, 3, 0}, {1, 0, 3, 0}, {0, 1, 3, 0}};
+    llm42_output none[3];
+    const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 3, 3, apart, both, none, NULL, NULL, NULL, false};
+    CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
     cpu->close(state);
 }
 
