@@ -2073,10 +2073,19 @@ typedef struct llm42__draw {
 } llm42__draw;
 typedef struct llm42__header {
     int32_t rows, prefill_tasks, decode_tasks, draws, page_stride;
-    uint32_t number;  // of the pass; for mail between ranks
-    int32_t old;      // 1: an earlier pass has written the KV of all positions before a single row's
-    int32_t pad;
+    uint32_t number;       // of the pass; for mail between ranks
+    int32_t old;           // 1: an earlier pass has written the KV of all positions before a single row's
+    int32_t runs, groups;  // of recurrent layers
 } llm42__header;
+// The rows of one sequence, for recurrent layers: `rows` rows from `row` on, at positions from `begin` on. What is to
+// be applied begins at position `from`: that is the state's, and there the first of the run's groups begins. See
+// llm42_seq.
+typedef struct llm42__run {
+    int32_t row, rows, begin, from, slot, group, state, state_to, restore, saves;
+    struct {
+        int32_t at, snapshot;
+    } save[2];
+} llm42__run;
 typedef struct llm42__meta {
     const llm42__header *header;
     const int32_t *token, *position;
@@ -2084,9 +2093,21 @@ typedef struct llm42__meta {
     const llm42__draw *draw;
     const llm42__prefill_task *prefill;
     const llm42__decode_task *decode;
+    const llm42__run *run;
     const int32_t *pages;  // [sequences, page_stride]
     int page_shift;
 } llm42__meta;
+
+// The run to which a group belongs. Their groups ascend.
+LLM42__DEVICE const llm42__run &llm42__run_of_group(const llm42__meta &meta, int group) {
+    int low = 0, high = meta.header->runs - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (meta.run[middle].group <= group) low = middle;
+        else high = middle - 1;
+    }
+    return meta.run[low];
+}
 
 // >>kernel-exchange ----------------------------------------------------------------------------------------------
 // Owns: the sum of the ranks' parts, and the ways in which ranks meet and send them.
@@ -2482,6 +2503,7 @@ typedef struct llm42__heads {
     const float *bias, *q_norm, *k_norm;        // [(H + 2K) d] [d] [d], NULL where there is none
     const float *q_rope, *k_rope;               // [T][d / 2][2]
     bool rotated;                               // false: the layer takes queries and keys as they are
+    int rotary_dim;                             // PARTIAL: values of a head that are rotated; then tables have so many
     float eps;
 } llm42__heads;
 
@@ -2530,6 +2552,18 @@ template <int DP> struct llm42__pairs {
         }
         for (int i = d + lane; i < DP; i += DP / 16) to[i] = __float2bfloat16_rn(0.0f);
     }
+    // Rotates the first values of a head: pair i is i and half + i. head [d], in shared memory: of these lanes.
+    LLM42__DEVICE void rotate(float *head, int half, const float *angle) {
+        LLM42__UNROLLED(int i = 0; i < 16; i++)
+            if (there(i % 8)) head[(i < 8 ? low : high) + i % 8] = x[i % 8][i / 8];
+        __syncwarp();
+        LLM42__UNROLLED(int i = 0; i < 16; i++) {
+            const int at = (i < 8 ? low : high) + i % 8, first = at < half, pair = first ? at : at - half;
+            if (at >= 2 * half || !there(i % 8)) continue;
+            const float other = head[first ? at + half : pair] * angle[2 * pair + 1];
+            x[i % 8][i / 8] = fmaf(x[i % 8][i / 8], angle[2 * pair], first ? -other : other);
+        }
+    }
 };
 
 // A kernel may read metadata before llm42__wait_for_previous(), because it was copied before the first kernel started.
@@ -2540,8 +2574,8 @@ template <int DP> struct llm42__pairs {
 //
 // Where an element of v is infinite or NaN, 0 is stored, and NaN as that element of k. So a row that sees the position
 // gets NaN by its score, and no other row does: attention multiplies values that a row does not see by 0, and 0 x NaN
-// would be NaN.
-template <int DP>
+// would be NaN. PARTIAL: only the first values of a head are rotated.
+template <int DP, bool PARTIAL>
 __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
     enum { LANES = DP / 16, HEADS = 128 / LANES };
@@ -2553,11 +2587,12 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
     llm42__bf16 *to = is_q ? q + ((size_t)row * a.heads + head) * DP
                            : (is_k ? k_cache : v_cache) + ((size_t)(slot < 0 ? 0 : slot) * a.kv_heads + kv_head) * DP;
     const bool needed = head < a.heads + 2 * a.kv_heads && (is_q || slot >= 0);
-    const float *angle = (is_q ? a.q_rope : a.k_rope) + (size_t)(row < real_rows ? meta.position[row] : 0) * d;
+    const int turned = PARTIAL ? a.rotary_dim : d;
+    const float *angle = (is_q ? a.q_rope : a.k_rope) + (size_t)(row < real_rows ? meta.position[row] : 0) * turned;
     llm42__pairs<DP> p(a, lane), v(a, lane);  // v: those of k's position
     float2 turn[8];                           // cosine and sine
     LLM42__UNROLLED(int i = 0; i < 8; i++)
-        turn[i] = p.there(i) ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
+        turn[i] = p.there(i) && !PARTIAL ? ((const float2 *)angle)[lane * 8 + i] : float2{1.0f, 0.0f};
     llm42__wait_for_previous();
     const int at = is_q ? head * d : is_k ? a.k_at + kv_head * d : a.v_at + kv_head * d;
     p.load(qkv + (size_t)row * a.qkv_stride + at, needed);
@@ -2571,13 +2606,18 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
         sum = llm42__sum_of_lanes<LANES>(sum);
         scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
     }
-    if (!needed) return;
-    LLM42__UNROLLED(int i = 0; i < 8; i++) {
+    LLM42__UNROLLED(int i = 0; i < 8; i++)
         if (norm && p.there(i)) {
             p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.low + i]);
             p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.high + i]);
         }
-        if (a.rotated && (is_q || is_k)) {
+    if constexpr (PARTIAL) {
+        __shared__ float rotated[HEADS][DP];
+        p.rotate(rotated[threadIdx.x / LANES], a.rotated && (is_q || is_k) ? turned / 2 : 0, angle);
+    }
+    if (!needed) return;
+    LLM42__UNROLLED(int i = 0; i < 8; i++) {
+        if (!PARTIAL && a.rotated && (is_q || is_k)) {
             const float2 before = {p.x[i][0], p.x[i][1]};
             p.x[i][0] = fmaf(before.x, turn[i].x, -(before.y * turn[i].y));
             p.x[i][1] = fmaf(before.y, turn[i].x, before.x * turn[i].y);
@@ -2612,6 +2652,384 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool 
                                    llm42__pack(to[6], to[7]));
     if (out && there) ((uint4 *)out)[i] = piece;
     if (eight.values) llm42__quantise(eight, i / pieces, i % pieces, pieces, piece, there);
+}
+
+// >>kernel-recurrent ---------------------------------------------------------------------------------------------
+// Owns: recurrent layers: the convolution, the gated delta rule, and the norm of its output. And the gate of attention.
+//
+// Section recurrent of llm42.h says what they compute. A sequence's slot has its state in fp32, for each value head
+// [value_dim][key_dim], and a ring of the inputs of the positions behind it. k_convolve gives what the positions from
+// the state on need; k_delta takes them in one after the other, moves the state and writes the ring.
+typedef struct llm42__recurrent {
+    int key_heads, value_heads, value_dim;
+    int channels, width, stride,
+        z;         // of mixed [R, stride]: convolved; kept in a ring, with beta and alpha; all; where z is
+    int capacity;  // of a ring, in rows of `width`: position t is at t modulo this
+    int out_stride;
+    float eps;
+    const llm42__bf16 *mixed;
+    llm42__bf16 *out;                               // [R, out_stride]
+    const float *taps, *decay, *alpha_bias, *norm;  // of llm42_layer
+    llm42__bf16 *convolved;                         // [8 groups, channels]: a run's positions begin a group of 8
+    float *factors;                                 // [8 groups][2 Hk + 2 Hv]: 1 / length of q, of k; beta, decay
+    float *states, *saved_states;                   // of this layer: [slots], [snapshots]
+    llm42__bf16 *rings, *saved_inputs;              // the last three inputs before a snapshot: [3][channels]
+    size_t states_apart, rings_apart, saved_inputs_apart;  // from one slot or snapshot to the next
+} llm42__recurrent;
+enum { LLM42__GROUP = 8 };  // positions
+
+// With the bits of llm42__sigmoid.
+LLM42__DEVICE float llm42__device_sigmoid(float x) {
+    const float power = x * -1.44269504f;
+    return __fdiv_rn(1.0f, 1.0f + llm42__power(power > 128.0f ? 128.0f : power));
+}
+
+// x = llm42__silu(x), rounded to bf16. Divisions run side by side as in llm42__gate: tests try each of the 2^32
+// numbers.
+template <int COUNT> LLM42__DEVICE void llm42__silu_rounded(float (&x)[COUNT]) {
+    float largest = 0;
+    LLM42__UNROLLED(int i = 0; i < COUNT; i++) largest = fmaxf(largest, fabsf(x[i]));
+    if (largest < 64.0f) {
+        LLM42__UNROLLED(int i = 0; i < COUNT; i++) {
+            const float divisor = 1.0f + llm42__power(x[i] * -1.44269504f), inverse = llm42__near_inverse(divisor),
+                        quotient = x[i] * inverse;
+            x[i] = llm42__rounded(fmaf(-inverse, fmaf(divisor, quotient, -x[i]), quotient));
+        }
+        return;
+    }
+    LLM42__UNROLLED(int i = 0; i < COUNT; i++)
+        x[i] = llm42__rounded(__fdiv_rn(x[i], 1.0f + llm42__power(fminf(x[i] * -1.44269504f, 128.0f))));
+}
+
+// The inputs at position t of a run: of its row in the pass, of the snapshot that it begins with, or of its ring. NULL:
+// before its first.
+LLM42__DEVICE const llm42__bf16 *llm42__inputs_at(const llm42__recurrent &a, const llm42__run &run, int t) {
+    if (t < 0) return nullptr;
+    if (t >= run.begin) return a.mixed + (size_t)(run.row + t - run.begin) * a.stride;
+    if (run.restore && t < run.state)
+        return a.saved_inputs + (size_t)(run.restore - 1) * a.saved_inputs_apart +
+               (size_t)(t - run.state + LLM42__TAPS - 1) * a.channels;
+    return a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width;
+}
+
+// A lane's sixteen values of a head of DIM: eight from lane x 8 on, and eight half a head behind them.
+// Those behind the end of the row are not stored: there are `left` of them.
+LLM42__DEVICE void llm42__store_halves(llm42__bf16 *to, int half, int left, const float (&x)[16]) {
+    uint4 piece[2];
+    LLM42__UNROLLED(int i = 0; i < 8; i++) ((uint32_t *)piece)[i] = llm42__pack(x[2 * i], x[2 * i + 1]);
+    LLM42__UNROLLED(int i = 0; i < 2; i++)
+        if (i * half < left) *(uint4 *)(to + i * half) = piece[i];
+}
+
+// Shapes: mixed, and rings or snapshots -> convolved, factors; and the inputs before snapshots that are to be saved.
+// K: key_dim. Work: a block takes groups of positions of a run, and 2048 channels of them: K / 16 lanes for a head,
+// each with sixteen channels and their taps. Order: the four terms by fma, the oldest first; lengths as in k_rope.
+template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm42__recurrent a, llm42__meta meta) {
+    enum { LANES = K / 16, LAST = LLM42__TAPS - 1 };
+    const int u = (int)(blockIdx.x * 128 + threadIdx.x), keys = 2 * a.key_heads, heads = a.value_heads,
+              head = u / LANES, in_values = u - keys * LANES, value_lanes = a.value_dim / 16,
+              half = head < keys ? K / 2 : a.value_dim / 2;
+    const bool there = u * 16 < a.channels;
+    const int low = !there        ? 0
+                    : head < keys ? head * K + u % LANES * 8
+                                  : keys * K + in_values / value_lanes * a.value_dim + in_values % value_lanes * 8;
+    float4 tap[16];
+    LLM42__UNROLLED(int i = 0; i < 16; i++) tap[i] = ((const float4 *)a.taps)[low + i % 8 + i / 8 * half];
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    for (int group = blockIdx.y; group < meta.header->groups; group += gridDim.y) {
+        const llm42__run &run = llm42__run_of_group(meta, group);
+        const int begin = run.begin, first = run.from + (group - run.group) * LLM42__GROUP,
+                  end = min(first + LLM42__GROUP, begin + run.rows);
+        llm42__bf16 *to = a.convolved + (size_t)group * LLM42__GROUP * a.channels + low;
+        float *factors = a.factors + (size_t)group * LLM42__GROUP * (keys + 2 * heads);
+        const llm42__bf16 *from = nullptr;
+        uint4 next[2];
+        float x[16], sum[LAST][16] = {};            // the terms so far of the next position and of two behind it
+        auto take = [&](int t, uint4(&piece)[2]) {  // zero before a sequence's first position
+            from = from && t > begin ? from + a.stride : llm42__inputs_at(a, run, max(t, 0)) + low;
+            LLM42__UNROLLED(int i = 0; i < 2; i++) piece[i] = *(const uint4 *)(from + i * half);
+            if (t < 0) piece[0] = piece[1] = uint4{};
+        };
+        auto add = [&](const uint4(&piece)[2]) {
+            LLM42__UNROLLED(int i = 0; i < 16; i++) {
+                const float value = __bfloat162float(((const llm42__bf16 *)&piece[i / 8])[i % 8]);
+                x[i] = fmaf(value, tap[i].w, sum[0][i]), sum[0][i] = fmaf(value, tap[i].z, sum[1][i]);
+                sum[1][i] = fmaf(value, tap[i].y, sum[2][i]), sum[2][i] = fmaf(value, tap[i].x, 0.0f);
+            }
+        };
+        {
+            uint4 before[LAST][2];
+            LLM42__UNROLLED(int i = 0; i < LAST; i++) take(first - LAST + i, before[i]);
+            take(first, next);
+            LLM42__UNROLLED(int i = 0; i < LAST; i++) add(before[i]);
+        }
+        for (int t = first; t < end; t++, to += a.channels) {
+            add(next);
+            if (t + 1 < end) take(t + 1, next);
+            llm42__silu_rounded(x);
+            float squares = 0;
+            LLM42__UNROLLED(int i = 0; i < 16; i++) squares = fmaf(x[i % 2 * 8 + i / 2], x[i % 2 * 8 + i / 2], squares);
+            squares = llm42__sum_of_lanes<LANES>(squares);
+            if (there) llm42__store_halves(to, half, a.channels, x);
+            if (head < keys && u % LANES == 0)
+                factors[(t - first) * (keys + 2 * heads) + head] = __fdiv_rn(1.0f, __fsqrt_rn(squares + 1e-6f));
+        }
+        for (int i = u; i < (end - first) * heads; i += (int)gridDim.x * 128) {
+            const int t = first + i / heads, h = i % heads;
+            const llm42__bf16 *raw = llm42__inputs_at(a, run, t) + a.channels + h;
+            const float alpha = __bfloat162float(raw[heads]) + a.alpha_bias[h];
+            float *const own = factors + (t - first) * (keys + 2 * heads) + keys + h;
+            own[0] = llm42__device_sigmoid(__bfloat162float(raw[0]));
+            own[heads] = llm42__exp(a.decay[h] * (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha))));
+        }
+        LLM42__UNROLLED(int i = 0; i < 2; i++) {
+            if (!there || i >= run.saves || run.save[i].at <= first || run.save[i].at > end) continue;
+            llm42__bf16 *saved = a.saved_inputs + (size_t)run.save[i].snapshot * a.saved_inputs_apart + low;
+            for (int j = 0; j < LAST; j++, saved += a.channels) {
+                from = llm42__inputs_at(a, run, max(run.save[i].at - LAST + j, 0)) + low;
+                *(uint4 *)saved = *(const uint4 *)from, *(uint4 *)(saved + half) = *(const uint4 *)(from + half);
+            }
+        }
+    }
+}
+
+// Puts into the ring of a run what a pass leaves there: rows from three before its state on. Work: block `part` of
+// `parts` that a run has copies some pieces of each row.
+LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run &run, const int32_t *slot, int part,
+                                     int parts) {
+    const int pieces = a.width / 8, own = (pieces + parts - 1) / parts, end = run.begin + run.rows;
+    const int first = LLM42__MAX(LLM42__MAX(0, run.state_to - LLM42__TAPS + 1), end - a.capacity);
+    for (int i = threadIdx.x; i < (end - first) * own; i += blockDim.x) {
+        const int t = first + i / own, piece = part * own + i % own;
+        const bool restored = run.restore && t < run.state;
+        if (t < run.begin ? !restored : slot[run.row + t - run.begin] < 0) continue;  // it is there, or is to stay
+        if (piece < (restored ? a.channels / 8 : pieces))
+            ((uint4 *)(a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width))[piece] = ((
+                const uint4 *)llm42__inputs_at(a, run, t))[piece];
+    }
+}
+
+// What a block has of a group of positions: k and q of a key head, v of its columns, beta and decay; and the lanes'
+// parts of what its columns give.
+template <int K, int C> struct llm42__delta_stage {
+    enum { COLUMNS = 16 * C, PIECES = LLM42__GROUP * K / 4, EACH = (PIECES + 127) / 128 };
+    float4 k_q[LLM42__GROUP][2][K / 4];
+    alignas(16) float v[LLM42__GROUP][COLUMNS], factor[LLM42__GROUP][2];
+    float4 part[LLM42__GROUP][C][16][2];
+};
+// The same on its way there, in registers. All threads load, without a branch, so that no load waits for another one.
+template <int K, int C> struct llm42__delta_load {
+    using stage = llm42__delta_stage<K, C>;
+    uint4 piece[stage::EACH], v;
+    float length[stage::EACH], factor;
+    // A thread's pieces of q and k: of position t, of k or q. The first 2C threads of sixteen have v, two have factors.
+    int t, i, piece_t[stage::EACH], of_k[stage::EACH], inside[stage::EACH];
+    const llm42__bf16 *from, *v_from;
+    const float *lengths, *factors;
+
+    LLM42__DEVICE llm42__delta_load() : t(threadIdx.x / 16), i(threadIdx.x % 16) {
+        LLM42__UNROLLED(int e = 0; e < stage::EACH; e++) {
+            const int at = min((int)threadIdx.x + e * 128, (int)stage::PIECES - 1);
+            piece_t[e] = at / (K / 4), of_k[e] = at / (K / 8) % 2, inside[e] = at % (K / 8);
+        }
+    }
+    // row: of the first position of a group.
+    LLM42__DEVICE void begin(const llm42__recurrent &a, size_t row, int head, int column) {
+        const int keys = a.key_heads, key_head = head / (a.value_heads / keys);
+        from = a.convolved + row * a.channels + key_head * K;
+        v_from = a.convolved + (row + t) * a.channels + 2 * keys * K + head * a.value_dim + column +
+                 min(i, 2 * C - 1) * 8;
+        lengths = a.factors + row * 2 * (keys + a.value_heads) + key_head;
+        factors = lengths - key_head + t * 2 * (keys + a.value_heads) + 2 * keys + i % 2 * a.value_heads + head;
+    }
+    LLM42__DEVICE void take(const llm42__recurrent &a) {
+        const int all = 2 * (a.key_heads + a.value_heads);
+        LLM42__UNROLLED(int e = 0; e < stage::EACH; e++) {
+            piece[e] = *(const uint4 *)(from + piece_t[e] * a.channels + of_k[e] * a.key_heads * K + inside[e] * 8);
+            length[e] = lengths[piece_t[e] * all + of_k[e] * a.key_heads];
+        }
+        v = *(const uint4 *)v_from, factor = *factors;
+        from += LLM42__GROUP * a.channels, v_from += LLM42__GROUP * a.channels;
+        lengths += LLM42__GROUP * all, factors += LLM42__GROUP * all;
+    }
+    LLM42__DEVICE void put(stage *to, float scale) const {
+        LLM42__UNROLLED(int e = 0; e < stage::EACH; e++) {
+            float x[8];
+            LLM42__UNROLLED(int j = 0; j < 8; j++) {
+                x[j] = __bfloat162float(((const llm42__bf16 *)&piece[e])[j]) * length[e];
+                if (!of_k[e]) x[j] *= scale;
+            }
+            float4 *place = &to->k_q[piece_t[e]][!of_k[e]][inside[e] * 2];
+            place[0] = make_float4(x[0], x[1], x[2], x[3]), place[1] = make_float4(x[4], x[5], x[6], x[7]);
+        }
+        LLM42__UNROLLED(int j = 0; j < 2; j++) {
+            const __nv_bfloat162 *two = (const __nv_bfloat162 *)&v + 2 * j;
+            const float2 low = __bfloat1622float2(two[0]), high = __bfloat1622float2(two[1]);
+            if (i < 2 * C) ((float4 *)to->v[t])[i * 2 + j] = make_float4(low.x, low.y, high.x, high.y);
+        }
+        if (i < 2) to->factor[t][i] = factor;
+    }
+};
+
+// A thread's part of C columns of a head's state: rows 32 i + 4 lane to 32 i + 4 lane + 3, for all i.
+template <int K, int C> struct llm42__delta_part {
+    enum { EACH = K < 32 ? 1 : K / 32 };
+    float4 S[C][EACH];
+    int lane;
+
+    LLM42__DEVICE bool there() const { return K >= 32 || lane * 4 < K; }
+    LLM42__DEVICE void load(const float *from, bool zero) {
+        LLM42__UNROLLED(int i = 0; i < C * EACH; i++)
+            S[i / EACH][i % EACH] = zero || !there() ? float4{}
+                                                     : *(const float4 *)(from + i / EACH * K + i % EACH * 32);
+    }
+    LLM42__DEVICE void store(float *to) const {
+        LLM42__UNROLLED(int i = 0; i < C * EACH; i++)
+            if (there()) *(float4 *)(to + i / EACH * K + i % EACH * 32) = S[i / EACH][i % EACH];
+    }
+    // The lane's part of S^T x.
+    LLM42__DEVICE void dot(const float4 (&x)[EACH], float (&sum)[C]) const {
+        LLM42__UNROLLED(int c = 0; c < C; c++) {
+            float4 part = {};
+            LLM42__UNROLLED(int i = 0; i < EACH; i++)
+                part = make_float4(fmaf(S[c][i].x, x[i].x, part.x), fmaf(S[c][i].y, x[i].y, part.y),
+                                   fmaf(S[c][i].z, x[i].z, part.z), fmaf(S[c][i].w, x[i].w, part.w));
+            sum[c] = (part.x + part.y) + (part.z + part.w);
+        }
+    }
+    // Takes in position t of a stage, and leaves there the lane's part of what the columns give.
+    LLM42__DEVICE void step(llm42__delta_stage<K, C> &stage, int t, int columns) {
+        float4 k[EACH], q[EACH];
+        float delta[C], out[C];
+        LLM42__UNROLLED(int i = 0; i < EACH; i++)
+            k[i] = there() ? stage.k_q[t][0][i * 8 + lane] : float4{},
+            q[i] = there() ? stage.k_q[t][1][i * 8 + lane] : float4{};
+        const float beta = stage.factor[t][0], decay = stage.factor[t][1];
+        LLM42__UNROLLED(int i = 0; i < C * EACH; i++) {
+            float4 &s = S[i / EACH][i % EACH];
+            s = make_float4(s.x * decay, s.y * decay, s.z * decay, s.w * decay);
+        }
+        dot(k, delta);
+        LLM42__UNROLLED(int lanes = 4; lanes < 32; lanes *= 2)
+            LLM42__UNROLLED(int c = 0; c < C; c++) delta[c] += __shfl_xor_sync(0xffffffffu, delta[c], lanes);
+        LLM42__UNROLLED(int c = 0; c < C; c++) delta[c] = (stage.v[t][columns * C + c] - delta[c]) * beta;
+        LLM42__UNROLLED(int i = 0; i < C * EACH; i++) {
+            float4 &s = S[i / EACH][i % EACH];
+            const float4 x = k[i % EACH];
+            const float d = delta[i / EACH];
+            s = make_float4(fmaf(x.x, d, s.x), fmaf(x.y, d, s.y), fmaf(x.z, d, s.z), fmaf(x.w, d, s.w));
+        }
+        dot(q, out);
+        LLM42__UNROLLED(int c = 0; c < C; c++) ((float *)stage.part[t][c][columns])[lane] = out[c];
+    }
+};
+
+// Shapes: convolved, factors, states or snapshots -> out [R, out_stride], states, snapshots, rings. K: key_dim. Work: a
+// block takes 16 C columns of a value head of a run, and position after position; eight lanes share C columns. States
+// are read ahead of the wait. Order: that of llm42__recurrent_dot in llm42.h: a lane has the partial sums 4 lane to
+// 4 lane + 3, then a tree of lanes. It depends on key_dim alone.
+template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta(llm42__recurrent a, llm42__meta meta) {
+    using stage = llm42__delta_stage<K, C>;
+    __shared__ stage stages[2];
+    const int across = a.value_dim / stage::COLUMNS, each = a.value_heads * across, tasks = meta.header->runs * each;
+    const int own = threadIdx.x / 32 * 4 + threadIdx.x % 4;  // of sixteen times C columns
+    const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
+    llm42__delta_part<K, C> part;
+    llm42__delta_load<K, C> load;
+    part.lane = threadIdx.x / 4 % 8;
+    int turn = 0;
+    llm42__launch_next();
+    for (int task = blockIdx.x; task < tasks; task += gridDim.x) {
+        const llm42__run run = meta.run[task / each];
+        const int head = task % each / across, column = task % across * stage::COLUMNS, end = run.begin + run.rows;
+        const size_t row = (size_t)run.group * LLM42__GROUP,
+                     place = ((size_t)head * a.value_dim + column + own * C) * K + part.lane * 4;
+        float *state = a.states + (size_t)run.slot * a.states_apart + place;
+        part.load(run.restore ? a.saved_states + (size_t)(run.restore - 1) * a.states_apart + place : state,
+                  !run.state);
+        if (task == (int)blockIdx.x) llm42__wait_for_previous();
+        load.begin(a, row, head, column), load.take(a);
+        auto settle = [&](int t) {  // when the positions before t have been taken in
+            if (t == run.state_to && (t > run.from || run.restore)) part.store(state);
+            LLM42__UNROLLED(int i = 0; i < 2; i++)
+                if (i < run.saves && t == run.save[i].at && t > run.from)
+                    part.store(a.saved_states + (size_t)run.save[i].snapshot * a.states_apart + place);
+        };
+        auto inside = [&](int t, int at) { return t < at && at < t + LLM42__GROUP; };
+        settle(run.from);
+        load.put(&stages[turn], scale);
+        if (run.from + LLM42__GROUP < end) load.take(a);
+        __syncthreads();
+        for (int t = run.from; t < end; t += LLM42__GROUP, turn ^= 1) {
+            stage &now = stages[turn];
+            load.put(&stages[turn ^ 1], scale);  // of the next group; behind the last one nothing that is used
+            if (t + 2 * LLM42__GROUP < end) load.take(a);
+            if (end - t < LLM42__GROUP || inside(t, run.state_to) || (run.saves && inside(t, run.save[0].at)) ||
+                (run.saves > 1 && inside(t, run.save[1].at))) {
+                LLM42__UNROLLED(int i = 0; i < LLM42__GROUP; i++)
+                    if (t + i < end) part.step(now, i, own), settle(t + i + 1);
+            } else {
+                LLM42__UNROLLED(int i = 0; i < LLM42__GROUP; i++) part.step(now, i, own);
+                settle(t + LLM42__GROUP);
+            }
+            __syncthreads();
+            const int of = threadIdx.x / 16, at = t + of, columns = threadIdx.x % 16;
+            if (at < run.begin || at >= end) continue;
+            llm42__bf16 *to = a.out + (size_t)(run.row + at - run.begin) * a.out_stride + head * a.value_dim + column +
+                              columns * C;
+            LLM42__UNROLLED(int c = 0; c < C; c++) {
+                const float4 *lanes = now.part[of][c][columns], x = lanes[0], y = lanes[1];
+                to[c] = __float2bfloat16_rn(((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w)));
+            }
+        }
+        llm42__write_ring(a, run, meta.slot, task % each, each);
+    }
+    if ((int)blockIdx.x >= tasks) llm42__wait_for_previous();
+}
+
+// Shapes: out [R, out_stride], in place: each head's output, normed, times silu(z); zeros behind the last head. V:
+// value_dim. Work: V / 16 lanes for a head of a row. Order: that of head norms in k_rope.
+template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__recurrent a) {
+    enum { LANES = V / 16 };
+    const int u = (int)(blockIdx.y * 128 + threadIdx.x), head = u / LANES, low = u % LANES * 8;
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    llm42__bf16 *out = a.out + (size_t)blockIdx.x * a.out_stride + head * V + low;
+    const llm42__bf16 *z = a.mixed + (size_t)blockIdx.x * a.stride + a.z + head * V + low;
+    const bool there = head < a.value_heads;
+    float x[16] = {}, squares = 0;
+    LLM42__UNROLLED(int i = 0; i < 16; i++)
+        if (there) x[i] = __bfloat162float(out[i % 8 + i / 8 * (V / 2)]);
+    LLM42__UNROLLED(int i = 0; i < 16; i++) squares = fmaf(x[i % 2 * 8 + i / 2], x[i % 2 * 8 + i / 2], squares);
+    squares = llm42__sum_of_lanes<LANES>(squares);
+    const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(squares, (float)V) + a.eps)) + (squares - squares);
+    float gate[16], up[16];
+    LLM42__UNROLLED(int i = 0; i < 16; i++) {
+        const int at = i % 8 + i / 8 * (V / 2);
+        gate[i] = there ? __bfloat162float(z[at]) : 0.0f, up[i] = there ? x[i] * scale * a.norm[low + at] : 0.0f;
+    }
+    llm42__gate(gate, up, x);
+    llm42__store_halves(out, V / 2, a.out_stride - head * V - low, x);
+}
+
+// Shapes: out [R, stride], in place: the first `width` values of a row are multiplied by sigmoid of the gates, which
+// stand from qkv on, the rest becomes 0. Work: a thread takes eight values. No sums.
+__global__ void __launch_bounds__(256)
+    llm42__k_gate_attention(llm42__bf16 *out, int stride, const llm42__bf16 *gates, int gates_stride, int width) {
+    const int i = (int)(blockIdx.y * 256 + threadIdx.x) * 8;
+    llm42__launch_next();
+    llm42__wait_for_previous();
+    if (i >= stride) return;
+    uint4 *to = (uint4 *)(out + (size_t)blockIdx.x * stride + i), piece = *to;
+    const llm42__bf16 *gate = gates + (size_t)blockIdx.x * gates_stride + i;
+    float x[8];
+    LLM42__UNROLLED(int j = 0; j < 8; j++)
+        x[j] = i + j < width ? __bfloat162float(((const llm42__bf16 *)&piece)[j]) *
+                                   llm42__device_sigmoid(__bfloat162float(gate[j]))
+                             : 0.0f;
+    *to = make_uint4(llm42__pack(x[0], x[1]), llm42__pack(x[2], x[3]), llm42__pack(x[4], x[5]),
+                     llm42__pack(x[6], x[7]));
 }
 
 // >>kernel-attention ---------------------------------------------------------------------------------------------
@@ -3878,6 +4296,7 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
 enum { LLM42__MOST_EXPERTS = 1024, LLM42__MOST_USED = 64, LLM42__ROUTE_THREADS = 1024 };
 typedef struct llm42__routing {
     int rows, experts, used, pieces;
+    int shared;                // 1: the last expert is every row's last one, with sigmoid of its logit as its weight
     float *weight;             // [R, used]
     uint32_t *group;           // [groups][E]
     int32_t *offset, *source;  // [E + 1]: where an expert's entries begin; [entries]: the row of a place
@@ -3942,9 +4361,9 @@ __global__ void __launch_bounds__(LLM42__ROUTE_THREADS)
     uint32_t key[EACH];  // of expert lane + 32 i; 0: chosen, or no expert
     float largest = 0, total = 0, sum = 0;
     LLM42__UNROLLED(int i = 0; i < EACH; i++)
-        if (key[i] = 0; lane + 32 * i < a.experts && row < a.rows)
+        if (key[i] = 0; lane + 32 * i < a.experts - a.shared && row < a.rows)
             key[i] = llm42__sort_key((float)router[(size_t)row * stride + lane + 32 * i]), key[i] += !key[i];
-    for (int rank = 0; rank < a.used && row < a.rows; rank++) {
+    for (int rank = 0; rank < a.used - a.shared && row < a.rows; rank++) {
         uint32_t best = 0, chosen = LLM42__MOST_EXPERTS;
         LLM42__UNROLLED(int i = 0; i < EACH; i++) best = LLM42__MAX(best, key[i]);
         best = __reduce_max_sync(0xffffffffu, best);  // the largest key left, and then the lowest expert that has it
@@ -3958,15 +4377,19 @@ __global__ void __launch_bounds__(LLM42__ROUTE_THREADS)
     }
     total = llm42__sum_of_lanes(total);
     for (int rank = lane; rank < a.used && row < a.rows; rank += 32) {
-        const int e = own.place[warp][rank], entry = row * a.used + rank;
-        score[warp][rank] = __fdiv_rn(llm42__exp(score[warp][rank] - largest), total);
+        const bool chosen = rank < a.used - a.shared;
+        const int e = chosen ? own.place[warp][rank] : a.experts - 1, entry = row * a.used + rank;
+        own.place[warp][rank] = e;
+        score[warp][rank] = chosen ? __fdiv_rn(llm42__exp(score[warp][rank] - largest), total)
+                                   : llm42__device_sigmoid((float)router[(size_t)row * stride + e]);
         atomicAdd(&own.all[e], 1), atomicOr(&own.group[e], 1u << warp);
         if (!alone) a.place[entry] = e;
     }
     __syncwarp();
-    for (int rank = 0; rank < a.used; rank++) sum += score[warp][rank];
+    for (int rank = 0; rank < a.used - a.shared; rank++) sum += score[warp][rank];
     for (int rank = lane; rank < a.used && (alone ? row == block : row < a.rows); rank += 32)
-        a.weight[row * a.used + rank] = llm42__rounded(__fdiv_rn(score[warp][rank], renorm ? sum : 1));
+        a.weight[row * a.used + rank] = llm42__rounded(
+            __fdiv_rn(score[warp][rank], renorm && rank < a.used - a.shared ? sum : 1));
     if (alone) return own.sort(a, block, 1, piece);
     __syncthreads();
     for (int e = threadIdx.x; e < a.experts; e += blockDim.x) a.group[block * a.experts + e] = own.group[e];

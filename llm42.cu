@@ -105,10 +105,10 @@ template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f
 // Invariant: buckets are ascending, and the last one is max_rows.
 // Products. The first four may have weights in e4m3, in some layers of a model or in all, and have other algorithms
 // then.
-enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__E4M3 };
+enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__MIXED, LLM42__E4M3 };
 enum { LLM42__PRODUCTS = LLM42__E4M3 + 4 };  // LLM42__E4M3 + LLM42__O: that of o in e4m3
-static const char *const llm42__product_names[] = {"qkv",    "o",        "gate_up", "down",         "head",
-                                                   "router", "qkv_e4m3", "o_e4m3",  "gate_up_e4m3", "down_e4m3"};
+static const char *const llm42__product_names[] = {"qkv",   "o",        "gate_up", "down",         "head",     "router",
+                                                   "mixed", "qkv_e4m3", "o_e4m3",  "gate_up_e4m3", "down_e4m3"};
 static bool llm42__in_e4m3(int product) { return product >= LLM42__E4M3; }
 static int llm42__operator_of(int product) { return product % LLM42__E4M3; }  // whatever the type of its weights
 static const llm42_schedule llm42__schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
@@ -141,6 +141,7 @@ static const char *llm42__kind_name(const llm42__algorithm *p) {
 
 struct llm42__cuda_layer {
     float *attention_norm, *ffn_norm, *q_norm, *k_norm;
+    float *taps, *decay, *alpha_bias, *head_norm;  // of a recurrent layer, whose q, k, v, beta, alpha and z are MIXED
     float *bias, *o_bias, *gate_bias, *down_bias;  // of qkv; gate_bias: of gate and then of up, padded as they are
     // NULL where the layer has that operator's weights in another type. Of a mixture gate_up and down are those of all
     // experts, one behind the other. Weights in e4m3 are bytes [n, k], with those of gate before those of up. Behind
@@ -165,8 +166,10 @@ struct llm42__tasks {
 struct llm42__prepared {
     llm42__shape_key key;
     llm42__tasks tasks[LLM42__REACHES];
-    std::vector<int> run_begin;  // first row of each run of rows of one sequence
-    std::vector<int> seqs;       // of the runs, ascending
+    std::vector<int> run_begin;    // first row of each run of rows of one sequence
+    std::vector<int> seqs;         // of the runs, ascending
+    std::vector<llm42__run> runs;  // for recurrent layers: the longest first
+    int groups;                    // of their positions
     int draws, page_stride;
     bool old;                                  // see llm42__header
     size_t head_bytes, pages_at, pages_bytes;  // the metadata up to the tasks, and the page tables
@@ -177,6 +180,8 @@ struct llm42__execution {
     cudaStream_t stream;
     bool shared;  // the stream is that of a rank before this one
     llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *expert_out;
+    llm42__bf16 *convolved;  // see llm42__recurrent
+    float *factors;
     void *logits, *router, *workspace;  // logits, router: bf16 or fp32
     // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits.
     void *part[2], *own_logits;
@@ -220,8 +225,8 @@ struct llm42__cuda {
     llm42_cuda_desc options;
     const llm42_model *model;
     // Tensor parallelism: this is one of `ranks` parts of the backend. Rank 0 is the backend's state and holds the
-    // others. Ranks on one device share a stream. `config` is the model's but for .heads, .kv_heads and .ffn, which are
-    // those of the rank.
+    // others. Ranks on one device share a stream. `config` is the model's but for heads and widths of feed-forward
+    // parts, which are those of the rank, and a shared expert, which counts as the last of the experts.
     int rank = 0, ranks = 1, devices = 1, own_device = 0;  // own_device: counted from 0 among those of the engine
     std::vector<llm42__cuda *> others;
     llm42__cuda *first = this;  // rank 0
@@ -234,7 +239,8 @@ struct llm42__cuda {
     cublasLtMatmulDesc_t product, product_e4m3;
     // Widths. All but D are padded. dp: of a head; qkv, attended: of a row; Vr: logits of a rank; Vp: of all ranks.
     int D, Dp, Fp, Vp, Vr, dp, qkv, attended, Ep;
-    int k_at, v_at;  // where keys and values begin in a row of qkv
+    int k_at, v_at, gates_at;                            // where keys, values, and gates begin in a row of qkv
+    int channels, width, z_at, mixed, capacity, groups;  // see llm42__recurrent; mixed: of a row; groups: at most
     int page_shift, group, max_rows, max_draws, max_records;
     int leaves = 1;                         // of a rank's part of o and down in INVARIANT passes
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
@@ -243,6 +249,8 @@ struct llm42__cuda {
     std::vector<cublasLtMatrixLayout_t> layouts;
     llm42__bf16 *embed, *head, *k, *v;
     float *final_norm, *rope, *q_rope;  // q_rope: NULL if queries have that of keys
+    float *states, *saved_states;       // [slots or snapshots][recurrent layers]
+    llm42__bf16 *rings, *saved_inputs;
     std::vector<llm42__cuda_layer> layer;
     std::vector<int> buckets;
     std::vector<llm42__algorithm> algorithms[LLM42__PRODUCTS][LLM42_SCHEDULE_COUNT];  // by bucket
@@ -268,8 +276,9 @@ struct llm42__product_size {
     int n, k;
 };
 static llm42__product_size llm42__product_shape(const llm42__cuda *cu, int product) {
-    const llm42__product_size sizes[] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
-                                         {cu->Dp, cu->Fp},  {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp}};
+    const llm42__product_size sizes[] = {{cu->qkv, cu->Dp},  {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
+                                         {cu->Dp, cu->Fp},   {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp},
+                                         {cu->mixed, cu->Dp}};
     return sizes[llm42__operator_of(product)];
 }
 
@@ -301,7 +310,7 @@ static float *llm42__scales_of(const llm42__cuda *cu, int product, const void *w
 
 // A leaf of the feed-forward width. Where there are several, each is padded to whole steps of 16 terms.
 static int llm42__leaf_width(const llm42__cuda *cu) {
-    const int ffn = cu->config.ffn;
+    const int ffn = std::max(cu->config.ffn, cu->config.shared_ffn);
     return cu->leaves == 1 ? ffn : (ffn / cu->leaves + 15) / 16 * 16;
 }
 
@@ -648,6 +657,15 @@ static bool llm42__draws_few(const llm42__cuda *cu, llm42_schedule schedule, int
 // row is divided only as far as blocks are idle (llm42__split_keys).
 static int llm42__decode_room(const llm42__cuda *cu, int rows) { return rows + 2 * cu->device.multiProcessorCount; }
 
+// The most sequences of a pass of so many rows, and groups of positions that it convolves.
+static int llm42__most_runs(const llm42__cuda *cu, int rows) {
+    return std::min(rows, std::max(1, cu->desc.max_running));
+}
+static int llm42__most_groups(const llm42__cuda *cu, int rows) {
+    const int runs = llm42__most_runs(cu, rows), most = LLM42__GROUP - 1;
+    return (rows + runs * (cu->desc.behind + most)) / LLM42__GROUP;
+}
+
 // A pass's metadata at `base`, for padded numbers of rows and draws, with the attention tasks of one kind of layers.
 // The page tables come last, so those of metadata at NULL tell how many bytes the others need.
 static llm42__meta llm42__meta_at(const llm42__cuda *cu, const llm42__shape_key *key, unsigned char *base, int reach) {
@@ -662,6 +680,7 @@ static llm42__meta llm42__meta_at(const llm42__cuda *cu, const llm42__shape_key 
     for (llm42__meta &kind : meta) place(kind.header, 1);
     for (const int32_t **column : {&own->token, &own->position, &own->slot}) place(*column, rows);
     place(own->draw, (size_t)key->draws);
+    if (cu->config.recurrent_layers) place(own->run, (size_t)llm42__most_runs(cu, key->rows));
     for (int kind = 0; kind < LLM42__REACHES; kind++) {
         place(meta[kind].prefill, cu->has[kind] ? rows : 0);
         place(meta[kind].decode, cu->has[kind] ? tasks : 0);
@@ -942,13 +961,15 @@ static llm42_result llm42__enqueue_rope(llm42__cuda *cu, int rows, int l, llm42_
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
     const float *q_rope = cu->q_rope ? cu->q_rope : cu->rope;
     const bool rotated = !cu->model->layer[l].unrotated;
-    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv,  cu->k_at, cu->v_at,   layer->bias,
-                      layer->q_norm, layer->k_norm, q_rope,      cu->rope, rotated,  c->norm_eps};
+    llm42__heads a = {c->heads,      c->kv_heads,   c->head_dim, cu->qkv,  cu->k_at, cu->v_at,      layer->bias,
+                      layer->q_norm, layer->k_norm, q_rope,      cu->rope, rotated,  c->rotary_dim, c->norm_eps};
+    const size_t cache = (size_t)cu->model->layer[l].cache * cu->kv_layer;
     const int heads = 128 / (cu->dp / 16);  // of a block
     dim3 grid((unsigned)rows, (unsigned)((c->heads + 2 * c->kv_heads + heads - 1) / heads));
     return LLM42__STATUS(llm42__by_head_dim(cu->dp, [&](auto dp) {
-        return llm42__launch(llm42__k_rope<dp.value>, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q,
-                             cu->k + (size_t)l * cu->kv_layer, cu->v + (size_t)l * cu->kv_layer, a, meta);
+        auto kernel = c->rotary_dim ? llm42__k_rope<dp.value, true> : llm42__k_rope<dp.value, false>;
+        return llm42__launch(kernel, grid, dim3(128), 0, ex->stream, ex->qkv, ex->q, cu->k + cache, cu->v + cache, a,
+                             meta);
     }));
 }
 
@@ -958,7 +979,8 @@ static bool llm42__comes_quantised(const llm42__cuda *cu, const llm42__shape_key
     auto eight = [&](int product) { return llm42__in_e4m3(llm42__product_in(cu, product, l)); };
     if (cu->config.scaling != LLM42_SCALING_BLOCK || !eight(of)) return false;
     if (of == LLM42__GATE_UP && cu->config.experts) return false;
-    if (of == LLM42__O) return !key->prefill && cu->config.head_dim == LLM42__BLOCK && !cu->first->probed;
+    if (of == LLM42__O)
+        return !key->prefill && cu->config.head_dim == LLM42__BLOCK && !cu->config.gated && !cu->first->probed;
     return of == LLM42__DOWN ? eight(LLM42__GATE_UP) : !llm42__own_rows(cu, key->schedule, key->rows);
 }
 
@@ -1009,7 +1031,8 @@ static llm42_result llm42__enqueue_attention(llm42__cuda *cu, const llm42__shape
     const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, sliding ? LLM42__SLIDING : LLM42__FULL);
     llm42__attention a = {};
     a.q = ex->q, a.out = ex->attended, a.partial = ex->partial, a.arrived = ex->arrived;
-    a.k = cu->k + (size_t)layer * cu->kv_layer, a.v = cu->v + (size_t)layer * cu->kv_layer;
+    const size_t cache = (size_t)cu->model->layer[layer].cache * cu->kv_layer;
+    a.k = cu->k + cache, a.v = cu->v + cache;
     a.heads = c->heads, a.kv_heads = c->kv_heads, a.head_dim = c->head_dim, a.stride = cu->attended,
     a.group = cu->group, a.group_inverse = 65536 / (uint32_t)cu->group + 1, a.window = sliding ? c->sliding_window : 0;
     a.scale = llm42__scale_log2(c);
@@ -1063,7 +1086,8 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
     llm42__execution *ex = &cu->execution;
     const llm42_config *c = &cu->config;
     llm42__routing to = {};
-    to.rows = rows, to.experts = c->experts, to.used = c->experts_used, to.pieces = sorted ? cu->Dp / 8 : 0;
+    to.rows = rows, to.experts = c->experts, to.used = c->experts_used, to.shared = c->shared_ffn > 0,
+    to.pieces = sorted ? cu->Dp / 8 : 0;
     to.weight = ex->route_weight, to.group = ex->route_group, to.offset = ex->route_offset;
     to.source = ex->route_source, to.place = ex->route_place, to.x = (const uint4 *)ex->h, to.sorted = (uint4 *)sorted;
     auto kernel = c->experts <= 128 ? llm42__k_route<4, LOGIT> : llm42__k_route<32, LOGIT>;
@@ -1199,6 +1223,47 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
                                            meta, error, eight);
 }
 
+// What a recurrent layer has instead of attention. A block of k_delta takes 32 columns of a state, or 16 where there
+// are no more.
+static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
+    const llm42_config *c = &cu->config;
+    llm42__execution *ex = &cu->execution;
+    const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
+    const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, LLM42__FULL);
+    const size_t L = (size_t)c->recurrent_layers, cache = (size_t)cu->model->layer[l].cache,
+                 state = (size_t)(c->value_heads * c->value_dim * c->key_dim),
+                 ring = (size_t)(cu->capacity * cu->width), inputs = (size_t)((LLM42__TAPS - 1) * cu->channels);
+    llm42__recurrent a = {};
+    a.key_heads = c->key_heads, a.value_heads = c->value_heads, a.value_dim = c->value_dim;
+    a.channels = cu->channels, a.width = cu->width, a.stride = cu->mixed, a.z = cu->z_at, a.capacity = cu->capacity;
+    a.out_stride = cu->attended, a.eps = c->norm_eps, a.mixed = ex->qkv, a.out = ex->attended;
+    a.taps = layer->taps, a.decay = layer->decay, a.alpha_bias = layer->alpha_bias, a.norm = layer->head_norm;
+    a.convolved = ex->convolved, a.factors = ex->factors;
+    a.states = cu->states + cache * state, a.saved_states = cu->saved_states + cache * state;
+    a.rings = cu->rings + cache * ring, a.saved_inputs = cu->saved_inputs + cache * inputs;
+    a.states_apart = L * state, a.rings_apart = L * ring, a.saved_inputs_apart = L * inputs;
+    const unsigned processors = (unsigned)cu->device.multiProcessorCount, lanes = (unsigned)cu->attended / 16;
+    const unsigned across = ((unsigned)cu->channels + 2047) / 2048,
+                   groups = (unsigned)llm42__most_groups(cu, key->rows);
+    auto delta = [&](auto kernel, int columns) {
+        const unsigned blocks = (unsigned)(llm42__most_runs(cu, key->rows) * c->value_heads * c->value_dim / columns);
+        return llm42__launch(kernel, dim3(std::min(blocks, 8 * processors)), dim3(128), 0, ex->stream, a, meta);
+    };
+    LLM42__STAGE("convolve", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
+                     return llm42__launch(llm42__k_convolve<dim.value>, dim3(across, std::min(groups, 4 * processors)),
+                                          dim3(128), 0, ex->stream, a, meta);
+                 })));
+    LLM42__STAGE("delta", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
+                     return c->value_dim % 32 ? delta(llm42__k_delta<dim.value, 1>, 16)
+                                              : delta(llm42__k_delta<dim.value, 2>, 32);
+                 })));
+    LLM42__STAGE("leave", LLM42__CU(llm42__by_head_dim(c->value_dim, [&](auto dim) {
+                     return llm42__launch(llm42__k_leave<dim.value>, dim3((unsigned)key->rows, (lanes + 127) / 128),
+                                          dim3(128), 0, ex->stream, a);
+                 })));
+    return LLM42_OK;
+}
+
 // A layer as far as o, on one rank. h is the first norm's output.
 static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
     const llm42_config *c = &cu->config;
@@ -1206,16 +1271,28 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_ke
     const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, LLM42__FULL);
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
-    LLM42__TRY(llm42__enqueue_product(cu, LLM42__QKV, key->schedule, l,
+    const bool recurrent = cu->model->layer[l].recurrent;
+    LLM42__TRY(llm42__enqueue_product(cu, recurrent ? LLM42__MIXED : LLM42__QKV, key->schedule, l,
                                       llm42__comes_quantised(cu, key, LLM42__QKV, l) ? nullptr : ex->h, ex->qkv, R,
                                       error));
-    LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, R, l, meta, error)));
-    LLM42__TRY(llm42__show(cu, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, true, error));
-    LLM42__TRY(llm42__show_cache(cu, l, "k", cu->k + (size_t)l * cu->kv_layer, error));
-    LLM42__TRY(llm42__show_cache(cu, l, "v", cu->v + (size_t)l * cu->kv_layer, error));
-    LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, key, l, error)));
-    LLM42__TRY(llm42__show(cu, l, "attention", ex->attended, real, 1, c->heads * c->head_dim, cu->attended,
-                           cu->attended, true, error));
+    if (recurrent) {
+        LLM42__TRY(llm42__enqueue_recurrent(cu, key, l, error));
+    } else {
+        const size_t cache = (size_t)cu->model->layer[l].cache * cu->kv_layer;
+        LLM42__STAGE("rope", LLM42__TRY(llm42__enqueue_rope(cu, R, l, meta, error)));
+        LLM42__TRY(llm42__show(cu, l, "q", ex->q, real, c->heads, c->head_dim, cu->dp, c->heads * cu->dp, true, error));
+        LLM42__TRY(llm42__show_cache(cu, l, "k", cu->k + cache, error));
+        LLM42__TRY(llm42__show_cache(cu, l, "v", cu->v + cache, error));
+        LLM42__STAGE("attention", LLM42__TRY(llm42__enqueue_attention(cu, key, l, error)));
+        const dim3 gates((unsigned)R, (unsigned)(cu->attended / 8 + 255) / 256);
+        if (c->gated)
+            LLM42__STAGE("attention", LLM42__CU(llm42__launch(llm42__k_gate_attention, gates, dim3(256), 0, ex->stream,
+                                                              ex->attended, cu->attended, ex->qkv + cu->gates_at,
+                                                              cu->qkv, c->heads * c->head_dim)));
+    }
+    const int attended = recurrent ? c->value_heads * c->value_dim : c->heads * c->head_dim;
+    LLM42__TRY(
+        llm42__show(cu, l, "attention", ex->attended, real, 1, attended, cu->attended, cu->attended, true, error));
     return llm42__enqueue_product(cu, LLM42__O, key->schedule, l,
                                   llm42__comes_quantised(cu, key, LLM42__O, l) ? nullptr : ex->attended,
                                   llm42__sum_at(cu, 0), R, error);
@@ -1253,6 +1330,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   qkv        a product                                          llm42__enqueue_attend
 //   rope       k_rope: rotated q, and KV into the cache           llm42__enqueue_attend
 //   attention  k_attend_prefill, k_attend_decode, or both         llm42__enqueue_attend
+//   attention  with gates also k_gate_attention                   llm42__enqueue_attend
 //   o          a product                                          llm42__enqueue_attend
 //   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //   norm       k_norm: x += o's sum, and h                        llm42__enqueue_layer_norm
@@ -1262,7 +1340,9 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 // A product with weights in e4m3 begins with k_quantise_blocks or _rows, unless its input comes quantised.
 //   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //
-// Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
+// Instead of qkv, rope and attention a recurrent layer has a product, mixed, and by llm42__enqueue_recurrent the stages
+// convolve, delta and leave, each the kernel of its name. Instead of gate_up and down a mixture has, by
+// llm42__enqueue_experts:
 //   router     a product
 //   route      k_route, and above 32 rows k_sort
 //   gate_up    k_experts, or k_matmul, of each expert
@@ -1553,7 +1633,25 @@ static llm42_result llm42__check_pass(const llm42__cuda *cu, const llm42_pass *p
             LLM42__FAIL(INVALID, "cuda backend: row %d: token %d, position %d: out of range", r, row->token,
                         row->position);
     }
-    return LLM42_OK;
+    return cu->config.recurrent_layers ? llm42__check_runs(&cu->desc, "cuda", pass, error) : LLM42_OK;
+}
+
+// The runs of a pass for recurrent layers, the longest first, so that no long one runs alone at the end.
+static void llm42__make_runs(const llm42__cuda *cu, llm42__prepared *p, const llm42_pass *pass) {
+    p->runs.clear(), p->groups = 0;
+    for (size_t i = 0; cu->config.recurrent_layers && i < p->run_begin.size(); i++) {
+        const int row = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : pass->rows;
+        const llm42_seq *s = &pass->seq[pass->row[row].seq];
+        const int begin = pass->row[row].position;
+        llm42__run run = {row,         end - row,  begin,   std::min(begin, s->state), pass->row[row].seq, 0, s->state,
+                          s->state_to, s->restore, s->saves};
+        for (int j = 0; j < s->saves; j++) run.save[j] = {s->save[j].at, s->save[j].snapshot};
+        p->runs.push_back(run);
+    }
+    auto length = [](const llm42__run &run) { return run.begin + run.rows - run.from; };
+    std::stable_sort(p->runs.begin(), p->runs.end(),
+                     [&](const llm42__run &a, const llm42__run &b) { return length(a) > length(b); });
+    for (llm42__run &run : p->runs) run.group = p->groups, p->groups += llm42__parts(length(run), LLM42__GROUP);
 }
 
 // Writes what a pass says of its rows, their pages and draws, as padded.
@@ -1594,6 +1692,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
         p->page_stride = std::max(p->page_stride, (pass->row[r].position >> cu->page_shift) + 1);
     }
     llm42__make_tasks(cu, p, pass);
+    llm42__make_runs(cu, p, pass);
     llm42__choose_key(cu, p, pass);
     if (p->run_begin.size() * (size_t)p->page_stride > cu->page_room)
         LLM42__FAIL(INVALID,
@@ -1602,14 +1701,16 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
                     p->run_begin.size(), p->page_stride);
     unsigned char *base = ex->meta_host;
     ex->number = ex->number % LLM42__MOST_NUMBER + 1;
-    llm42__write_rows(cu, p, pass, llm42__meta_at(cu, &p->key, base, LLM42__FULL));
+    const llm42__meta first = llm42__meta_at(cu, &p->key, base, LLM42__FULL);
+    llm42__write_rows(cu, p, pass, first);
+    std::copy(p->runs.begin(), p->runs.end(), (llm42__run *)first.run);
     for (int reach = 0; reach < LLM42__REACHES; reach++) {
         const auto &prefill = p->tasks[reach].prefill;
         const auto &decode = p->tasks[reach].decode;
         const llm42__meta to = llm42__meta_at(cu, &p->key, base, reach);
-        *(llm42__header *)to.header = {
-            pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(), p->draws, p->page_stride, ex->number, p->old,
-            0};
+        *(llm42__header *)to.header = {pass->rows, (int32_t)prefill.size(), (int32_t)decode.size(),
+                                       p->draws,   p->page_stride,          ex->number,
+                                       p->old,     (int32_t)p->runs.size(), p->groups};
         std::copy(prefill.begin(), prefill.end(), (llm42__prefill_task *)to.prefill);
         std::copy(decode.begin(), decode.end(), (llm42__decode_task *)to.decode);
         if (cu->has[reach]) p->head_bytes = (size_t)((unsigned char *)(to.decode + decode.size()) - base);
@@ -1921,7 +2022,11 @@ static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
     want(&to->q_norm, from->q_norm, (size_t)c->head_dim), want(&to->k_norm, from->k_norm, (size_t)c->head_dim);
     want(&to->bias, from->q_bias, (size_t)((c->heads + 2 * c->kv_heads) * c->head_dim));
     want(&to->gate_bias, from->gate_bias, 2 * Fp);
-    for (int of : {LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN})
+    want(&to->taps, from->taps, (size_t)(cu->channels * LLM42__TAPS)),
+        want(&to->decay, from->decay, (size_t)c->value_heads);
+    want(&to->alpha_bias, from->alpha_bias, (size_t)c->value_heads);
+    want(&to->head_norm, from->head_norm, (size_t)c->value_dim);
+    for (int of : {from->recurrent ? LLM42__MIXED : LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN})
         llm42__want(list, LLM42__WEIGHTS, (char **)llm42__weights_at(cu, of, l), llm42__weights_bytes(cu, of, l));
     if (c->experts) llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp);
 }
@@ -1935,7 +2040,12 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
     auto want = [&](auto **to, size_t count) { llm42__want(list, LLM42__PASSES, to, count); };
     for (llm42__bf16 **to : {&ex->x, &ex->delta}) want(to, R * Dp);
     want(&ex->h, (R + (size_t)cu->max_draws) * Dp);  // the head's last part may look further
-    want(&ex->qkv, R * (size_t)cu->qkv);
+    want(&ex->qkv, R * (size_t)std::max(cu->qkv, cu->mixed));
+    if (c->recurrent_layers) {
+        const size_t positions = (size_t)(llm42__most_groups(cu, cu->max_rows) * LLM42__GROUP);
+        want(&ex->convolved, positions * (size_t)cu->channels);
+        want(&ex->factors, positions * 2 * (size_t)(c->key_heads + c->value_heads));
+    }
     want(&ex->q, R * (size_t)(c->heads * cu->dp));
     want(&ex->attended, R * (size_t)cu->attended);
     want(&ex->gate_up, (c->scaling ? entries : R) * 2 * (size_t)cu->Fp);  // of experts in e4m3, too
@@ -1973,7 +2083,10 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
 static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
     const llm42_config *c = &cu->config;
     llm42__blocks list;
-    const size_t embedding = (size_t)cu->Vp * (size_t)cu->Dp, cache = (size_t)c->layers * cu->kv_layer;
+    const size_t embedding = (size_t)cu->Vp * (size_t)cu->Dp,
+                 cache = (size_t)(c->layers - c->recurrent_layers) * cu->kv_layer, L = (size_t)c->recurrent_layers,
+                 slots = L * (size_t)llm42__most_runs(cu, INT32_MAX), snapshots = L * (size_t)cu->desc.snapshots,
+                 state = (size_t)(c->value_heads * c->value_dim * c->key_dim);
     llm42__want(&list, LLM42__WEIGHTS, &cu->embed, embedding);
     if (llm42__own_head(cu->model)) llm42__want(&list, LLM42__WEIGHTS, &cu->head, (size_t)cu->Vr * (size_t)cu->Dp);
     llm42__want(&list, LLM42__WEIGHTS, &cu->final_norm, (size_t)cu->Dp);
@@ -1983,6 +2096,12 @@ static llm42__blocks llm42__kept_blocks(llm42__cuda *cu) {
         if (to == &cu->rope || c->query_beta > 0)
             llm42__want(&list, LLM42__WEIGHTS, to, (size_t)cu->desc.max_context * (size_t)c->head_dim);
     for (llm42__bf16 **to : {&cu->k, &cu->v}) llm42__want(&list, LLM42__CACHE, to, cache);
+    if (L) {
+        llm42__want(&list, LLM42__CACHE, &cu->states, slots * state);
+        llm42__want(&list, LLM42__CACHE, &cu->saved_states, snapshots * state);
+        llm42__want(&list, LLM42__CACHE, &cu->rings, slots * (size_t)(cu->capacity * cu->width));
+        llm42__want(&list, LLM42__CACHE, &cu->saved_inputs, snapshots * (size_t)((LLM42__TAPS - 1) * cu->channels));
+    }
     llm42__list_execution(cu, &list);
     return list;
 }
@@ -2026,21 +2145,38 @@ static llm42_result llm42__place_e4m3(const llm42__cuda *cu, int product, const 
 static llm42_result llm42__upload_matrices(llm42__cuda *cu, int l, char *buffer, llm42_error *error) {
     const llm42_config *c = &cu->config;
     const llm42_layer *from = &cu->model->layer[l];
-    const llm42__gaps none = {}, gaps = {cu->leaves > 1 ? c->ffn / cu->leaves : 0, llm42__leaf_width(cu)};
+    const llm42__gaps none = {};
     // Puts a matrix into the weights of an operator, from row `row` on. turn: gate or up.
     auto place = [&](int of, const llm42_matrix *m, auto slice_of, int row, int turn = LLM42__PLAIN) {
         const int product = llm42__product_in(cu, of, l), k = llm42__product_shape(cu, product).k;
         llm42__bf16 *w = *llm42__weights_at(cu, of, l);
         if (llm42__in_e4m3(product))
             return llm42__place_e4m3(cu, product, m, slice_of(cu, m), w, row + (turn == LLM42__UP ? cu->Fp : 0), error);
+        const int ffn = of == LLM42__DOWN ? m->k / cu->ranks : m->n / cu->ranks;  // a shared expert has its own
+        const llm42__gaps gaps = {cu->leaves > 1 ? ffn / cu->leaves : 0, llm42__leaf_width(cu)};
         return llm42__place(
             m, slice_of(cu, m),
             {w + (size_t)row * (size_t)k, k, turn, of == LLM42__GATE_UP ? gaps : none, of == LLM42__DOWN ? gaps : none},
             buffer, error);
     };
-    LLM42__TRY(place(LLM42__QKV, &from->q, llm42__rows_of, 0));
-    LLM42__TRY(place(LLM42__QKV, &from->k, llm42__kv_rows_of, cu->k_at));
-    LLM42__TRY(place(LLM42__QKV, &from->v, llm42__kv_rows_of, cu->v_at));
+    auto some = [&](int row0, int rows) {  // rows of a matrix
+        return [=](const llm42__cuda *, const llm42_matrix *m) { return llm42__slice{row0, rows, 0, m->k}; };
+    };
+    if (from->recurrent) {
+        const int q = c->key_heads * c->key_dim, v = c->value_heads * c->value_dim, part[] = {q, q, v};
+        for (int i = 0, at = 0, row = 0; i < 3; at += cu->ranks * part[i], row += part[i++])
+            LLM42__TRY(place(LLM42__MIXED, &from->qkv, some(at + cu->rank * part[i], part[i]), row));
+        LLM42__TRY(place(LLM42__MIXED, &from->beta, llm42__rows_of, cu->channels));
+        LLM42__TRY(place(LLM42__MIXED, &from->alpha, llm42__rows_of, cu->channels + c->value_heads));
+        LLM42__TRY(place(LLM42__MIXED, &from->z, llm42__rows_of, cu->z_at));
+    } else {
+        const int d = c->head_dim, parts = c->gated ? 2 : 1;  // of a head of q: with its gates
+        for (int i = 0; i < parts * c->heads; i++)
+            LLM42__TRY(place(LLM42__QKV, &from->q, some((cu->rank * parts * c->heads + i) * d, d),
+                             i / parts * d + i % parts * cu->gates_at));
+        LLM42__TRY(place(LLM42__QKV, &from->k, llm42__kv_rows_of, cu->k_at));
+        LLM42__TRY(place(LLM42__QKV, &from->v, llm42__kv_rows_of, cu->v_at));
+    }
     LLM42__TRY(place(LLM42__O, &from->o, llm42__columns_of, 0));
     for (int e = 0; e < std::max(1, c->experts); e++) {
         const llm42_matrix *all = c->experts ? &from->expert[3 * e] : nullptr;
@@ -2048,6 +2184,7 @@ static llm42_result llm42__upload_matrices(llm42__cuda *cu, int l, char *buffer,
         LLM42__TRY(place(LLM42__GATE_UP, all ? all + 1 : &from->up, llm42__rows_of, e * 2 * cu->Fp, LLM42__UP));
         LLM42__TRY(place(LLM42__DOWN, all ? all + 2 : &from->down, llm42__columns_of, e * cu->Dp));
     }
+    if (c->shared_ffn) LLM42__TRY(place(LLM42__ROUTER, &from->shared_gate, llm42__all_of, c->experts - 1));
     return c->experts ? place(LLM42__ROUTER, &from->router, llm42__all_of, 0) : LLM42_OK;
 }
 
@@ -2066,7 +2203,15 @@ static llm42_result llm42__upload_layer(llm42__cuda *cu, int l, char *buffer, ll
         LLM42__TRY(vector(where, all, 0, (size_t)c->dim));
     LLM42__TRY(vector(to->q_norm, from->q_norm, 0, (size_t)c->head_dim));
     LLM42__TRY(vector(to->k_norm, from->k_norm, 0, (size_t)c->head_dim));
-    const size_t kv0 = (size_t)llm42__kv_rows_of(cu, &from->k).row0;
+    const size_t Hv = (size_t)c->value_heads, keys = (size_t)(c->key_heads * c->key_dim) * LLM42__TAPS,
+                 values = (size_t)(c->value_heads * c->value_dim) * LLM42__TAPS;
+    for (size_t i = 0; from->taps && i < 3; i++)  // of q, of k, of v
+        LLM42__TRY(vector(to->taps + i * keys, from->taps + i * keys * (size_t)cu->ranks,
+                          (size_t)cu->rank * (i < 2 ? keys : values), i < 2 ? keys : values));
+    LLM42__TRY(vector(to->decay, from->decay, (size_t)cu->rank * Hv, Hv));
+    LLM42__TRY(vector(to->alpha_bias, from->alpha_bias, (size_t)cu->rank * Hv, Hv));
+    LLM42__TRY(vector(to->head_norm, from->head_norm, 0, (size_t)c->value_dim));
+    const size_t kv0 = from->recurrent ? 0 : (size_t)llm42__kv_rows_of(cu, &from->k).row0;
     LLM42__TRY(vector(to->bias, from->q_bias, (size_t)cu->rank * q, q));
     LLM42__TRY(vector(to->bias + q, from->k_bias, kv0, kv));
     LLM42__TRY(vector(to->bias + q + kv, from->v_bias, kv0, kv));
@@ -2097,7 +2242,7 @@ static llm42_result llm42__upload_weights(llm42__cuda *cu, llm42_error *error) {
     }
     LLM42__TRY(llm42__upload_vector(cu->final_norm, m->final_norm, (size_t)m->config.dim, error));
     for (int l = 0; l < m->config.layers; l++) LLM42__TRY(llm42__upload_layer(cu, l, buffer, error));
-    std::vector<float> rope((size_t)cu->desc.max_context * (size_t)cu->config.head_dim);
+    std::vector<float> rope((size_t)cu->desc.max_context * (size_t)llm42__rotary(&cu->config));
     for (float *to : {cu->rope, cu->q_rope}) {
         if (!to) continue;
         llm42__rope_table(&m->config, to == cu->q_rope, rope.data(), cu->desc.max_context);
@@ -2378,7 +2523,7 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
 // saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes: means, where single measurements
 // were up to 3 us off. A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has: on two
 // H200 5 us for 16 rows and 13 for 4, of which the mean is taken for all up to 32 rows.
-static const float llm42__beyond[LLM42__E4M3][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}, {0, 0}, {0, 0}};
+static const float llm42__beyond[LLM42__E4M3][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}};
 static float llm42__cost(const llm42__trial *t, const llm42__algorithm &p) {
     enum { FEW = 32, LEAF_DOWN = 9 };
     if (llm42__leaf_kind_of(&p)) return p.us + (t->product == LLM42__DOWN && t->rows <= FEW ? LEAF_DOWN : 0);
@@ -2709,6 +2854,7 @@ static bool llm42__product_used(const llm42__cuda *cu, int product) {
         in_some_layer = llm42__product_in(cu, llm42__operator_of(product), l) == product;
     if (!in_some_layer) return false;
     product = llm42__operator_of(product);
+    if (product == LLM42__MIXED) return cu->config.recurrent_layers > 0;
     return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
 }
 
@@ -2794,7 +2940,9 @@ static std::string llm42__engine_kind(const llm42__cuda *cu) {
     std::string kind = text;
     for (int product = 0; product < LLM42__E4M3; product++) {
         const auto [n, k] = llm42__product_shape(cu, product);
-        kind += std::string("; ") + llm42__product_names[product] + " " + std::to_string(n) + " x " + std::to_string(k);
+        if (n)
+            kind += std::string("; ") + llm42__product_names[product] + " " + std::to_string(n) + " x " +
+                    std::to_string(k);
     }
     return kind;
 }
@@ -2992,10 +3140,21 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         LLM42__FAIL(INVALID,
                     "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
                     own->devices, std::max(1, d->tensor_parallel));
-    if (c->recurrent_layers)
-        LLM42__FAIL(UNSUPPORTED, "model %s: has recurrent layers: only the CPU backend takes them", d->model->name);
+    auto dim = [](int n) { return n >= 16 && n == llm42__padded_head_dim(n); };
+    if (c->recurrent_layers && (!dim(c->key_dim) || !dim(c->value_dim)))
+        LLM42__FAIL(
+            UNSUPPORTED,
+            "model %s: its recurrent layers have keys of %d and values of %d: the CUDA backend takes 16, 32, 64, "
+            "128 or 256",
+            d->model->name, c->key_dim, c->value_dim);
+    if (c->recurrent_layers && leaves > 1 && attended != c->value_heads * c->value_dim)
+        LLM42__FAIL(UNSUPPORTED,
+                    "llm42_engine_desc.%s: %d: the CUDA backend cuts recurrent layers only where they are as wide as "
+                    "attention: %d and %d values",
+                    d->numerics.leaves == leaves ? "numerics.leaves" : "tensor_parallel", leaves,
+                    c->value_heads * c->value_dim, attended);
     if (c->head_dim > 256 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
-        c->dim > LLM42__MOST_WIDTH || c->experts > 1024)
+        c->dim > LLM42__MOST_WIDTH || c->experts + (c->shared_ffn > 0) > 1024)
         LLM42__FAIL(UNSUPPORTED,
                     "model %s: head_dim %d, %d heads, %d kv_heads, width %d, %d experts: the CUDA backend takes an "
                     "even head_dim up to 256, up to 16 heads a kv head, width 16384 and 1024 experts",
@@ -3008,7 +3167,9 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     const llm42_backend_desc *d = &cu->desc;
     cu->config = cu->model->config;
     cu->ranks = std::max(1, d->tensor_parallel);
-    cu->config.heads /= cu->ranks, cu->config.ffn /= cu->ranks;
+    cu->config.heads /= cu->ranks, cu->config.ffn /= cu->ranks, cu->config.shared_ffn /= cu->ranks;
+    cu->config.key_heads /= cu->ranks, cu->config.value_heads /= cu->ranks;
+    if (c->shared_ffn) cu->config.experts++, cu->config.experts_used++;
     cu->config.kv_heads = std::max(1, cu->config.kv_heads / cu->ranks);
     cu->leaves = std::max(d->numerics.leaves, cu->ranks) / cu->ranks;
     cu->Vr = llm42__padded((c->vocab + cu->ranks - 1) / cu->ranks), cu->Vp = cu->ranks * cu->Vr;
@@ -3021,11 +3182,18 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     cu->Fp = padded(cu->leaves * llm42__leaf_width(cu));
     cu->dp = llm42__padded_head_dim(c->head_dim);
     cu->k_at = next_block(c->heads * c->head_dim), cu->v_at = next_block(cu->k_at + kv);
-    cu->qkv = padded(cu->v_at + kv);
-    cu->attended = padded(c->heads * c->head_dim);
+    const int values = c->value_heads * c->value_dim;
+    cu->attended = padded(std::max(c->heads * c->head_dim, values));
+    cu->gates_at = padded(cu->v_at + kv);
+    cu->qkv = c->gated ? cu->gates_at + cu->attended : padded(cu->v_at + kv);
+    cu->channels = 2 * c->key_heads * c->key_dim + values;
+    cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8, cu->z_at = cu->width;
+    cu->mixed = c->recurrent_layers ? padded(cu->z_at + values) : 0;
+    cu->capacity = d->behind + LLM42__TAPS;
     cu->Ep = llm42__padded(std::max(1, c->experts));
     cu->group = c->heads / c->kv_heads;
-    for (int l = 0; l < c->layers; l++) cu->has[cu->model->layer[l].sliding ? LLM42__SLIDING : LLM42__FULL] = true;
+    for (int l = 0; l < c->layers; l++)
+        if (!cu->model->layer[l].recurrent) cu->has[cu->model->layer[l].sliding ? LLM42__SLIDING : LLM42__FULL] = true;
     while (1 << cu->page_shift < d->page_size) cu->page_shift++;
     cu->kv_layer = (size_t)d->pages * (size_t)d->page_size * (size_t)c->kv_heads * (size_t)cu->dp;
     const int most = std::max(d->max_rows, d->fixed_rows);
@@ -3090,7 +3258,7 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
     if (need > left)
         LLM42__FAIL(
             MEMORY,
-            "cuda backend: %s needs %.1f GB of device memory (weights %.1f, KV cache of %lld tokens %.1f, passes of %d "
+            "cuda backend: %s needs %.1f GB of device memory (weights %.1f, cache of %lld tokens %.1f, passes of %d "
             "rows %.1f), %s has %.1f GB free: lower pages, max_context or token_budget, or take a smaller model",
             cu->model->name, (double)need * 1e-9, (double)weights * 1e-9,
             (long long)cu->desc.pages * cu->desc.page_size, (double)cache * 1e-9, cu->max_rows,
@@ -3099,7 +3267,7 @@ static llm42_result llm42__check_room(llm42__cuda *cu, llm42_error *error) {
 }
 
 // Runs a text, then its last row alone, then its last rows together. The last row must have the same bits each time.
-// This checks whole passes, attention included.
+// This checks whole passes, attention included. States stay before the last rows, which are applied again.
 static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule, llm42_error *error) {
     const int V = cu->config.vocab, room = std::min(cu->desc.pages * cu->desc.page_size, cu->desc.max_context);
     const int most = schedule == LLM42_SCHEDULE_FIXED ? cu->desc.fixed_rows : cu->desc.max_rows,
@@ -3110,8 +3278,9 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
     seq.pages = pages.data();
     std::vector<llm42_row> rows((size_t)most);
     llm42_output first = {};
+    const int last_rows = std::min({most, 40, cu->config.recurrent_layers ? cu->desc.behind + 1 : 40});
     for (int trial = 0; trial < 3; trial++) {  // the text; its last row alone; its last rows together
-        int begin = trial == 0 ? 0 : trial == 1 ? T - 1 : std::max(0, T - std::min(most, 40));
+        int begin = trial == 0 ? 0 : trial == 1 ? T - 1 : std::max(0, T - last_rows);
         for (int t = begin; t < T;) {
             llm42_pass pass = {};
             pass.schedule = schedule;
@@ -3120,6 +3289,8 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
                                            t == T - 1 ? (uint32_t)LLM42_ROW_SAMPLE : 0u};
             pass.shape = schedule == LLM42_SCHEDULE_FIXED ? cu->desc.fixed_rows : pass.rows;
             pass.row = rows.data(), pass.seq = &seq;
+            seq.state = trial ? std::max(0, T - last_rows) : std::min(rows[0].position, std::max(0, T - last_rows));
+            seq.state_to = std::min(t, std::max(0, T - last_rows));
             LLM42__TRY(llm42__run_pass(cu, &pass, error));
             if (t < T) continue;
             llm42_output last = cu->execution.out_host[pass.rows - 1];  // may be NaN: run reports that
@@ -3269,6 +3440,7 @@ static llm42_result llm42__cuda_open_state(llm42__cuda *cu, llm42_error *error) 
         p.tasks[reach].decode.reserve(cu->has[reach] ? (size_t)llm42__decode_room(cu, cu->max_rows) : 0);
     }
     p.run_begin.reserve((size_t)cu->max_rows);
+    p.runs.reserve(cu->config.recurrent_layers ? (size_t)cu->max_rows : 0);
     LLM42__TRY(llm42__open_algorithms(cu, error));
     for (llm42__cuda *rank : cu->others)  // the ranks' shapes and devices are the same
         std::copy(cu->algorithms[0], cu->algorithms[LLM42__PRODUCTS], rank->algorithms[0]);

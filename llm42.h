@@ -1228,6 +1228,26 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
     return LLM42_OK;
 }
 
+// A sequence's rows stand together in a pass of a model with recurrent layers.
+LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_desc *desc, const char *backend,
+                                                          const llm42_pass *pass, llm42_error *error) {
+    for (int r = 0; r < pass->rows; r++) {
+        const llm42_row *row = &pass->row[r];
+        const llm42_seq *seq = &pass->seq[row->seq];
+        const bool first = !r || row->seq != row[-1].seq;
+        bool apart = false;  // rows of the same sequence stand before those of another one
+        for (int earlier = 0; first && earlier < r; earlier++) apart |= pass->row[earlier].seq == row->seq;
+        if (apart || row->seq >= LLM42__MAX(1, desc->max_running) ||
+            (!first && row->position != row[-1].position + 1) || (first && row->position - seq->state > desc->behind) ||
+            seq->state < 0 || seq->state_to < seq->state)
+            LLM42__FAIL(INVALID,
+                        "%s backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
+                        "follow one another, at most %d positions behind the state",
+                        backend, r, row->seq, row->position, seq->state, desc->behind);
+    }
+    return LLM42_OK;
+}
+
 // >>memory -------------------------------------------------------------------------------------------------------
 // Owns: allocation through LLM42_MALLOC, LLM42_REALLOC and LLM42_FREE, which arrays of stb_ds use too.
 // Calls: nothing.
@@ -4183,7 +4203,6 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
 // Section recurrent has these.
 static void llm42__recurrent_allocate(llm42__cpu *cpu), llm42__recurrent_begin(llm42__cpu *cpu),
     llm42__cpu_recurrent(llm42__cpu *cpu, int l);
-static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error);
 
 // A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
 static void llm42__sample_task(const llm42__job *d, int64_t task) {
@@ -4229,7 +4248,7 @@ static llm42_result llm42__cpu_check(const llm42__cpu *cpu, const llm42_pass *pa
             row.position >= cpu->desc.max_context)
             LLM42__FAIL(INVALID, "cpu backend: row %d: token %d, position %d out of range", r, row.token, row.position);
     }
-    return cpu->model->config.recurrent_layers ? llm42__recurrent_check(cpu, pass, error) : LLM42_OK;
+    return cpu->model->config.recurrent_layers ? llm42__check_runs(&cpu->desc, "cpu", pass, error) : LLM42_OK;
 }
 
 // Gives [rows, width] values of one operator to the pass's probe. Only one thread runs between operators.
@@ -4502,23 +4521,6 @@ static void llm42__recurrent_begin(llm42__cpu *cpu) {
     for (int r = 0; r < cpu->pass.rows; r++)
         if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[cpu->sequences++] = r;
     cpu->order[cpu->sequences] = cpu->pass.rows;
-}
-
-static llm42_result llm42__recurrent_check(const llm42__cpu *cpu, const llm42_pass *pass, llm42_error *error) {
-    for (int r = 0; r < pass->rows; r++) {
-        const llm42_row *row = &pass->row[r];
-        const llm42_seq *seq = &pass->seq[row->seq];
-        const bool first = !r || row->seq != row[-1].seq;
-        bool apart = false;  // rows of the same sequence stand before those of another one
-        for (int earlier = 0; first && earlier < r; earlier++) apart |= pass->row[earlier].seq == row->seq;
-        if (apart || row->seq >= cpu->desc.max_running || (!first && row->position != row[-1].position + 1) ||
-            (first && row->position - seq->state > cpu->desc.behind) || seq->state < 0 || seq->state_to < seq->state)
-            LLM42__FAIL(INVALID,
-                        "cpu backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
-                        "follow one another, at most %d positions behind the state",
-                        r, row->seq, row->position, seq->state, cpu->desc.behind);
-    }
-    return LLM42_OK;
 }
 
 // The inputs at position t of a sequence: those of its row in the pass, or else those in its ring; NULL before its

@@ -229,8 +229,6 @@ int main(int argc, char **argv) {
     b = (bench){.set = parse(argc, argv), .got_share = 1, .begun = wall_seconds()};
     engine_look_up(&b.set.how);
     llm42_model *model = engine_model(&b.set.how);
-    if (model->config.recurrent_layers)
-        args_fail(2, "%s: build/bench does not measure recurrent layers yet", model->name);
     b.engine = engine_desc(&b.set.how, model);
     b.cuda = !strcmp(b.engine.backend->name, "cuda");
     if (!model->layer)

@@ -185,7 +185,7 @@ enum { MOST_IN_TURN = 2 };
 // Seconds of the pass by each of `count` schedules: medians of at least `repeats` runs, and of more where they are
 // short. The schedules take turns, so that a change of the clock rate meets all alike.
 void rig_time(rig *r, const llm42_schedule *schedule, int count, int repeats, double *seconds);
-// Bytes of KV that the pass reads: every sequence's positions, once.
+// Bytes of KV that the pass reads, every sequence's positions once, and of states that it reads and writes.
 double rig_kv_bytes(const bench *b, const rig *r);
 
 // >>passes -------------------------------------------------------------------------------------------------------

@@ -16,11 +16,13 @@ static double layer_weights(const llm42_model *model, int rows) {
     double sum = 0;
     for (int l = 0; l < c->layers; l++) {
         const llm42_layer *w = &model->layer[l];
-        const llm42_matrix dense[] = {w->q, w->k, w->v, w->o, w->gate, w->up, w->down};
-        for (int i = 0; i < (c->experts ? 4 : 7); i++) sum += rows ? stored(dense[i]) : elements(dense[i]);
+        const llm42_matrix dense[] = {w->qkv, w->z, w->q, w->k, w->v, w->o, w->gate, w->up, w->down};
+        for (int i = 0; i < (c->experts ? 6 : 9); i++) sum += rows ? stored(dense[i]) : elements(dense[i]);
         if (!c->experts) continue;
         sum += rows ? stored(w->router) : elements(w->router);
         const double missed = pow(1 - (double)c->experts_used / c->experts, rows ? rows : 1);
+        for (int i = 0; i < 3 && c->shared_ffn; i++)
+            sum += rows ? stored(w->expert[3 * c->experts + i]) : elements(w->expert[3 * c->experts + i]);
         for (int i = 0; i < 3; i++)
             sum += c->experts * (1 - missed) * (rows ? stored(w->expert[i]) : elements(w->expert[i]));
     }
@@ -34,7 +36,8 @@ double pass_bytes(const llm42_model *model, int rows, int sampled) {
 double pass_flop(const llm42_model *model, int rows, int sampled, double keys) {
     const llm42_config *c = &model->config;
     return 2 * layer_weights(model, 0) * rows + 2 * elements(model->head) * sampled +
-           4.0 * c->layers * c->heads * c->head_dim * keys;
+           4.0 * (c->layers - c->recurrent_layers) * c->heads * c->head_dim * keys +
+           8.0 * c->recurrent_layers * c->value_heads * c->value_dim * c->key_dim * rows;
 }
 
 static figures pass_measure(const bench *b, rig *r, llm42_schedule schedule, const char *kind, int context) {

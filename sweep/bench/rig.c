@@ -6,6 +6,8 @@ enum { MAX_SAMPLES = 512 };
 void rig_add_row(rig *r, int seq, int position, bool sample) {
     uint32_t token = ((uint32_t)(seq % r->page_tables) * 7919u + (uint32_t)position) * 2654435761u >> 8;
     uint32_t flags = sample ? LLM42_ROW_SAMPLE : 0;
+    if (!r->rows || r->row[r->rows - 1].seq != seq) r->seq[seq].state = position;  // of recurrent layers
+    r->seq[seq].state_to = position + 1;
     r->row[r->rows++] = (llm42_row){seq, position, (int32_t)(token % (uint32_t)r->vocab), flags};
     r->sampled += sample;
     int keys = position + 1;
@@ -35,7 +37,8 @@ void rig_deal_pages(rig *r, int context) {
 static int rig_running(const bench *b, const rig_desc *wanted) {
     int64_t windows = wanted->max_rows / b->set.window + 1;
     int running = b->set.max_running > wanted->running ? (int)b->set.max_running : wanted->running;
-    return !b->cuda ? 0 : windows > running ? (int)windows : running;
+    if (!b->cuda) return b->model->config.recurrent_layers ? wanted->page_tables : 0;
+    return windows > running ? (int)windows : running;
 }
 
 void rig_open(rig *r, bench *b, rig_desc wanted) {
@@ -67,7 +70,8 @@ void rig_open(rig *r, bench *b, rig_desc wanted) {
         r->pages[other] = i;
     }
     rig_deal_pages(r, context);
-    for (int s = 0; s < r->page_tables; s++) {
+    const int filled = c->recurrent_layers && desc.max_running < r->page_tables ? desc.max_running : r->page_tables;
+    for (int s = 0; s < filled; s++) {
         progress("filling the KV cache, sequence %d of %d", s + 1, r->page_tables);
         for (int p = 0; p < context;) {
             rig_clear(r);
@@ -114,8 +118,9 @@ void rig_chunk_rows(rig *r, int first, int rows, bool end) {
 void rig_prompt_rows(rig *r, int rows) { rig_chunk_rows(r, 0, rows, true); }
 
 double rig_kv_bytes(const bench *b, const rig *r) {
-    double tokens = 0;
+    double tokens = 0, sequences = 0;
     for (int i = 0; i < r->rows; i++)
-        if (i + 1 == r->rows || r->row[i + 1].seq != r->row[i].seq) tokens += r->row[i].position + 1;
-    return tokens * (double)llm42_kv_token_bytes(&b->model->config, b->engine.numerics.compute);
+        if (i + 1 == r->rows || r->row[i + 1].seq != r->row[i].seq) tokens += r->row[i].position + 1, sequences++;
+    return tokens * (double)llm42_kv_token_bytes(&b->model->config, b->engine.numerics.compute) +
+           2 * sequences * (double)llm42_state_bytes(&b->model->config);
 }

@@ -65,6 +65,8 @@ static int compare_films(const char *what, const film *want, const film *got) {
 // tokens, so that its rows see two and three units of keys.
 enum { MOST_ROWS = 192, SEQUENCES = 4, PASSES = 6, LEAD = 832, CONTEXT = LEAD + 320 };
 static int lead_of(int context) { return context < CONTEXT ? 0 : LEAD; }
+// With recurrent layers rows of a sequence stand together.
+static int passes_of(const llm42_model *model) { return PASSES - (model->config.recurrent_layers > 0); }
 static int make_rows(int pass, int context, const int32_t *ids, llm42_row *row) {
     const int lead = lead_of(context), half = lead + (context < 300 ? context / 2 - 4 : 160),
               most = lead + (context < 300 ? context - 4 : 310);
@@ -109,7 +111,7 @@ static void run_passes(rig *g, int context, const int32_t *ids, answer *a) {
     for (int again = 0; again < 2; again++) {
         if (again) rig_shuffle(g);  // the pages hold other KV than what will be written
         if (lead_of(context)) rig_prefill(g, LLM42_SCHEDULE_INVARIANT, 0, ids, LEAD, MOST_ROWS, NULL);
-        for (int p = 0; p < PASSES; p++) {
+        for (int p = 0; p < passes_of(g->model); p++) {
             llm42_row row[MOST_ROWS];
             const int rows = make_rows(p, context, ids, row);
             if (!again) a->logits[p] = new_floats((size_t)rows * (size_t)g->vocab);
@@ -170,7 +172,7 @@ static void compare_answers(const char *what, const llm42_model *model, const an
                                               "windows", "two single rows",          "rows of a sequence apart"};
     llm42_row row[MOST_ROWS];
     int operators = 0, rows = 0;
-    for (int p = 0; p < PASSES; p++) {
+    for (int p = 0; p < passes_of(model); p++) {
         char name[700];
         const int count = make_rows(p, context, ids, row);
         snprintf(name, sizeof name, "%s, %s", what, names[p]);

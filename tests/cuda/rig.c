@@ -66,6 +66,8 @@ const char *main_model(void) {
 
 int visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
+enum { LAG = 41 };
+
 // A backend with one page table for each sequence ------------------------------------------------------------------
 void rig_shuffle(rig *g) {
     int n = g->seqs * g->pages_per_seq;
@@ -80,6 +82,8 @@ void rig_shuffle(rig *g) {
 static int most_parts(const llm42_model *model, int n) {
     const llm42_config *c = &model->config;
     const int unit = c->scaling ? 128 : 16, width = c->heads * c->head_dim;
+    if (c->recurrent_layers && c->value_heads * c->value_dim != width) return 1;
+    while (n > 1 && c->recurrent_layers && (c->key_heads % n || c->shared_ffn % n)) n /= 2;
     while (n > 1 && (c->heads % n || c->ffn % n || width / n % unit || (c->scaling && c->ffn / n % unit))) n /= 2;
     return n;
 }
@@ -96,6 +100,7 @@ llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc de
     if (!desc.numerics.leaves) desc.numerics.leaves = leaves_for(desc.model);
     if (!desc.tensor_parallel) desc.tensor_parallel = ranks_for(desc.model);
     if (!desc.page_size) desc.page_size = 16;
+    if (!desc.behind) desc.behind = LAG;
     if (!desc.max_running) desc.max_running = 1;
     if (!desc.fixed_rows) desc.fixed_rows = desc.max_rows;
     if (!desc.schedules)
@@ -142,6 +147,13 @@ llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row,
 }
 
 bool rig_run(rig *g, const llm42_pass *pass) {
+    for (int r = 0; r < pass->rows; r++) {  // states of recurrent layers stay LAG positions behind
+        llm42_seq *seq = &g->seq[pass->row[r].seq];
+        const int position = pass->row[r].position;
+        if (!r || pass->row[r].seq != pass->row[r - 1].seq)
+            seq->state = position ? seq->state_to : 0, seq->state_to = seq->state;
+        if (position + 1 - LAG > seq->state_to) seq->state_to = position + 1 - LAG;
+    }
     llm42_result result = g->backend->run(g->state, pass, &rig_error);
     return CHECK_MSG(result == LLM42_OK, "%s: a %s pass of %d rows: %s", g->model->name,
                      llm42_schedule_name(pass->schedule), pass->rows, rig_error.text);
