@@ -82,7 +82,8 @@ class Llama(torch.nn.Module):
                 value = self.first_vector(key, shape).to(device)
             else:
                 deep = math.sqrt(2 * c["num_hidden_layers"]) if key.split(".")[-2] in last else 1
-                value = torch.randn(shape, device=device) * 0.02 * (1 if "embed" in key else 2) / deep
+                wide = 0.02 if "embed" in key else 0.3 if "conv1d" in key else 0.04
+                value = torch.randn(shape, device=device) * wide / deep
             self.w[key] = torch.nn.Parameter(value, requires_grad=tensors is None)
         for key, value in self.w.items():
             self.register_parameter(key.replace(".", "_"), value)
