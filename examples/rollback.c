@@ -305,9 +305,10 @@ static void report_counts(const demo *d, const screen *s) {
     const window *w = best_rollback(d);
     page p = NULL;
     if (w) add_window(&p, d, w, s->width - 2, 0);
-    if (w && !w->injected) add_paragraph(&p, rows_text(d, w), s->width - 2, 2);
+    const bool explained = w && !w->injected && !d->keep_fast_state;  // build/diff runs rows on states that are right
+    if (explained) add_paragraph(&p, rows_text(d, w), s->width - 2, 2);
     print_page(s, &p, 2);
-    cell *command = w && !w->injected ? diff_command(d, w) : NULL;
+    cell *command = explained ? diff_command(d, w) : NULL;
     if (command) print_command(s, command);
     if (!w) say(s, PLAIN, 2, "%s", no_rollback(d));
 }

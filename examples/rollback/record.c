@@ -348,19 +348,18 @@ cell *rollback_reason(const demo *d, const window *w, bool in_full) {
     return text;
 }
 
-cell *state_text(const window *w) {
+cell *state_text(const window *w, bool in_full) {
     cell *text = NULL;
     bool none = true;
     for (int i = 0; i < (int)arrlen(w->taken); i++) none &= !w->taken[i];
+    if (in_full)
+        add(&text, PLAIN, "In state: how often the state of the recurrent layers has taken in each candidate%s. ",
+            none ? "" : ", by a fast pass and again by the replay, also if it is dropped");
     if (none)
-        add(&text, PLAIN,
-            "In state: how often the state of the recurrent layers has taken in each candidate. It has taken in the %d "
-            "tokens before them, which are final. The candidates ran on a copy of it, so that there is nothing to undo.",
-            w->state);
-    else
-        add(&text, PLAIN,
-            "In state: how often the state of the recurrent layers has taken in each candidate, here also those that "
-            "are dropped. A state has no place for each token, so that none can be taken out again.");
+        add(&text, PLAIN, "The state has taken in the %d tokens before the candidates, which are final.", w->state);
+    if (none && in_full)
+        add(&text, PLAIN, " The candidates ran on a copy of it, so that the rollback has nothing to undo.");
+    if (!none) add(&text, PLAIN, "A state has no place for each token, so that none can be taken out of it again.");
     return text;
 }
 

@@ -179,12 +179,12 @@ void add_paragraph(page *p, cell *cells, int width, int hang);
 // Moves the lines from `first` on to another page.
 void move_lines(page *to, page *from, int first);
 
-// A verification as columns: a candidate, how it compares, the replay pass's output, and with recurrent layers how often
-// the state has taken in the candidate.
+// A verification as columns: a candidate, how it compares, the replay pass's output, and with recurrent layers how
+// often the state has taken in the candidate.
 typedef struct column {
     cell *candidate, *output;  // []; empty: there is none
     int taken;
-    char mark;                 // = equal, X differs, . behind one that differs, + the replay pass's own, else a space
+    char mark;  // = equal, X differs, . behind one that differs, + the replay pass's own, else a space
     int width;
 } column;
 
@@ -195,7 +195,7 @@ cell *window_outcome(const demo *d, const window *w);
 // Why a rollback happened. An injected candidate says nothing about the pass that drew it.
 cell *rollback_reason(const demo *d, const window *w, bool in_full);
 // What a rollback has to do with the state of recurrent layers.
-cell *state_text(const window *w);
+cell *state_text(const window *w, bool in_full);
 // Which passes drew the candidates up to the one that differs. The keys and values that they left are in all that came
 // behind, so the first difference may be some tokens earlier.
 cell *rows_text(const demo *d, const window *w);

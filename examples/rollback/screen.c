@@ -292,7 +292,7 @@ void add_window(page *p, const demo *d, const window *w, int width, int most) {
     int count = (int)arrlen(all), *starts = NULL, split = 0;
     add_paragraph(&head, window_outcome(d, w), width, 2);
     if (w->dropped) add_paragraph(&reason, rollback_reason(d, w, !most), width, 2);
-    if (w->dropped && states && !most) add_paragraph(&reason, state_text(w), width, 2);
+    if (w->dropped && states) add_paragraph(&reason, state_text(w, !most), width, 2);
     for (int at = 0, used = LABEL; at < count; used += all[at++].width + 2) {
         if (at && used + all[at].width <= width) continue;
         if (w->agreed >= at) split = (int)arrlen(starts);
