@@ -292,7 +292,7 @@ void add_window(page *p, const demo *d, const window *w, int width, int most) {
     int count = (int)arrlen(all), *starts = NULL, split = 0;
     add_paragraph(&head, window_outcome(d, w), width, 2);
     if (w->dropped) add_paragraph(&reason, rollback_reason(d, w, !most), width, 2);
-    if (w->dropped && states) add_paragraph(&reason, state_text(w, !most), width, 2);
+    if (w->dropped && states && (!most || width >= 70)) add_paragraph(&reason, state_text(w, !most), width, 2);
     for (int at = 0, used = LABEL; at < count; used += all[at++].width + 2) {
         if (at && used + all[at].width <= width) continue;
         if (w->agreed >= at) split = (int)arrlen(starts);
@@ -378,6 +378,7 @@ cell *policies_text(const demo *d) {
     if (d->how.policy.verify != preset.policy.verify)
         add(&text, PLAIN, " (preset: %s)", llm42_policy_word(&preset, "verify"));
     add(&text, PLAIN, ", prefill %s", llm42_policy_word(&d->how, "prefill"));
+    if (d->keep_fast_state) add(&text, PLAIN, "; control: states keep what is rolled back");
     return text;
 }
 
