@@ -88,11 +88,32 @@ static void watch_row(demo *d, lane *l, const llm42_pass *pass, int row) {
     if (!d->how.numerics.logits_fp32) w->step = bf16_step(kept[candidate->token]);
 }
 
+// Counts how often the state of recurrent layers takes in each position of a sequence.
+static void watch_state(lane *l, const llm42_seq *seq, int begin, int rows) {
+    const int end = seq->state_to < begin + rows ? seq->state_to : begin + rows;
+    if (!seq->state) arrsetlen(l->taken, 0);
+    for (int t = seq->state < begin ? seq->state : begin; t < end; t++) {
+        if (t == (int)arrlen(l->taken)) arrput(l->taken, 0);
+        l->taken[t]++;
+    }
+    l->state = seq->state_to;
+}
+
+static void watch_states(demo *d, const llm42_pass *pass) {
+    for (int first = 0, rows; first < pass->rows; first += rows) {
+        const llm42_seq *seq = &pass->seq[pass->row[first].seq];
+        for (rows = 1; first + rows < pass->rows && pass->row[first + rows].seq == pass->row[first].seq;) rows++;
+        for (int k = 0; k < d->requests; k++)
+            if (d->lane[k].id == seq->request) watch_state(&d->lane[k], seq, pass->row[first].position, rows);
+    }
+}
+
 static llm42_result watch_run(void *state, const llm42_pass *pass, llm42_error *error) {
     demo *d = watching;
     llm42_pass seen = *pass;
     seen.logits = d->logits;
     llm42_result result = llm42_backend_cpu()->run(state, &seen, error);
+    if (d->model->config.recurrent_layers && !pass->check && result == LLM42_OK) watch_states(d, pass);
     for (int i = 0; i < pass->rows && result == LLM42_OK; i++) {
         int64_t id = pass->check ? 0 : pass->seq[pass->row[i].seq].request;
         for (int k = 0; id && k < d->requests && (pass->row[i].flags & LLM42_ROW_SAMPLE); k++)
@@ -134,7 +155,12 @@ static void on_verified(demo *d, lane *l, const llm42_event *e) {
     w.agreed = e->n;
     w.output = l->output;
     l->output = NULL;
-    for (int i = 0; i < e->info->candidates; i++) arrput(w.candidate, e->info->tokens[w.index + i]);
+    w.state = l->state;
+    for (int i = 0; i < e->info->candidates; i++) {
+        const int position = (int)arrlen(l->prompt) + w.index + i;
+        arrput(w.candidate, e->info->tokens[w.index + i]);
+        arrput(w.taken, position < (int)arrlen(l->taken) ? l->taken[position] : 0);
+    }
     arrput(d->windows, w);
 }
 
@@ -191,6 +217,7 @@ static llm42_engine *open_engine(demo *d, bool watch, llm42_event **events) {
     desc.max_running = MAX_LANES;
     desc.experiment.inject_rate = d->inject;
     desc.experiment.inject_seed = (uint64_t)d->seed;
+    desc.experiment.keep_fast_state = watch && d->keep_fast_state;
     bool small = d->model->mapped_bytes + d->model->copied_bytes < 16 << 20;  // too little work to share
     const llm42_cpu_desc cpu = {.threads = d->threads ? (int)d->threads : small};
     desc.backend_desc = &cpu;
@@ -278,9 +305,10 @@ static void report_counts(const demo *d, const screen *s) {
     const window *w = best_rollback(d);
     page p = NULL;
     if (w) add_window(&p, d, w, s->width - 2, 0);
-    if (w && !w->injected) add_paragraph(&p, rows_text(d, w), s->width - 2, 2);
+    const bool explained = w && !w->injected && !d->keep_fast_state;  // build/diff runs rows on states that are right
+    if (explained) add_paragraph(&p, rows_text(d, w), s->width - 2, 2);
     print_page(s, &p, 2);
-    cell *command = w && !w->injected ? diff_command(d, w) : NULL;
+    cell *command = explained ? diff_command(d, w) : NULL;
     if (command) print_command(s, command);
     if (!w) say(s, PLAIN, 2, "%s", no_rollback(d));
 }
@@ -379,6 +407,11 @@ static proof report_proof(demo *d, const screen *s, answer *marked) {
     say(s, STRONG, 0, "The same requests, together and alone");
     say(s, PLAIN, 11, "marked     %d of %d identical: %d/%d tokens, %d/%d log-probs to the bit", p.same, p.count,
         p.tokens, p.returned, p.bits, p.returned);
+    for (int k = 0, at; k < d->requests; k += 2) {
+        if ((at = differs(&marked[k], &alone[k])) < 0) continue;
+        print_drift(d, s, "together", &marked[k], at);
+        print_drift(d, s, "alone", &alone[k], at);
+    }
     report_drift(d, s, &p, loose, loose_alone);
     p.all_fast = serve_with(d, (llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, false);
     p.all_invariant = serve_with(d, (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT}, true);
@@ -432,10 +465,12 @@ static void close_demo(demo *d) {
         arrfree(d->lane[k].fast);
         arrfree(d->lane[k].drawn);
         arrfree(d->lane[k].output);
+        arrfree(d->lane[k].taken);
     }
     for (int i = 0; i < (int)arrlen(d->windows); i++) {
         arrfree(d->windows[i].candidate);
         arrfree(d->windows[i].output);
+        arrfree(d->windows[i].taken);
     }
     arrfree(d->windows);
     arrfree(d->frames);
@@ -499,6 +534,8 @@ int main(int argc, char **argv) {
         ARGS_TEXT("planner NAME", &d.planner, args_words(planners, planner_names)),
         ARGS_REAL("inject RATE", &d.inject, 0, 1, "share of candidates made wrong on purpose"),
         ARGS_INT("seed,s S", &d.seed, 1, INT64_MAX, "seed of --inject"),
+        ARGS_FLAG("keep-fast-state", &d.keep_fast_state,
+                  "a control that must fail: states of recurrent layers take in what is rolled back, too"),
         ARGS_INT("threads,t N", &d.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_FLAG("step", &d.step, "wait for a key after each pass"),
         ARGS_INT("delay MS", &d.delay, -1, 60000, "pause after a pass, more after a replay; -1: 60 on a terminal"),

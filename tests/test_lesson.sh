@@ -1,5 +1,5 @@
 #!/bin/bash
-# examples/LESSON.md and its answers: every command that stands there runs, and prints the lines that stand below it.
+# examples/LESSON.md, its answers and its page on states: every command that stands there runs, and prints the lines that stand below it.
 # The slides are what examples/lesson/draw.sh draws now. The planner of the answers is compiled beside build/sweep.
 export LC_ALL=C.UTF-8
 source tests/check.sh
@@ -29,6 +29,7 @@ split_blocks() {  # split_blocks PAGE PREFIX
 }
 split_blocks $lesson "$dir/lesson"
 split_blocks $answers "$dir/answer"
+split_blocks examples/lesson/STATE.md "$dir/state"
 prints() {  # prints NAME: what N.sh prints has every line of N.see
     local line missing=0
     while IFS= read -r line; do
@@ -47,6 +48,11 @@ for script in "$dir"/*.sh; do
 done
 check "7 commands in the lesson" test "$(ls "$dir"/lesson*.see | wc -l)" = 7
 check "5 in the answers" test "$(ls "$dir"/answer*.see | wc -l)" = 5
+check "3 on states, two of which are controls" test "$(grep -l 'marked     0 of 2' "$dir"/state0[123].see | wc -l)" = 2
+# A pass that is scored runs once, since a state would take in its rows twice. Its control is in what it prints.
+scored() { "$B/determinism" --suite score --requests 3 -n 24 --temperature 0.8 --model examples/hybrid42; }
+check "scores of a hybrid, of which FAST ones differ" eval '[ $(scored |
+    grep -cE "^nondeterministic +72 +[1-9]|^every promise held") = 2 ]'
 
 check "one rollback" test "$(grep -c 'is dropped and' "$dir/answer01.out")" = 1
 sed 's/pass(rows, n, INVARIANT)/pass(rows, n, FAST)/' examples/nano42.c >"$dir/run/other.c"

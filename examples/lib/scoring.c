@@ -69,6 +69,7 @@ int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, fl
     const size_t vocab = (size_t)s->desc.model->config.vocab;
     llm42_seq seq = {.request = 1, .pages = s->pages};
     const bool fixed = s->schedule == LLM42_SCHEDULE_FIXED;
+    const bool once = s->keep_logits || s->desc.model->config.recurrent_layers;  // a state would take in rows twice
     int rows = 0;
     for (int begin = 0; begin < count; begin += rows) {
         const bool alone = fixed && begin < prompt;
@@ -82,7 +83,7 @@ int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, fl
                            .row = s->row,
                            .seq = &seq,
                            .out = s->out,
-                           .logits = s->keep_logits ? s->logits : NULL};
+                           .logits = once ? s->logits : NULL};
         if (!scoring_run(s, &pass, ids, count) && !pass.logits) {
             pass.logits = s->logits;
             scoring_run(s, &pass, ids, count);

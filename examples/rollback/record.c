@@ -243,7 +243,7 @@ static column column_of(const demo *d, const window *w, int i) {
     look new = i < w->agreed ? COMMITTED : i == w->agreed ? VERDICT : FAINT;
     int32_t candidate = i < candidates ? w->candidate[i] : w->output[i];
     int32_t output = i < outputs ? w->output[i] : w->candidate[i];
-    if (i < candidates) c.candidate = column_text(d, old, candidate, output);
+    if (i < candidates) c.candidate = column_text(d, old, candidate, output), c.taken = w->taken[i];
     if (i < outputs) c.output = column_text(d, new, output, candidate);
     if (i < w->agreed) c.mark = '=';
     else if (i == w->agreed && i < outputs) c.mark = i < candidates ? 'X' : '+';
@@ -345,6 +345,21 @@ cell *rollback_reason(const demo *d, const window *w, bool in_full) {
             " This is the exception: the candidate comes from an INVARIANT pass, whose sums are those of the replay, "
             "but "
             "which read keys and values (KV) that FAST passes had written.");
+    return text;
+}
+
+cell *state_text(const window *w, bool in_full) {
+    cell *text = NULL;
+    bool none = true;
+    for (int i = 0; i < (int)arrlen(w->taken); i++) none &= !w->taken[i];
+    if (in_full)
+        add(&text, PLAIN, "In state: how often the state of the recurrent layers has taken in each candidate%s. ",
+            none ? "" : ", by a fast pass and again by the replay, also if it is dropped");
+    if (none)
+        add(&text, PLAIN, "The state has taken in the %d tokens before the candidates, which are final.", w->state);
+    if (none && in_full)
+        add(&text, PLAIN, " The candidates ran on a copy of it, so that the rollback has nothing to undo.");
+    if (!none) add(&text, PLAIN, "A state has no place for each token, so that none can be taken out of it again.");
     return text;
 }
 

@@ -73,6 +73,7 @@ typedef struct window {
     float fast, replay;           // rollback: log-probability of the candidate less that of its replacement, by pass
     float step;                   // the distance of bf16 numbers as large as these two logits
     bool injected;                // the candidate was made wrong on purpose
+    int state, *taken;            // positions that the state has taken in then; [] how often each candidate
 } window;
 
 typedef struct lane {
@@ -85,6 +86,8 @@ typedef struct lane {
     float *fast;      // [] ring x V: the logits that the latest candidates were drawn from, and
     int32_t *drawn;   // [] ring: what was drawn
     int32_t *output;  // []: what a replay pass gave in its place
+    int *taken;       // [] by position: how often the state of recurrent layers has taken it in
+    int state;        // positions that it has taken in
     bool disagrees;   // it found a candidate that differs, and `found` has fast, replay, step and injected
     window found;
 } lane;
@@ -103,7 +106,7 @@ typedef struct demo {
     int64_t window, group, requests, tokens, delay, seed, threads;
     int budget, longest;  // rows of a pass, tokens of a request, at most
     double inject;
-    bool step;
+    bool step, keep_fast_state;  // this one in the run that is shown, and not where it is compared with
     llm42_model *model;
     tok *tok;
     llm42_trace *trace;
@@ -176,10 +179,12 @@ void add_paragraph(page *p, cell *cells, int width, int hang);
 // Moves the lines from `first` on to another page.
 void move_lines(page *to, page *from, int first);
 
-// A verification as columns: a candidate, how it compares, and the replay pass's output.
+// A verification as columns: a candidate, how it compares, the replay pass's output, and with recurrent layers how
+// often the state has taken in the candidate.
 typedef struct column {
     cell *candidate, *output;  // []; empty: there is none
-    char mark;                 // = equal, X differs, . behind one that differs, + the replay pass's own, else a space
+    int taken;
+    char mark;  // = equal, X differs, . behind one that differs, + the replay pass's own, else a space
     int width;
 } column;
 
@@ -189,6 +194,8 @@ void columns_free(column *all);
 cell *window_outcome(const demo *d, const window *w);
 // Why a rollback happened. An injected candidate says nothing about the pass that drew it.
 cell *rollback_reason(const demo *d, const window *w, bool in_full);
+// What a rollback has to do with the state of recurrent layers.
+cell *state_text(const window *w, bool in_full);
 // Which passes drew the candidates up to the one that differs. The keys and values that they left are in all that came
 // behind, so the first difference may be some tokens earlier.
 cell *rows_text(const demo *d, const window *w);

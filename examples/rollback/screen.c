@@ -266,16 +266,18 @@ static void add_pass(cell **text, const demo *d, int pass, int width) {
     if (rollbacks > 1) add(text, STRONG, ", %d rollbacks", rollbacks);
 }
 
-// One of the three rows of a verification, for some of its columns.
+// One of the rows of a verification, for some of its columns.
 static cell *window_row(const column *all, int begin, int end, int row) {
-    static const char *const label[] = {"candidate", "", "replay"};
+    static const char *const label[] = {"candidate", "", "replay", "in state"};
     cell *text = NULL;
     add(&text, PLAIN, "%-*s", LABEL, label[row]);
     for (int i = begin; i < end; i++) {
         const cell *token = row ? all[i].output : all[i].candidate;
         int used = row == 1 ? 1 : columns(token);
         look mark = all[i].mark == 'X' ? ROLLBACK_LETTER : all[i].mark == '.' ? FAINT : STRONG;
-        if (row == 1) add(&text, mark, "%c", all[i].mark);
+        if (row == 3 && !all[i].candidate) break;
+        if (row == 3) used = 1, add(&text, PLAIN, "%d", all[i].taken);
+        else if (row == 1) add(&text, mark, "%c", all[i].mark);
         else add_cells(&text, token, 0, (int)arrlen(token));
         if (i + 1 < end) add(&text, PLAIN, "%*s", all[i].width - used + 2, "");
     }
@@ -285,24 +287,27 @@ static cell *window_row(const column *all, int begin, int end, int row) {
 void add_window(page *p, const demo *d, const window *w, int width, int most) {
     page head = NULL, rows = NULL, reason = NULL;
     column *all = columns_of_window(d, w);
+    const bool states = d->model->config.recurrent_layers > 0;
+    const int each = states ? 4 : 3;
     int count = (int)arrlen(all), *starts = NULL, split = 0;
     add_paragraph(&head, window_outcome(d, w), width, 2);
     if (w->dropped) add_paragraph(&reason, rollback_reason(d, w, !most), width, 2);
+    if (w->dropped && states && (!most || width >= 70)) add_paragraph(&reason, state_text(w, !most), width, 2);
     for (int at = 0, used = LABEL; at < count; used += all[at++].width + 2) {
         if (at && used + all[at].width <= width) continue;
         if (w->agreed >= at) split = (int)arrlen(starts);
         arrput(starts, at);
         used = LABEL;
     }
-    int chunks = (int)arrlen(starts), room = (most - (int)arrlen(head) - (int)arrlen(reason)) / 3;
-    if (most && room < chunks) room = (most - 1 - (int)arrlen(head) - (int)arrlen(reason)) / 3;
+    int chunks = (int)arrlen(starts), room = (most - (int)arrlen(head) - (int)arrlen(reason)) / each;
+    if (most && room < chunks) room = (most - 1 - (int)arrlen(head) - (int)arrlen(reason)) / each;
     if (!most || room > chunks) room = chunks;
     if (room < 1) room = 1;
     int first = split + room > chunks ? chunks - room : split;
     cell *rest = NULL;
     add(&rest, FAINT, "(Make the terminal larger to see all %d.)", count);
     for (int k = first; k < chunks && k < first + room; k++)
-        for (int row = 0; row < 3; row++)
+        for (int row = 0; row < each; row++)
             arrput(rows, window_row(all, starts[k], k + 1 < chunks ? starts[k + 1] : count, row));
     move_lines(p, &head, 0);
     move_lines(p, &rows, 0);
@@ -373,6 +378,7 @@ cell *policies_text(const demo *d) {
     if (d->how.policy.verify != preset.policy.verify)
         add(&text, PLAIN, " (preset: %s)", llm42_policy_word(&preset, "verify"));
     add(&text, PLAIN, ", prefill %s", llm42_policy_word(&d->how, "prefill"));
+    if (d->keep_fast_state) add(&text, PLAIN, "; control: states keep what is rolled back");
     return text;
 }
 
