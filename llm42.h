@@ -147,10 +147,11 @@
    the sum is multiplied by the weights' scale and then by the input's. Terms and chains are in ascending order. In
    arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
 
-   Recurrent layers (gated delta rule, as in Qwen3-Next and Qwen3.5) keep a state instead of keys and values, and under
-   every schedule take in one token after the other (section recurrent), so that chunks of a prompt, decoding, prefix
-   hits and rollbacks give the same bits. A state takes in final rows only, and the rows behind it are applied again to
-   a copy of it, so that a rollback touches no state.
+   Recurrent layers (gated delta rule, as in Qwen3-Next and Qwen3.5) keep a state instead of keys and values. FIXED and
+   INVARIANT passes take in one token after the other (section recurrent), so that chunks of a prompt, decoding, prefix
+   hits and rollbacks give the same bits; so do all passes of a GPU. A FAST pass of the CPU takes in prompts by chunks
+   of 64 tokens, as engines do, which rounds differently. A state takes in final rows only, and the rows behind it are
+   applied again to a copy of it, so that a rollback touches no state.
 
    Tensor parallelism cuts a model into ranks, one for each device, and with it the sums of two matrix products, o
    (attention output) and down (feed-forward output). .numerics.leaves says into how many parts an INVARIANT pass cuts
@@ -173,7 +174,7 @@
    CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
    OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. The CPU and the simulator are in
    this file, Hopper's arithmetic on a CPU in examples/util/llm42_sm90.h, CUDA in llm42.cu and kernels.cu (bf16 on sm_80
-   and later, FP8 models on sm_90, no recurrent layers yet). All may be open in one process.
+   and later, FP8 models on sm_90). All may be open in one process.
 
    WHAT IT RESTS ON
 
@@ -7001,7 +7002,7 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     r->info.ready_since = -1;
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
     r->settled = prompt + first + commit - 1;
-    if (reproducible && !e->desc.experiment.keep_fast_kv)
+    if (reproducible && !e->desc.experiment.keep_fast_kv && !e->desc.experiment.keep_fast_state)
         r->reproducible = LLM42__MIN(prompt + first + commit - 1, llm42__reproducible_limit(e, r));
     llm42__truncate(e, r, r->info.kv);
     llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
