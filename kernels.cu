@@ -2736,13 +2736,15 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
     float4 tap[16];
     LLM42__UNROLLED(int i = 0; i < 16; i++) tap[i] = ((const float4 *)a.taps)[low + i % 8 + i / 8 * half];
     llm42__launch_next();
-    llm42__wait_for_previous();
-    for (int group = blockIdx.y; group < meta.header->groups; group += gridDim.y) {
+    const int groups = meta.header->groups;
+    if ((int)blockIdx.y >= groups) return llm42__wait_for_previous();
+    for (int group = blockIdx.y; group < groups; group += gridDim.y) {
         const llm42__run &run = llm42__run_of_group(meta, group);
         const int begin = run.begin, first = run.from + (group - run.group) * LLM42__GROUP,
                   end = min(first + LLM42__GROUP, begin + run.rows);
         llm42__bf16 *to = a.convolved + (size_t)group * LLM42__GROUP * a.channels + low;
         float *factors = a.factors + (size_t)group * LLM42__GROUP * (keys + 2 * heads);
+        if (group == (int)blockIdx.y) llm42__wait_for_previous();
         const llm42__bf16 *from = nullptr;
         uint4 next[2];
         float x[16], sum[LAST][16] = {};            // the terms so far of the next position and of two behind it
@@ -2810,13 +2812,11 @@ LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run
     }
 }
 
-// What a block has of a group of positions: k and q of a key head, v of its columns, beta and decay; and the lanes'
-// parts of what its columns give.
+// What a block has of a group of positions: k and q of a key head, v of its columns, beta and decay.
 template <int K, int C> struct llm42__delta_stage {
     enum { COLUMNS = 16 * C, PIECES = LLM42__GROUP * K / 4, EACH = (PIECES + 127) / 128 };
     float4 k_q[LLM42__GROUP][2][K / 4];
     alignas(16) float v[LLM42__GROUP][COLUMNS], factor[LLM42__GROUP][2];
-    float4 part[LLM42__GROUP][C][16][2];
 };
 // The same on its way there, in registers. All threads load, without a branch, so that no load waits for another one.
 template <int K, int C> struct llm42__delta_load {
@@ -2875,7 +2875,8 @@ template <int K, int C> struct llm42__delta_load {
 // A thread's part of C columns of a head's state: rows 32 i + 4 lane to 32 i + 4 lane + 3, for all i.
 template <int K, int C> struct llm42__delta_part {
     enum { EACH = K < 32 ? 1 : K / 32 };
-    float4 S[C][EACH];
+    float4 S[C][EACH], k[EACH];
+    float beta, decay;
     int lane;
 
     LLM42__DEVICE bool there() const { return K >= 32 || lane * 4 < K; }
@@ -2898,14 +2899,16 @@ template <int K, int C> struct llm42__delta_part {
             sum[c] = (part.x + part.y) + (part.z + part.w);
         }
     }
-    // Takes in position t of a stage, and leaves there the lane's part of what the columns give.
-    LLM42__DEVICE void step(llm42__delta_stage<K, C> &stage, int t, int columns) {
-        float4 k[EACH], q[EACH];
+    LLM42__DEVICE void load_k(const llm42__delta_stage<K, C> &stage, int t) {
+        LLM42__UNROLLED(int i = 0; i < EACH; i++) k[i] = there() ? stage.k_q[t][0][i * 8 + lane] : float4{};
+        beta = stage.factor[t][0], decay = stage.factor[t][1];
+    }
+    // Takes in position t of a stage, whose k has been loaded, and loads that of the next one before it stores
+    // anything: a load would wait for stores. part: the lane's part of what the columns give.
+    LLM42__DEVICE void step(const llm42__delta_stage<K, C> &stage, int t, int columns, float (*part)[16][8]) {
+        float4 q[EACH];
         float delta[C], out[C];
-        LLM42__UNROLLED(int i = 0; i < EACH; i++)
-            k[i] = there() ? stage.k_q[t][0][i * 8 + lane] : float4{},
-            q[i] = there() ? stage.k_q[t][1][i * 8 + lane] : float4{};
-        const float beta = stage.factor[t][0], decay = stage.factor[t][1];
+        LLM42__UNROLLED(int i = 0; i < EACH; i++) q[i] = there() ? stage.k_q[t][1][i * 8 + lane] : float4{};
         LLM42__UNROLLED(int i = 0; i < C * EACH; i++) {
             float4 &s = S[i / EACH][i % EACH];
             s = make_float4(s.x * decay, s.y * decay, s.z * decay, s.w * decay);
@@ -2920,8 +2923,9 @@ template <int K, int C> struct llm42__delta_part {
             const float d = delta[i / EACH];
             s = make_float4(fmaf(x.x, d, s.x), fmaf(x.y, d, s.y), fmaf(x.z, d, s.z), fmaf(x.w, d, s.w));
         }
+        if (t + 1 < LLM42__GROUP) load_k(stage, t + 1);
         dot(q, out);
-        LLM42__UNROLLED(int c = 0; c < C; c++) ((float *)stage.part[t][c][columns])[lane] = out[c];
+        LLM42__UNROLLED(int c = 0; c < C; c++) part[c][columns][lane] = out[c];
     }
 };
 
@@ -2932,6 +2936,7 @@ template <int K, int C> struct llm42__delta_part {
 template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta(llm42__recurrent a, llm42__meta meta) {
     using stage = llm42__delta_stage<K, C>;
     __shared__ stage stages[2];
+    __shared__ alignas(16) float parts[2][LLM42__GROUP][C][16][8];  // of lanes; apart, so that nothing waits for them
     const int across = a.value_dim / stage::COLUMNS, each = a.value_heads * across, tasks = meta.header->runs * each;
     const int own = threadIdx.x / 32 * 4 + threadIdx.x % 4;  // of sixteen times C columns
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
@@ -2963,14 +2968,15 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
         __syncthreads();
         for (int t = run.from; t < end; t += LLM42__GROUP, turn ^= 1) {
             stage &now = stages[turn];
+            part.load_k(now, 0);
             load.put(&stages[turn ^ 1], scale);  // of the next group; behind the last one nothing that is used
             if (t + 2 * LLM42__GROUP < end) load.take(a);
             if (end - t < LLM42__GROUP || inside(t, run.state_to) || (run.saves && inside(t, run.save[0].at)) ||
                 (run.saves > 1 && inside(t, run.save[1].at))) {
                 LLM42__UNROLLED(int i = 0; i < LLM42__GROUP; i++)
-                    if (t + i < end) part.step(now, i, own), settle(t + i + 1);
+                    if (t + i < end) part.step(now, i, own, parts[turn][i]), settle(t + i + 1);
             } else {
-                LLM42__UNROLLED(int i = 0; i < LLM42__GROUP; i++) part.step(now, i, own);
+                LLM42__UNROLLED(int i = 0; i < LLM42__GROUP; i++) part.step(now, i, own, parts[turn][i]);
                 settle(t + LLM42__GROUP);
             }
             __syncthreads();
@@ -2979,7 +2985,7 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
             llm42__bf16 *to = a.out + (size_t)(run.row + at - run.begin) * a.out_stride + head * a.value_dim + column +
                               columns * C;
             LLM42__UNROLLED(int c = 0; c < C; c++) {
-                const float4 *lanes = now.part[of][c][columns], x = lanes[0], y = lanes[1];
+                const float4 *lanes = (const float4 *)parts[turn][of][c][columns], x = lanes[0], y = lanes[1];
                 to[c] = __float2bfloat16_rn(((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w)));
             }
         }
