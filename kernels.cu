@@ -2905,7 +2905,7 @@ template <int K, int C> struct llm42__delta_part {
     }
     // Takes in position t of a stage, whose k has been loaded, and loads that of the next one before it stores
     // anything: a load would wait for stores. part: the lane's part of what the columns give.
-    LLM42__DEVICE void step(const llm42__delta_stage<K, C> &stage, int t, int columns, float (*part)[16][8]) {
+    LLM42__DEVICE void step(const llm42__delta_stage<K, C> &stage, int t, int columns, float4 (*part)[16][2]) {
         float4 q[EACH];
         float delta[C], out[C];
         LLM42__UNROLLED(int i = 0; i < EACH; i++) q[i] = there() ? stage.k_q[t][1][i * 8 + lane] : float4{};
@@ -2925,7 +2925,7 @@ template <int K, int C> struct llm42__delta_part {
         }
         if (t + 1 < LLM42__GROUP) load_k(stage, t + 1);
         dot(q, out);
-        LLM42__UNROLLED(int c = 0; c < C; c++) part[c][columns][lane] = out[c];
+        LLM42__UNROLLED(int c = 0; c < C; c++) ((float *)part[c][columns])[lane] = out[c];
     }
 };
 
@@ -2936,7 +2936,7 @@ template <int K, int C> struct llm42__delta_part {
 template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta(llm42__recurrent a, llm42__meta meta) {
     using stage = llm42__delta_stage<K, C>;
     __shared__ stage stages[2];
-    __shared__ alignas(16) float parts[2][LLM42__GROUP][C][16][8];  // of lanes; apart, so that nothing waits for them
+    __shared__ float4 parts[2][LLM42__GROUP][C][16][2];  // of lanes; apart, so that nothing waits for them
     const int across = a.value_dim / stage::COLUMNS, each = a.value_heads * across, tasks = meta.header->runs * each;
     const int own = threadIdx.x / 32 * 4 + threadIdx.x % 4;  // of sixteen times C columns
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
@@ -2985,7 +2985,7 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
             llm42__bf16 *to = a.out + (size_t)(run.row + at - run.begin) * a.out_stride + head * a.value_dim + column +
                               columns * C;
             LLM42__UNROLLED(int c = 0; c < C; c++) {
-                const float4 *lanes = (const float4 *)parts[turn][of][c][columns], x = lanes[0], y = lanes[1];
+                const float4 *lanes = parts[turn][of][c][columns], x = lanes[0], y = lanes[1];
                 to[c] = __float2bfloat16_rn(((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w)));
             }
         }

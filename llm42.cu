@@ -1090,7 +1090,9 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
     to.pieces = sorted ? cu->Dp / 8 : 0;
     to.weight = ex->route_weight, to.group = ex->route_group, to.offset = ex->route_offset;
     to.source = ex->route_source, to.place = ex->route_place, to.x = (const uint4 *)ex->h, to.sorted = (uint4 *)sorted;
-    auto kernel = c->experts <= 128 ? llm42__k_route<4, LOGIT> : llm42__k_route<32, LOGIT>;
+    auto kernel = c->experts <= 128   ? llm42__k_route<4, LOGIT>
+                  : c->experts <= 288 ? llm42__k_route<9, LOGIT>
+                                      : llm42__k_route<32, LOGIT>;
     const bool alone = rows <= 32;
     LLM42__CU(llm42__launch(kernel, dim3((unsigned)(alone ? rows : (rows + 31) / 32)),
                             dim3((unsigned)(alone ? 32 * std::max(rows, 8) : LLM42__ROUTE_THREADS)), 0, ex->stream,

@@ -98,7 +98,8 @@ then
     leaks=
     echo 'int main() {}' | g++ -fsanitize=leak -x c++ - -o "$out/leaks" 2>/dev/null && "$out/leaks" && leaks=-fsanitize=leak
     builds "the emulated backend" CUDA=1 B="$out" EMULATED_LIBS="-ldl -lm -lpthread $leaks" "$out/tests/cuda_emulated" &&
-        for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --quick"; do
+        for model in "synthetic:tiny --leaves 8 --tensor-parallel 2 --devices 2" "tests/arch/qwen3_moe --quick" \
+            "tests/arch/qwen3_5_text --quick"; do
             # shellcheck disable=SC2086
             "$out/tests/cuda_emulated" --part arithmetic --model $model >"$out/log" 2>&1 &&
                 grep -qx '  cuda arithmetic: sm90' "$out/log"

@@ -256,6 +256,7 @@ static llm42_engine *open_load(const workload *w, const load *l, outcome *o) {
     llm42_engine *engine = NULL;
     llm42_engine_desc desc = l->desc;
     desc.model = w->model;
+    if (desc.kv.prefix_cache && w->model->config.recurrent_layers) desc.kv.snapshots = 64;  // of prefixes, too
     desc.backend = tested;
     llm42_cuda_desc own = l->cuda;
     desc.backend_desc = &own;
@@ -458,6 +459,14 @@ static void check_other_presets(workload *w) {
     }
 }
 
+// States that keep what was rolled back must make a difference.
+static void check_kept_states(workload *w) {
+    load l = draw_load(w, LLM42_PRESET_DVR, 4);
+    l.desc.experiment.keep_fast_state = true;
+    outcome o = serve(w, &l, 0, least(w->n, 200), &w->canonical, false);
+    CHECK_MSG(o.marked.differing > 0, "no request differs whose states keep what was rolled back");
+}
+
 // The controls: without a promise results do differ. Where FAST passes happen to have one order of sums whatever the
 // load, as with small products, other numerics must make a difference instead: leaves, or logits in fp32.
 static void check_unmarked(workload *w) {
@@ -513,6 +522,7 @@ void part_determinism(void) {
     if (options.from_load == 1) {
         check_other_presets(&w);
         check_unmarked(&w);
+        if (model->config.recurrent_layers) check_kept_states(&w);
         if (ranks_for(model) != options.reference_ranks) check_one_leaf(&w);
     }
     workload_free(&w);

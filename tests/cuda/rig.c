@@ -100,7 +100,7 @@ llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc de
     if (!desc.numerics.leaves) desc.numerics.leaves = leaves_for(desc.model);
     if (!desc.tensor_parallel) desc.tensor_parallel = ranks_for(desc.model);
     if (!desc.page_size) desc.page_size = 16;
-    if (!desc.behind) desc.behind = LAG;
+    if (!desc.behind) desc.behind = LAG, desc.snapshots = desc.max_running ? desc.max_running : 1;
     if (!desc.max_running) desc.max_running = 1;
     if (!desc.fixed_rows) desc.fixed_rows = desc.max_rows;
     if (!desc.schedules)
@@ -146,14 +146,30 @@ llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row,
         .schedule = schedule, .rows = rows, .shape = shape, .row = row, .seq = g->seq, .out = out, .logits = logits};
 }
 
-bool rig_run(rig *g, const llm42_pass *pass) {
-    for (int r = 0; r < pass->rows; r++) {  // states of recurrent layers stay LAG positions behind
-        llm42_seq *seq = &g->seq[pass->row[r].seq];
-        const int position = pass->row[r].position;
-        if (!r || pass->row[r].seq != pass->row[r - 1].seq)
-            seq->state = position ? seq->state_to : 0, seq->state_to = seq->state;
-        if (position + 1 - LAG > seq->state_to) seq->state_to = position + 1 - LAG;
+// Recurrent layers: states stay LAG positions behind. Where one moves it is saved, and then spoilt, so that the next
+// pass must begin with the snapshot.
+static void move_states(rig *g, const llm42_pass *pass) {
+    for (int r = 0; r < pass->rows; r++) {
+        const int s = pass->row[r].seq, position = pass->row[r].position;
+        llm42_seq *seq = &g->seq[s];
+        if (!r || s != pass->row[r - 1].seq) {
+            seq->restore = position && seq->saves ? s + 1 : 0;
+            seq->state = position ? seq->state_to : 0, seq->state_to = seq->state, seq->saves = 0;
+            const llm42_seq own = *seq;
+            const llm42_row spoils = {s, 0, 1, LLM42_ROW_KEEP_KV};
+            llm42_pass spoilt = rig_pass(g, pass->schedule, &spoils, 1, pass->out, NULL);
+            seq->state = 0, seq->state_to = 1, seq->restore = 0;
+            if (own.restore) CHECK_MSG(!g->backend->run(g->state, &spoilt, &rig_error), "%s", rig_error.text);
+            *seq = own;
+        }
+        if (position + 1 - LAG <= seq->state_to) continue;
+        seq->state_to = position + 1 - LAG;
+        seq->saves = 1, seq->save[0] = (llm42_save){seq->state_to, s};
     }
+}
+
+bool rig_run(rig *g, const llm42_pass *pass) {
+    if (g->model->config.recurrent_layers) move_states(g, pass);
     llm42_result result = g->backend->run(g->state, pass, &rig_error);
     return CHECK_MSG(result == LLM42_OK, "%s: a %s pass of %d rows: %s", g->model->name,
                      llm42_schedule_name(pass->schedule), pass->rows, rig_error.text);
