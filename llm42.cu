@@ -1645,8 +1645,10 @@ static void llm42__make_runs(const llm42__cuda *cu, llm42__prepared *p, const ll
         const int row = p->run_begin[i], end = i + 1 < p->run_begin.size() ? p->run_begin[i + 1] : pass->rows;
         const llm42_seq *s = &pass->seq[pass->row[row].seq];
         const int begin = pass->row[row].position;
-        llm42__run run = {row,         end - row,  begin,   std::min(begin, s->state), pass->row[row].seq, 0, s->state,
-                          s->state_to, s->restore, s->saves};
+        llm42__run run = {};
+        run.row = row, run.rows = end - row, run.begin = begin, run.from = std::min(begin, s->state);
+        run.slot = pass->row[row].seq, run.state = s->state, run.state_to = s->state_to;
+        run.restore = s->restore, run.saves = s->saves;
         for (int j = 0; j < s->saves; j++) run.save[j] = {s->save[j].at, s->save[j].snapshot};
         p->runs.push_back(run);
     }

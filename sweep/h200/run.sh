@@ -12,6 +12,9 @@
 #     bash sweep/h200/run.sh eight-bits         8B in bf16 and in FP8: tokens and energy of a workload, and candidates that
 #                                               are wrong; BASE42=FOLDER: of that FP8 model, too
 #     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
+#     bash sweep/h200/run.sh hybrids            models with recurrent layers, in the shapes of Qwen3.5-9B and -35B-A3B:
+#                                               passes, presets, drafts
+#     bash sweep/h200/run.sh determinism-hybrid  hostile loads of three of them, all at once; FOLDER=DIR: transcripts
 #     bash sweep/h200/run.sh prompts            whole prompts of 2,048 to 32,768 tokens, and their stages
 #     bash sweep/h200/run.sh attention          attention of prompts in one layer, beside cuDNN's and FlashAttention's in
 #                                               turn; needs `make kernels` and PyTorch
@@ -71,7 +74,7 @@ law() {
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
 parts=(determinism-8b determinism-base42 scoring passes mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
-    winner eight eight-bits determinism-eight)
+    winner eight eight-bits determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -88,6 +91,8 @@ files_of() {
     winner) echo winner_none winner_presets ;;
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
     eight-bits) echo energy_eight flips_tiny42 flips_tiny42_fp8 flips_llama_3_1_8b flips_llama_3_1_8b_fp8 ;;
+    hybrids) echo passes_hybrid passes_hybrid_mixture drafts_hybrid presets_hybrid ;;
+    determinism-hybrid) echo determinism_tiny_hybrid determinism_hybrid42 determinism_qwen3_5_9b ;;
     determinism-eight) echo determinism_eight_tiny42 determinism_eight_tiny_moe determinism_eight_8b ;;
     esac
 }
@@ -204,6 +209,29 @@ determinism-eight)
         hostile "$name" --part determinism --model "$model" --loads 8 --requests "${REQUESTS:-2000}" \
             ${FOLDER:+--record "$FOLDER" --record-every 100}
     done
+    ;;
+hybrids)
+    MODEL_8B=synthetic:qwen3.5-9b,margin=$MARGIN
+    bench passes_hybrid --suite passes --seconds 45 --max-running 64 --kv-gb 16
+    MODEL_8B=synthetic:qwen3.5-35b-a3b,margin=$MARGIN
+    bench passes_hybrid_mixture --suite passes --quick --max-running 64 --kv-gb 8
+    MODEL_8B=synthetic:qwen3.5-9b,margin=$MARGIN
+    "$B/drafts" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --draft 0.7 --batch 1,4,16 \
+        --way ordinary,best --repeats 1 --rounds 2 --out "$OUT/drafts_hybrid.tsv"
+    stamp drafts_hybrid
+    measure presets_hybrid --model "$MODEL_8B" --requests "${REQUESTS:-96}" --workload sharegpt --max-running 64 \
+        --kv-tokens 131072 --token-budget 2048 --qps offline --preset best,dvr,invariant --ratio 0,1
+    ;;
+determinism-hybrid)  # no time counts here, so all run at once
+    for model in synthetic:tiny-hybrid examples/hybrid42; do
+        name=${model##*[:/]}
+        [ -z "${FOLDER:-}" ] || mkdir -p "$FOLDER/$name"
+        hostile "determinism_${name/-/_}" --part determinism --model "$model" --loads 12 \
+            --requests "${REQUESTS:-3000}" ${FOLDER:+--record "$FOLDER/$name" --record-every 100} &
+    done
+    hostile determinism_qwen3_5_9b --part determinism --model "synthetic:qwen3.5-9b,margin=$MARGIN" --loads 4 \
+        --requests "${REQUESTS_9B:-64}" --longest-prompt 200 --longest-output 64 --kv-gib 4 &
+    wait
     ;;
 attention)
     work=$(mktemp -d)
