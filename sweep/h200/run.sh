@@ -212,7 +212,7 @@ determinism-eight)
     ;;
 hybrids)
     MODEL_8B=synthetic:qwen3.5-9b,margin=$MARGIN
-    bench passes_hybrid --suite passes --seconds 45 --max-running 64 --kv-gb 16
+    bench passes_hybrid --suite passes --seconds 35 --max-running 64 --kv-gb 16
     MODEL_8B=synthetic:qwen3.5-35b-a3b,margin=$MARGIN
     bench passes_hybrid_mixture --suite passes --quick --max-running 64 --kv-gb 8
     MODEL_8B=synthetic:qwen3.5-9b,margin=$MARGIN
