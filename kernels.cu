@@ -29,7 +29,7 @@
 //   operator          kernel                          launcher                   test
 //   x += delta, norm  k_norm                          enqueue_norm               arithmetic, layers
 //   product           k_matmul, k_leaves or cuBLASLt  enqueue_product            arithmetic, leaves.cu
-//   product in e4m3   k_e4m3_few, k_e4m3 or cuBLASLt  run_e4m3, _e4m3_experts    e4m3, steps.cu
+//   product in e4m3   k_e4m3 or cuBLASLt              run_e4m3, _e4m3_experts    e4m3, steps.cu
 //   input in e4m3     k_quantise_, or the one ahead   quantise                   e4m3
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
@@ -73,6 +73,11 @@ LLM42__DEVICE void llm42__launch_next() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+// For kernels that have nothing to do before their wait.
+LLM42__DEVICE void llm42__launch_and_wait() {
+    llm42__launch_next();
+    llm42__wait_for_previous();
 }
 
 LLM42__DEVICE uint32_t llm42__shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
@@ -311,16 +316,16 @@ template <int LEFT> LLM42__DEVICE void llm42__wgmma_wait() {
 #define LLM42__R96 LLM42__R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 // c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. a and b lie in shared memory, along k. A,
 // B, ADD: the operands that follow c's. In e4m3 there are 32 terms: a[64 x 32] b[32 x 8N].
-#define LLM42__WGMMA_AS(NAME, STEP, END, EIGHTS, N, R, A, B, ADD, ...)                                               \
-    LLM42__DEVICE void NAME(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {                                 \
+#define LLM42__WGMMA_AS(NAME, STEP, END, A_IS, AS, EIGHTS, N, R, A, B, ADD, ...)                                     \
+    LLM42__DEVICE void NAME(float(&c)[EIGHTS][4], A_IS, uint64_t b, int add) {                                       \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N STEP " {" R \
                      "}, " A ", " B ", p, 1, 1" END ";\n}"                                                           \
                      : __VA_ARGS__                                                                                   \
-                     : "l"(a), "l"(b), "r"(add));                                                                    \
+                     : AS, "l"(b), "r"(add));                                                                        \
     }
-#define LLM42__WGMMA(...)                                                     \
-    LLM42__WGMMA_AS(llm42__wgmma, "k16.f32.bf16.bf16", ", 0, 0", __VA_ARGS__) \
-    LLM42__WGMMA_AS(llm42__wgmma_e4m3, "k32.f32.e4m3.e4m3", "", __VA_ARGS__)
+#define LLM42__WGMMA(...)                                                                         \
+    LLM42__WGMMA_AS(llm42__wgmma, "k16.f32.bf16.bf16", ", 0, 0", uint64_t a, "l"(a), __VA_ARGS__) \
+    LLM42__WGMMA_AS(llm42__wgmma_e4m3, "k32.f32.e4m3.e4m3", "", uint64_t a, "l"(a), __VA_ARGS__)
 LLM42__WGMMA(1, "8", LLM42__R4, "%4", "%5", "%6", LLM42__FOUR(c[0]))
 LLM42__WGMMA(2, "16", LLM42__R8, "%8", "%9", "%10", LLM42__TWO(0))
 LLM42__WGMMA(4, "32", LLM42__R16, "%16", "%17", "%18", LLM42__TWO(0), LLM42__TWO(2))
@@ -334,15 +339,11 @@ LLM42__WGMMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT(0), LLM42_
              LLM42__TWO(18))
 LLM42__WGMMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT(0), LLM42__EIGHT(8), LLM42__EIGHT(16))
 // The same with a in registers (A: four operands), and b along its columns.
-#define LLM42__WGMMA_HELD(EIGHTS, N, R, A, B, ADD, ...)                                                  \
-    LLM42__DEVICE void llm42__wgmma(float(&c)[EIGHTS][4], const uint32_t(&a)[4], uint64_t b, int add) {  \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N \
-                     "k16.f32.bf16.bf16 {" R "}, {" A "}, " B ", p, 1, 1, 1;\n}"                         \
-                     : __VA_ARGS__                                                                       \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                    \
-    }
-LLM42__WGMMA_HELD(8, "64", LLM42__R32, "%32,%33,%34,%35", "%36", "%37", LLM42__EIGHT(0))
-LLM42__WGMMA_HELD(16, "128", LLM42__R64, "%64,%65,%66,%67", "%68", "%69", LLM42__EIGHT(0), LLM42__EIGHT(8))
+#define LLM42__HELD "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+#define LLM42__WGMMA_HELD(...) \
+    LLM42__WGMMA_AS(llm42__wgmma, "k16.f32.bf16.bf16", ", 1", const uint32_t(&a)[4], LLM42__HELD, __VA_ARGS__)
+LLM42__WGMMA_HELD(8, "64", LLM42__R32, "{%32,%33,%34,%35}", "%36", "%37", LLM42__EIGHT(0))
+LLM42__WGMMA_HELD(16, "128", LLM42__R64, "{%64,%65,%66,%67}", "%68", "%69", LLM42__EIGHT(0), LLM42__EIGHT(8))
 
 LLM42__DEVICE uint32_t llm42__block_in_cluster() {
     uint32_t rank;
@@ -392,37 +393,29 @@ LLM42__DEVICE void llm42__store4_in(uint32_t there, const float (&four)[4], uint
 }
 // Starts a copy of a box of a matrix into shared memory, by the copy engine (TMA). The box begins at (row, column) and
 // is as large as the map says. What lies outside the matrix becomes zeros. The bytes count for an mbarrier.
+#define LLM42__COPY_BOX(BEFORE, DIMENSIONS, HOW, FROM, ...)                                                  \
+    asm volatile("{\n" BEFORE "cp.async.bulk.tensor." DIMENSIONS                                             \
+                 ".shared::cluster.global.mbarrier::complete_tx::bytes" HOW " [%0], " FROM ";\n}" ::"r"(to), \
+                 "l"(map), __VA_ARGS__                                                                       \
+                 : "memory")
 LLM42__DEVICE void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-            to),
-        "l"(map), "r"(column), "r"(row), "r"(barrier)
-        : "memory");
+    LLM42__COPY_BOX("", "2d", "", "[%1, {%2, %3}], [%4]", "r"(column), "r"(row), "r"(barrier));
 }
-// The same of an array with three dimensions.
+// The same, to the same place in each of a cluster's blocks in a set.
+LLM42__DEVICE void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
+                                      uint16_t blocks) {
+    LLM42__COPY_BOX("", "2d", ".multicast::cluster", "[%1, {%2, %3}], [%4], %5", "r"(column), "r"(row), "r"(barrier),
+                    "h"(blocks));
+}
+// Of an array with three dimensions.
 LLM42__DEVICE void llm42__copy_box3(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2, uint32_t barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
-        "[%5];" ::"r"(to),
-        "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
-        : "memory");
+    LLM42__COPY_BOX("", "3d", "", "[%1, {%2, %3, %4}], [%5]", "r"(c0), "r"(c1), "r"(c2), "r"(barrier));
 }
 // The same of what nobody will read again soon, so that it leaves the cache first.
 LLM42__DEVICE void llm42__copy_box3_once(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2,
                                          uint32_t barrier) {
-    asm volatile("{\n.reg .b64 first;\ncreatepolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
-                 "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-                 "[%1, {%2, %3, %4}], [%5], first;\n}" ::"r"(to),
-                 "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
-                 : "memory");
-}
-// As llm42__copy_box, to the same place in each of a cluster's blocks in a set.
-LLM42__DEVICE void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
-                                      uint16_t blocks) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%2, %3}], [%4], %5;" ::"r"(to),
-                 "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
-                 : "memory");
+    LLM42__COPY_BOX(".reg .b64 first;\ncreatepolicy.fractional.L2::evict_first.b64 first, 1.0;\n", "3d",
+                    ".L2::cache_hint", "[%1, {%2, %3, %4}], [%5], first", "r"(c0), "r"(c1), "r"(c2), "r"(barrier));
 }
 // Stores 8x8 matrices of 16-bit values, turned: four, or two. A lane holds what llm42__load_matrices would give it.
 // Lane i has the address of column i % 8 of matrix i / 8.
@@ -500,13 +493,8 @@ typedef struct llm42__leaves {
 //   stages       | w x | | w x | | w x |                    chunk c is in stage c % STAGES
 template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
     enum { CHUNK = CHUNK_, STAGES = STAGES_, ROWS = TILES * 8, OUTPUTS = WARPS * 16 };
-    enum {
-        ROW = CHUNK * 2,     // bytes of a row's chunk
-        PIECES = CHUNK / 8,  // of a row's chunk
-        W_BYTES = OUTPUTS * ROW,
-        STAGE = W_BYTES + ROWS * ROW,
-        COPIED = WARPS * 32 / PIECES  // rows that the block's threads copy at once
-    };
+    enum { PIECES = CHUNK / 8, COPIED = WARPS * 32 / PIECES };  // of a row's chunk; rows that a block copies at once
+    enum { ROW = CHUNK * 2, W_BYTES = OUTPUTS * ROW, STAGE = W_BYTES + ROWS * ROW };  // bytes
     // Offset of a piece. The pieces of a row are permuted, so that eight rows use different banks.
     static LLM42__DEVICE uint32_t place(int row, int piece) {
         return (uint32_t)(row * ROW) + (uint32_t)((piece ^ (row & 7)) << 4);
@@ -788,11 +776,11 @@ static const llm42__tile_kind llm42__tile_kinds[] = {
 enum { LLM42__TILE_KINDS = sizeof llm42__tile_kinds / sizeof *llm42__tile_kinds };
 
 // The sum of what 1, 2, 4 or 8 leaves have at an index, by the tree of neighbours.
-LLM42__DEVICE float4 llm42__leaf_sum(const float4 (&part)[8], int count) {
-    float4 sum[8];
-    LLM42__UNROLLED(int p = 0; p < 8; p++) sum[p] = part[p];
-    LLM42__UNROLLED(int apart = 1; apart < 8; apart *= 2)
-        LLM42__UNROLLED(int p = 0; p < 8; p += 2 * apart)
+template <int MOST> LLM42__DEVICE float4 llm42__leaf_sum(const float4 (&part)[MOST], int count) {
+    float4 sum[MOST];
+    LLM42__UNROLLED(int p = 0; p < MOST; p++) sum[p] = part[p];
+    LLM42__UNROLLED(int apart = 1; apart < MOST; apart *= 2)
+        LLM42__UNROLLED(int p = 0; p < MOST; p += 2 * apart)
             if (const float4 &other = sum[p + apart]; p + apart < count)
                 sum[p] = make_float4(sum[p].x + other.x, sum[p].y + other.y, sum[p].z + other.z, sum[p].w + other.w);
     return sum[0];
@@ -808,8 +796,7 @@ LLM42__DEVICE void llm42__write4(float4 sum, llm42__bf16 *to) {
 template <typename OUT>
 __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t part_stride, int count, size_t values,
                                                      int n, llm42__owners owners, OUT *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
          i += 4 * (size_t)gridDim.x * blockDim.x) {
         float4 part[8];
@@ -1166,11 +1153,8 @@ LLM42__DEVICE void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[T
         LLM42__UNROLLED(int p = 0; p < TILE::SPLIT; p++)
             sums[p] = p == part ? make_float4(own[e][0], own[e][1], own[e][2], own[e][3])
                                 : scratch[((p - (p > part)) * TILE::OWN + e) * 32 + lane];
-        LLM42__UNROLLED(int apart = 1; apart < TILE::SPLIT; apart *= 2)
-            LLM42__UNROLLED(int p = 0; p < TILE::SPLIT; p += 2 * apart)
-                sums[p] = make_float4(sums[p].x + sums[p + apart].x, sums[p].y + sums[p + apart].y,
-                                      sums[p].z + sums[p + apart].z, sums[p].w + sums[p + apart].w);
-        own[e][0] = sums[0].x, own[e][1] = sums[0].y, own[e][2] = sums[0].z, own[e][3] = sums[0].w;
+        const float4 sum = llm42__leaf_sum(sums, TILE::SPLIT);
+        own[e][0] = sum.x, own[e][1] = sum.y, own[e][2] = sum.z, own[e][3] = sum.w;
     }
 }
 
@@ -1437,6 +1421,16 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
 #endif
 }
 
+// Gives a kernel its shared memory. cudaErrorNotSupported: it is built without warpgroups, for sm_90 and not for
+// sm_90a, and then has fewer threads.
+template <typename KERNEL> static cudaError_t llm42__make_ready(KERNEL kernel, int threads, int bytes) {
+    cudaFuncAttributes built;
+    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
+    if (error == cudaSuccess && built.maxThreadsPerBlock < threads) return cudaErrorNotSupported;
+    return error != cudaSuccess ? error
+                                : cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
 // An llm42__product_fn for mixtures. cudaErrorNotSupported: not for these shapes.
 template <int ROWS, bool GATED, typename OUT>
 static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
@@ -1448,12 +1442,9 @@ static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w,
         items = tiles * leaves.count * (n / tile::OUTPUTS);
     CUtensorMap w_map, x_map;
     if (terms % tile::CHUNK || n % tile::OUTPUTS || bytes > 227 * 1024) return cudaErrorNotSupported;
-    cudaFuncAttributes built;  // without warpgroups, for sm_90 and not for sm_90a, it has fewer threads
-    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
-    if (error == cudaSuccess && built.maxThreadsPerBlock < tile::THREADS) return cudaErrorNotSupported;
+    cudaError_t error = llm42__make_ready(kernel, tile::THREADS, bytes);
     if (error == cudaSuccess) error = llm42__map_matrix(&w_map, w, groups.experts * n, k, tile::OUTPUTS);
     if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS);
-    if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     return llm42__launch(kernel, dim3((unsigned)LLM42__MIN(items, processors)), dim3(tile::THREADS), bytes, stream,
                          w_map, x_map, (OUT *)y, leaves.part_stride, groups.offset, groups.experts, leaves.count, n,
@@ -1501,21 +1492,11 @@ typedef struct llm42__e4m3_args {
 // and then each adds the four chains of one sum.
 template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_few {
     enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, RESIDENT = 2, CHANNEL = CHANNEL_, STACK = 4 };
-    enum {
-        EIGHTS = ROWS / 8,
-        W_BYTES = OUTPUTS * STACK * 128,
-        STAGE = W_BYTES + ROWS * STACK * 128,
-        HELPERS = CHANNEL ? 0 : 1,
-        HELPED = ROWS / 8,
-        SCALES = HELPERS * ROWS * STACK * 4,
-        STAGES = LLM42__MIN(111 * 1024 / (STAGE + SCALES + 16), 16),
-        SCALES_AT = STAGES * STAGE,
-        FULL_AT = SCALES_AT + STAGES * SCALES,
-        EMPTY_AT = FULL_AT + 8 * STAGES,
-        BYTES = EMPTY_AT + 8 * STAGES,
-        WARPS = OUTPUTS / 4,
-        THREADS = WARPS * 32 + 32 + HELPERS * 32
-    };
+    enum { EIGHTS = ROWS / 8, HELPERS = CHANNEL ? 0 : 1, HELPED = ROWS / 8, WARPS = OUTPUTS / 4 };
+    enum { THREADS = WARPS * 32 + 32 + HELPERS * 32, W_BYTES = OUTPUTS * STACK * 128 };
+    enum { STAGE = W_BYTES + ROWS * STACK * 128, SCALES = HELPERS * ROWS * STACK * 4 };
+    enum { STAGES = LLM42__MIN(111 * 1024 / (STAGE + SCALES + 16), 16), SCALES_AT = STAGES * STAGE };
+    enum { FULL_AT = SCALES_AT + STAGES * SCALES, EMPTY_AT = FULL_AT + 8 * STAGES, BYTES = EMPTY_AT + 8 * STAGES };
     // Where the scale i of a stage lies: a row's four blocks lie together.
     LLM42__DEVICE static int place(int i) { return i; }
 };
@@ -1587,11 +1568,8 @@ LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap 
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a,
                                                int first) {
-    enum {
-        LANES = TILE::HELPERS * 32,
-        AT_ONCE = TILE::STACK > 1 && TILE::HELPED == 1 ? 8 : 4,
-        COUNT = AT_ONCE * TILE::HELPED
-    };
+    enum { LANES = TILE::HELPERS * 32, AT_ONCE = TILE::STACK > 1 && TILE::HELPED == 1 ? 8 : 4 };
+    enum { COUNT = AT_ONCE * TILE::HELPED };
     const int steps = (a.blocks + TILE::STACK - 1) / TILE::STACK;
     float scale[COUNT], of_w[COUNT], of_x[COUNT];
     llm42__ring_place<TILE::STAGES> place;
@@ -1737,48 +1715,17 @@ LLM42__DEVICE void llm42__e4m3_multiply_few(const unsigned char *shared, uint32_
     }
 }
 
-// Shapes and order: see the head of this section. Work: a warp copies, the others multiply (llm42__e4m3_few).
-template <typename TILE>
-__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::RESIDENT)
-    llm42__k_e4m3_few(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
-                      const __grid_constant__ llm42__e4m3_args a) {
-#if LLM42__WARPGROUPS
-    extern __shared__ __align__(1024) unsigned char shared[];
-    const uint32_t base = llm42__shared_address(shared);
-    if (threadIdx.x == 0) {
-        llm42__open_stages<TILE>(base, 1 + TILE::HELPERS, TILE::WARPS);
-        llm42__mbarriers_opened();
-    }
-    __syncthreads();
-    if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(shared, base, a);
-    else if (llm42__warp() == TILE::WARPS) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
-    else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x % 32);
-#endif
-}
-
 // Many rows: a tile has 64 outputs for each of GROUPS warpgroups, and ROWS rows. One warpgroup copies (a warp) and
 // multiplies the scales of x and w (three warps); the others multiply, and add a chain while the next one runs.
-template <int ROWS_, int GROUPS_, bool CHANNEL_> struct llm42__e4m3_tile {
-    enum { ROWS = ROWS_, GROUPS = GROUPS_, CHANNEL = CHANNEL_, STACK = 1, RESIDENT = 1 };
-    enum {
-        OUTPUTS = 64 * GROUPS,
-        EIGHTS = ROWS / 8,
-        WARPS = 4 * GROUPS,
-        THREADS = 128 + 128 * GROUPS,
-        W_BYTES = OUTPUTS * 128,
-        STAGE = W_BYTES + ROWS * 128,
-        SCALES = CHANNEL ? 0 : ROWS * 4,
-        PART = EIGHTS < 4 ? EIGHTS : 4,  // eights that are written at once
-        SCRATCH = PART * 256,            // of a warp
-        STAGES = LLM42__MIN((226 * 1024 - WARPS * SCRATCH) / (STAGE + SCALES + 16), 12),
-        SCALES_AT = STAGES * STAGE,
-        SCRATCH_AT = SCALES_AT + STAGES * SCALES,
-        FULL_AT = SCRATCH_AT + WARPS * SCRATCH,
-        EMPTY_AT = FULL_AT + 8 * STAGES,
-        BYTES = EMPTY_AT + 8 * STAGES,
-        HELPERS = CHANNEL ? 0 : 3,  // warps that multiply scales
-        HELPED = (ROWS + 95) / 96   // rows of each of their lanes
-    };
+template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_many {
+    enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, CHANNEL = CHANNEL_, STACK = 1, RESIDENT = 1, GROUPS = OUTPUTS / 64 };
+    enum { EIGHTS = ROWS / 8, WARPS = 4 * GROUPS, THREADS = 128 + 128 * GROUPS };
+    enum { HELPERS = CHANNEL ? 0 : 3, HELPED = (ROWS + 95) / 96 };  // warps that multiply scales; rows of each lane
+    enum { W_BYTES = OUTPUTS * 128, STAGE = W_BYTES + ROWS * 128, SCALES = CHANNEL ? 0 : ROWS * 4 };
+    enum { PART = EIGHTS < 4 ? EIGHTS : 4, SCRATCH = PART * 256 };  // eights that a warp writes at once, and its room
+    enum { STAGES = LLM42__MIN((226 * 1024 - WARPS * SCRATCH) / (STAGE + SCALES + 16), 12) };
+    enum { SCALES_AT = STAGES * STAGE, SCRATCH_AT = SCALES_AT + STAGES * SCALES };
+    enum { FULL_AT = SCRATCH_AT + WARPS * SCRATCH, EMPTY_AT = FULL_AT + 8 * STAGES, BYTES = EMPTY_AT + 8 * STAGES };
     // Where a row's scale lies. A lane that adds chains loads those of rows 2t and 2t + 1 of two eights at once.
     LLM42__DEVICE static int place(int i) { return i / 16 * 16 + i % 8 / 2 * 4 + i / 8 % 2 * 2 + i % 2; }
 };
@@ -1864,9 +1811,9 @@ LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, co
     }
 }
 
-// Shapes and order: see the head of this section. Work: see llm42__e4m3_tile.
+// Shapes and order: see the head of this section. Work: see llm42__e4m3_few (a warp copies) and llm42__e4m3_many.
 template <typename TILE>
-__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
+__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::RESIDENT)
     llm42__k_e4m3(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
                   const __grid_constant__ llm42__e4m3_args a) {
 #if LLM42__WARPGROUPS
@@ -1877,7 +1824,11 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
         llm42__mbarriers_opened();
     }
     __syncthreads();
-    if (threadIdx.x < 128) {
+    if constexpr (TILE::STACK > 1) {
+        if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(shared, base, a);
+        else if (llm42__warp() == TILE::WARPS) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
+        else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x % 32);
+    } else if (threadIdx.x < 128) {
         if constexpr (TILE::GROUPS == 2) llm42__fewer_registers<40>();
         if (threadIdx.x < 32) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
         else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x - 32);
@@ -1901,43 +1852,31 @@ static cudaError_t llm42__map_e4m3(CUtensorMap *map, const void *from, int rows,
 }
 
 // Launches a build on x [R, k] and w [n, k] (of a mixture [E n, k]). cudaErrorNotSupported: it is not for this device.
-template <typename TILE, typename KERNEL>
-static cudaError_t llm42__launch_e4m3(KERNEL kernel, const void *x, const void *w, int k, const llm42__e4m3_args &a,
-                                      int processors, cudaStream_t stream) {
+template <typename TILE>
+static cudaError_t llm42__launch_e4m3(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
+                                      cudaStream_t stream) {
+    auto kernel = llm42__k_e4m3<TILE>;
     CUtensorMap w_map, x_map;
-    cudaFuncAttributes built;  // without warpgroups, for sm_90 and not for sm_90a, it has fewer threads
     const int experts = a.groups.offset ? a.groups.experts : 1, row_tiles = (a.rows + TILE::ROWS - 1) / TILE::ROWS,
               most_tiles = experts == 1 ? row_tiles : LLM42__MIN(a.rows, row_tiles + experts),
               tiles = most_tiles * a.leaves * (a.n / TILE::OUTPUTS), most = processors * TILE::RESIDENT,
               rounds = experts == 1 ? (tiles + most - 1) / most : 1,
               blocks = LLM42__MIN((tiles + rounds - 1) / rounds, most);
-    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
-    if (error == cudaSuccess && built.maxThreadsPerBlock < TILE::THREADS) return cudaErrorNotSupported;
+    cudaError_t error = llm42__make_ready(kernel, TILE::THREADS, TILE::BYTES);
     if (error == cudaSuccess) error = llm42__map_e4m3(&w_map, w, experts * a.n, k, TILE::OUTPUTS, TILE::STACK, false);
     if (error == cudaSuccess) error = llm42__map_e4m3(&x_map, x, a.rows, k, TILE::ROWS, TILE::STACK, true);
-    if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, TILE::BYTES);
     return error != cudaSuccess ? error
                                 : llm42__launch(kernel, dim3((unsigned)blocks), dim3(TILE::THREADS), TILE::BYTES,
                                                 stream, w_map, x_map, a);
 }
 typedef cudaError_t llm42__e4m3_fn(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                    cudaStream_t stream);
-template <int OUTPUTS, int ROWS>
-static cudaError_t llm42__cu_e4m3_few(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
-                                      cudaStream_t stream) {
-    using block = llm42__e4m3_few<OUTPUTS, ROWS, false>;
-    using channel = llm42__e4m3_few<OUTPUTS, ROWS, true>;
-    return a.channel ? llm42__launch_e4m3<channel>(llm42__k_e4m3_few<channel>, x, w, k, a, processors, stream)
-                     : llm42__launch_e4m3<block>(llm42__k_e4m3_few<block>, x, w, k, a, processors, stream);
-}
-template <int ROWS, int GROUPS>
+template <template <int, int, bool> class TILE, int OUTPUTS, int ROWS>
 static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                   cudaStream_t stream) {
-    using block = llm42__e4m3_tile<ROWS, GROUPS, false>;
-    using channel = llm42__e4m3_tile<ROWS, GROUPS, true>;
-    return a.channel ? llm42__launch_e4m3<channel>(llm42__k_e4m3<channel>, x, w, k, a, processors, stream)
-                     : llm42__launch_e4m3<block>(llm42__k_e4m3<block>, x, w, k, a, processors, stream);
+    auto *launch = a.channel ? llm42__launch_e4m3<TILE<OUTPUTS, ROWS, true>>
+                             : llm42__launch_e4m3<TILE<OUTPUTS, ROWS, false>>;
+    return launch(x, w, k, a, processors, stream);
 }
 
 // The builds that algorithms are chosen from, for how many rows each may be, and the outputs of its tiles. All give the
@@ -1949,24 +1888,20 @@ typedef struct llm42__e4m3_kind {
     int least, most, outputs;
     llm42__e4m3_fn *fn;
 } llm42__e4m3_kind;
+#define LLM42__E4M3_KIND(TILE, OUTPUTS, ROWS, LEAST, MOST) \
+    { "e4m3_" #OUTPUTS "x" #ROWS, LEAST, MOST, OUTPUTS, llm42__cu_e4m3<llm42__e4m3_##TILE, OUTPUTS, ROWS> }
 static const llm42__e4m3_kind llm42__e4m3_kinds[] = {
-    {"e4m3_16x8", 1, 8, 16, llm42__cu_e4m3_few<16, 8>},    {"e4m3_16x16", 9, 32, 16, llm42__cu_e4m3_few<16, 16>},
-    {"e4m3_64x16", 9, 16, 64, llm42__cu_e4m3<16, 1>},      {"e4m3_64x32", 9, 128, 64, llm42__cu_e4m3<32, 1>},
-    {"e4m3_128x32", 17, 128, 128, llm42__cu_e4m3<32, 2>},  {"e4m3_64x64", 33, 256, 64, llm42__cu_e4m3<64, 1>},
-    {"e4m3_128x64", 33, 1024, 128, llm42__cu_e4m3<64, 2>}, {"e4m3_128x128", 65, 1 << 30, 128, llm42__cu_e4m3<128, 2>},
-    {"e4m3_64x128", 65, 512, 64, llm42__cu_e4m3<128, 1>}};
+    LLM42__E4M3_KIND(few, 16, 8, 1, 8),        LLM42__E4M3_KIND(few, 16, 16, 9, 32),
+    LLM42__E4M3_KIND(many, 64, 16, 9, 16),     LLM42__E4M3_KIND(many, 64, 32, 9, 128),
+    LLM42__E4M3_KIND(many, 128, 32, 17, 128),  LLM42__E4M3_KIND(many, 64, 64, 33, 256),
+    LLM42__E4M3_KIND(many, 128, 64, 33, 1024), LLM42__E4M3_KIND(many, 128, 128, 65, 1 << 30),
+    LLM42__E4M3_KIND(many, 64, 128, 65, 512)};
 enum { LLM42__E4M3_KINDS = sizeof llm42__e4m3_kinds / sizeof *llm42__e4m3_kinds };
-
-// The builds for experts, and up to how many rows of an average expert each is for, as in llm42__expert_kinds.
-typedef struct llm42__expert_e4m3 {
-    int most;
-    llm42__e4m3_fn *fn;
-} llm42__expert_e4m3;
-static const llm42__expert_e4m3 llm42__experts_e4m3[] = {{4, llm42__cu_e4m3_few<32, 8>},
-                                                         {9, llm42__cu_e4m3<16, 1>},
-                                                         {22, llm42__cu_e4m3<32, 2>},
-                                                         {48, llm42__cu_e4m3<64, 2>},
-                                                         {1 << 30, llm42__cu_e4m3<128, 2>}};
+// The builds for experts, and up to how many rows of an average expert (most) each is for, as in llm42__expert_kinds.
+static const llm42__e4m3_kind llm42__experts_e4m3[] = {
+    LLM42__E4M3_KIND(few, 32, 8, 1, 4), LLM42__E4M3_KIND(many, 64, 16, 1, 9), LLM42__E4M3_KIND(many, 128, 32, 1, 22),
+    LLM42__E4M3_KIND(many, 128, 64, 1, 48), LLM42__E4M3_KIND(many, 128, 128, 1, 1 << 30)};
+#undef LLM42__E4M3_KIND
 
 // The magnitude of eight bf16 values that is the largest. NaN counts as none.
 LLM42__DEVICE float llm42__largest(uint4 piece) {
@@ -2016,8 +1951,7 @@ LLM42__DEVICE void llm42__quantise(const llm42__blocks_of_x &to, size_t row, int
 
 // Shapes: x [R, k] in bf16 -> to. Work: a thread for each piece. No sums.
 __global__ void __launch_bounds__(256) llm42__k_quantise_blocks(const llm42__bf16 *x, llm42__blocks_of_x to, int k) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     const size_t pieces = k / 8, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     const bool there = i < to.rows * pieces;
     llm42__quantise(to, i / pieces, i % pieces, pieces, there ? ((const uint4 *)x)[i] : uint4{}, there);
@@ -2032,8 +1966,7 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 
     const size_t row = blockIdx.x;
     const uint4 *from = (const uint4 *)(x + row * k);
     float largest = 0;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     if (threadIdx.x == 0 && !groups.offset) expert = 0;
     for (int e = threadIdx.x; groups.offset && e < groups.experts; e += blockDim.x)
         if (groups.offset[e] <= (int)row && (int)row < groups.offset[e + 1]) expert = e;
@@ -2281,8 +2214,7 @@ LLM42__DEVICE void llm42__take_row(const llm42__rank_parts &parts, int row, int 
 // want to see the sum. Work: a thread takes eight values at a time. Order: that of llm42__sum_quads.
 template <int PARTS>
 __global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delta, size_t values, llm42__bf16 *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (size_t begin = 8 * (blockIdx.x * (size_t)blockDim.x); begin < values;
          begin += 8 * (size_t)gridDim.x * blockDim.x) {
         const size_t i = begin + 8 * threadIdx.x;
@@ -2306,8 +2238,7 @@ typedef struct llm42__meeting {
 // passes on shared devices take turns (llm42__turn). Work: a thread for each other device.
 __global__ void llm42__k_meet(llm42__meeting b) {
     __shared__ unsigned meeting;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     if (threadIdx.x == 0) meeting = ++b.flag[b.self][8];
     __syncthreads();
     const int other = (int)threadIdx.x;
@@ -2322,8 +2253,7 @@ __global__ void llm42__k_meet(llm42__meeting b) {
 __global__ void __launch_bounds__(256)
     llm42__k_gather(llm42__rank_parts parts, int rows, int width, int size, void *to) {
     const size_t pieces = (size_t)width * size / 16, all = (size_t)rows * parts.ranks * pieces;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < all; i += (size_t)gridDim.x * blockDim.x) {
         const size_t row = i / pieces / parts.ranks, rank = i / pieces % parts.ranks, piece = i % pieces;
         ((uint4 *)to)[i] = llm42__load_shared_by_ranks((const uint4 *)parts.of[rank] + row * pieces + piece);
@@ -2473,8 +2403,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     float4 w[4][2];
     LLM42__UNROLLED(int i = 0; i < 8 && !held.ended(i / 2); i++)
         w[i / 2][i % 2] = *(const float4 *)(weight + held.at(i / 2) + i % 2 * 4);
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows;
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
@@ -2634,8 +2563,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
 // and `eight`; bias [2][F], or NULL. Work: a thread computes eight outputs. No sums.
 __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool apart, llm42__bf16 *out, size_t count,
                                                      const float *bias, int width, llm42__blocks_of_x eight) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= count && !eight.values) return;
     const bool there = i < count;
@@ -3456,10 +3384,8 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         if (units++ == 0) return;
         LLM42__UNROLLED(int n = 0; n < DP / 8; n++) {
             const float4 m = merged[n * 128];
-            out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
-            out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
-            out[n][2] = fmaf(m.z, keep[1], out[n][2] * take[1]);
-            out[n][3] = fmaf(m.w, keep[1], out[n][3] * take[1]);
+            LLM42__UNROLLED(int i = 0; i < 4; i++)
+                out[n][i] = fmaf(((const float *)&m)[i], keep[i / 2], out[n][i] * take[i / 2]);
         }
     }
     // Makes the sums ready for the values of the step whose weights have been computed.
@@ -4082,25 +4008,20 @@ template <int BLOCKS> struct llm42__drawers {
     int ties[WARPS];
     unsigned long long mass[WARPS], bins[256], found[2];
 
+    static constexpr bool CLUSTER = LLM42__WARPGROUPS && BLOCKS > 1;
     static LLM42__DEVICE int block() {
-#if LLM42__WARPGROUPS
-        if (BLOCKS > 1) return (int)llm42__block_in_cluster();
-#endif
-        return 0;
+        if constexpr (CLUSTER) return (int)llm42__block_in_cluster();
+        else return 0;
     }
     static LLM42__DEVICE int thread() { return block() * THREADS + (int)threadIdx.x; }
     static LLM42__DEVICE void meet() {
-#if LLM42__WARPGROUPS
-        if constexpr (BLOCKS > 1) return llm42__cluster_meet();
-#endif
-        __syncthreads();
+        if constexpr (CLUSTER) llm42__cluster_meet();
+        else __syncthreads();
     }
     // What block `at` has where this one has mine[i].
     template <typename T> static LLM42__DEVICE T in(int at, const T *mine, int i) {
-#if LLM42__WARPGROUPS
-        if constexpr (BLOCKS > 1) return *llm42__in_block(mine + i, (uint32_t)at);
-#endif
-        return mine[i];
+        if constexpr (CLUSTER) return *llm42__in_block(mine + i, (uint32_t)at);
+        else return mine[i];
     }
     // What the warp with this lane's number has written to its place of mine.
     template <typename T> static LLM42__DEVICE T of_warp(const T *mine) {
@@ -4254,8 +4175,7 @@ __global__ void __launch_bounds__(1024 / BLOCKS)
     llm42__k_draw(const LOGIT *all_logits, int vocab, int stride, llm42_output *out, llm42__meta meta, int first) {
     extern __shared__ __align__(1024) unsigned char shared[];
     llm42__drawers<BLOCKS> &own = *(llm42__drawers<BLOCKS> *)shared;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     const int at = blockIdx.x / BLOCKS, thread = own.thread(), lane = thread % 32;
     if (first + at >= meta.header->draws) return;
     const llm42__draw d = meta.draw[first + at];
@@ -4419,8 +4339,7 @@ __global__ void __launch_bounds__(LLM42__ROUTE_THREADS, 2) llm42__k_sort(llm42__
 template <typename OUT>
 __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int count, const int32_t *place,
                                         const float *weight, int used, int stride, llm42__owners owners, OUT *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (int i = 4 * threadIdx.x; i < stride; i += 4 * blockDim.x) {
         float4 part[8] = {};
         LLM42__UNROLLED(int p = 0; p < 8; p++)

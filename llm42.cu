@@ -51,34 +51,25 @@
 #define LLM42__STATUS(call) llm42__cuda_status(error, #call, (call))
 #define LLM42__CU(call) LLM42__TRY(llm42__cuda_status(error, #call, (call)))
 
-static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t status) {
-    if (status == cudaSuccess) return LLM42_OK;
+static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t e) {
+    if (e == cudaSuccess) return LLM42_OK;
     const int length = (int)strcspn(call, "(");
     cudaGetLastError();
-    if (status == cudaErrorMemoryAllocation)
+    if (e == cudaErrorMemoryAllocation)
         LLM42__FAIL(MEMORY, "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length,
                     call);
-    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
-        status == cudaErrorUnsupportedPtxVersion)
+    if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction ||
+        e == cudaErrorUnsupportedPtxVersion)
         LLM42__FAIL(
             UNSUPPORTED,
             "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its compute capability");
-    const cudaError_t lost[] = {cudaErrorIllegalAddress,
-                                cudaErrorLaunchFailure,
-                                cudaErrorLaunchTimeout,
-                                cudaErrorECCUncorrectable,
-                                cudaErrorNvlinkUncorrectable,
-                                cudaErrorHardwareStackError,
-                                cudaErrorIllegalInstruction,
-                                cudaErrorMisalignedAddress,
-                                cudaErrorInvalidAddressSpace,
-                                cudaErrorInvalidPc,
-                                cudaErrorAssert,
-                                cudaErrorDevicesUnavailable,
-                                cudaErrorContained,
-                                cudaErrorUnknown};
-    const bool is_lost = std::find(std::begin(lost), std::end(lost), status) != std::end(lost);
-    LLM42__FAIL(BACKEND, "cuda backend: %.*s: %s%s", length, call, cudaGetErrorString(status),
+    const bool is_lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorLaunchTimeout ||
+                         e == cudaErrorECCUncorrectable || e == cudaErrorNvlinkUncorrectable ||
+                         e == cudaErrorHardwareStackError || e == cudaErrorIllegalInstruction ||
+                         e == cudaErrorMisalignedAddress || e == cudaErrorInvalidAddressSpace ||
+                         e == cudaErrorInvalidPc || e == cudaErrorAssert || e == cudaErrorDevicesUnavailable ||
+                         e == cudaErrorContained || e == cudaErrorUnknown;
+    LLM42__FAIL(BACKEND, "cuda backend: %.*s: %s%s", length, call, cudaGetErrorString(e),
                 is_lost ? ": the device is lost to this process: start a new one and open the engine again" : "");
 }
 
@@ -484,13 +475,15 @@ static bool llm42__lt_accepts(const llm42__cuda *cu, const llm42__algorithm &p) 
            fit.workspaceSize <= llm42__workspace_bytes;
 }
 
-// parts [count][rows, n] -> y [rows, n].
-template <typename OUT>
-static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, int count, int rows, int n,
-                                     const llm42__owners &owners, OUT *y) {
+// ex->parts [count][rows, n] -> y [rows, n], in fp32 or bf16.
+static cudaError_t llm42__join_parts(const llm42__execution *ex, int count, int rows, int n,
+                                     const llm42__owners &owners, bool fp32, void *y) {
     const size_t values = (size_t)rows * (size_t)n;
-    return llm42__launch(llm42__k_join<OUT>, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256),
-                         0, stream, parts, values, count, values, n, owners, y);
+    auto join = [&](auto kernel, auto *to) {
+        return llm42__launch(kernel, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256), 0,
+                             ex->stream, ex->parts, values, count, values, n, owners, to);
+    };
+    return fp32 ? join(llm42__k_join<float>, (float *)y) : join(llm42__k_join<llm42__bf16>, (llm42__bf16 *)y);
 }
 
 // Where the input of a product goes in blocks of e4m3; nowhere unless `wanted` and the scaling is BLOCK.
@@ -518,6 +511,19 @@ static cudaError_t llm42__quantise(const llm42__cuda *cu, llm42__execution *ex, 
                          llm42__blocks_for(cu, ex, rows, true), k);
 }
 
+// y [rows, n] = x w^T, by a kernel for weights in e4m3. x is ex->eight. Leaf l of a sum goes to y + l x part_stride.
+static cudaError_t llm42__run_e4m3_kind(const llm42__cuda *cu, const llm42__execution *ex, int product,
+                                        const llm42__e4m3_kind *kind, const void *w, void *y, bool fp32, int rows,
+                                        const llm42__leaves &leaves, const llm42__groups &groups = {}) {
+    const auto [n, k] = llm42__product_shape(cu, product);
+    llm42__e4m3_args a = {};
+    a.x_scale = ex->eight_scale, a.w_scale = llm42__scales_of(cu, product, w), a.stride = llm42__scale_stride(k);
+    a.channel = cu->config.scaling == LLM42_SCALING_CHANNEL, a.fp32 = fp32, a.y = y, a.rows = rows, a.n = n;
+    a.leaves = leaves.count, a.blocks = (leaves.count > 1 ? leaves.terms : k) / LLM42__BLOCK;
+    a.part_stride = leaves.part_stride, a.groups = groups;
+    return kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream);
+}
+
 // What llm42__run_product_to does, for weights in e4m3. Sums of leaves, and those for owners, come from memory. x: NULL
 // if it is quantised already.
 static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int product,
@@ -527,32 +533,19 @@ static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int p
     const auto [n, k] = llm42__product_shape(cu, product);
     const bool gated = llm42__operator_of(product) == LLM42__GATE_UP,
                fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
-    const llm42__leaves leaves = llm42__leaves_of(cu, product);
-    const int count = algorithm->leaves ? leaves.count : 1;
-    const bool joined = count > 1 || owners.rows;
+    llm42__leaves leaves = algorithm->leaves ? llm42__leaves_of(cu, product) : llm42__leaves{1, 0, 0};
+    leaves.part_stride = (size_t)rows * (size_t)n;
+    const bool joined = leaves.count > 1 || owners.rows;
     const float *scales = llm42__scales_of(cu, product, w);
     void *to = joined ? (void *)ex->parts : gated ? between : y;
     if (x) LLM42__CU(llm42__quantise(cu, ex, x, rows, k, scales + llm42__scale_count(cu, product)));
     if (const llm42__e4m3_kind *kind = llm42__e4m3_kind_of(algorithm)) {
-        const llm42__e4m3_args a = {ex->eight_scale,
-                                    scales,
-                                    to,
-                                    cu->config.scaling == LLM42_SCALING_CHANNEL,
-                                    fp32 || joined,
-                                    rows,
-                                    n,
-                                    llm42__scale_stride(k),
-                                    count,
-                                    (count > 1 ? leaves.terms : k) / LLM42__BLOCK,
-                                    (size_t)rows * (size_t)n};
-        LLM42__CU(kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream));
+        LLM42__CU(llm42__run_e4m3_kind(cu, ex, product, kind, w, to, fp32 || joined, rows, leaves));
     } else {
         LLM42__TRY(llm42__set_lt_scales(cu, scales, ex->eight_scale, error));
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, ex->eight, to, error));
     }
-    if (joined)
-        return LLM42__STATUS(fp32 ? llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (float *)y)
-                                  : llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (llm42__bf16 *)y));
+    if (joined) return LLM42__STATUS(llm42__join_parts(ex, leaves.count, rows, n, owners, fp32, y));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, true, (llm42__bf16 *)y, gate_bias, rows));
     return LLM42_OK;
 }
@@ -588,9 +581,7 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
         if (!gate_bias) return LLM42_OK;
     } else if (several || owners.rows) {  // a product for each leaf, all at once
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        return LLM42__STATUS(
-            fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (float *)y)
-                 : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
+        return LLM42__STATUS(llm42__join_parts(ex, leaves.count, rows, n, owners, fp32, y));
     }
     if (algorithm->tile < 0) LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, false, (llm42__bf16 *)y, gate_bias, rows));
@@ -1106,27 +1097,14 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
 static llm42_result llm42__run_e4m3_experts(llm42__cuda *cu, int product, const void *w, const llm42__bf16 *x, void *y,
                                             int entries, bool cut, const llm42__leaves &leaves, llm42_error *error) {
     llm42__execution *ex = &cu->execution;
-    const auto [n, k] = llm42__product_shape(cu, product);
-    const int experts = cu->config.experts;
+    const int experts = cu->config.experts, k = llm42__product_shape(cu, product).k;
     const bool gated = llm42__operator_of(product) == LLM42__GATE_UP;
     const llm42__groups groups = {ex->route_offset, nullptr, experts};
-    const float *scales = llm42__scales_of(cu, product, w);
-    if (x) LLM42__CU(llm42__quantise(cu, ex, x, entries, k, scales + llm42__scale_count(cu, product), groups));
-    const llm42__e4m3_args a = {ex->eight_scale,
-                                scales,
-                                gated ? ex->gate_up : y,
-                                cu->config.scaling == LLM42_SCALING_CHANNEL,
-                                cut,
-                                entries,
-                                n,
-                                llm42__scale_stride(k),
-                                leaves.count,
-                                (leaves.count > 1 ? leaves.terms : k) / LLM42__BLOCK,
-                                leaves.part_stride,
-                                groups};
-    const llm42__expert_e4m3 *kind = llm42__experts_e4m3;
+    const float *input_scales = llm42__scales_of(cu, product, w) + llm42__scale_count(cu, product);
+    if (x) LLM42__CU(llm42__quantise(cu, ex, x, entries, k, input_scales, groups));
+    const llm42__e4m3_kind *kind = llm42__experts_e4m3;
     while ((long)kind->most * experts < entries) kind++;
-    LLM42__CU(kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream));
+    LLM42__CU(llm42__run_e4m3_kind(cu, ex, product, kind, w, gated ? ex->gate_up : y, cut, entries, leaves, groups));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, ex->gate_up, true, (llm42__bf16 *)y, nullptr, entries));
     return LLM42_OK;
 }
@@ -1727,9 +1705,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 
 // Waits for a pass, and no longer if a device fails: the others then wait for it until llm42__end_pass tells them.
 static llm42_result llm42__wait(llm42__cuda *cu, llm42_error *error) {
-    if (cu->devices == 1) {
-        return LLM42__STATUS(cudaStreamSynchronize(cu->execution.stream));
-    }
+    if (cu->devices == 1) return LLM42__STATUS(cudaStreamSynchronize(cu->execution.stream));
     for (bool all = false; !all;) {
         all = true;
         for (int r = 0; r < cu->ranks; r++) {
