@@ -5,8 +5,7 @@
 // order it sums and what that order depends on. There are no atomics on floating-point numbers; atomics only count, and
 // add integers. The compiler fuses nothing on its own (-fmad=false): a fused multiply-add is written as one.
 //
-// The sequential order: the tensor cores take the sum over k of a matrix product in steps of 16, in ascending order,
-// into one fp32 accumulator.
+// The sequential order: tensor cores sum over k in ascending steps of 16 terms, into one fp32 accumulator.
 //
 // Words, each with one meaning here:
 //   piece    16 bytes, eight bf16 values: what one thread copies at a time
@@ -19,9 +18,8 @@
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
-// Sections, in order: kernel-ptx, kernel-product, kernel-leaves, kernel-e4m3, kernel-pass, kernel-exchange,
-// kernel-rows, kernel-attention, kernel-sample, kernel-mixture, kernel-tools. Each uses only those before it, and
-// numbers (llm42.h).
+// Sections, in order: kernel-ptx, -product, -leaves, -e4m3, -pass, -exchange, -rows, -recurrent, -attention, -sample,
+// -mixture, -tools. Each uses only those before it, and numbers (llm42.h).
 //
 // What runs an operator, in order of a layer. Launchers stand in llm42.cu (cuda-products, cuda-launches), because they
 // need an engine; their names begin with llm42__. A test is a part of tests/test_cuda or a file of tests/cuda.
@@ -62,18 +60,17 @@ enum { LLM42__KERNELS = 33 };
 // nothing: if kernels A, B and C follow one another and B did not wait, then B could end first, and C's wait would
 // return while A still runs. Before its wait a kernel may read only what no kernel of this pass writes, such as
 // metadata and keys of earlier passes. Earlier devices run kernels one after another and need neither.
+#if __CUDA_ARCH__ >= 900
+#define LLM42__SM90(...) asm volatile(__VA_ARGS__ ::: "memory")
+#define LLM42__TRY_WAIT "mbarrier.try_wait.parity"
+#else
+#define LLM42__SM90(...)
+#define LLM42__TRY_WAIT "mbarrier.test_wait.parity"
+#endif
 #ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
-LLM42__DEVICE void llm42__wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+LLM42__DEVICE void llm42__wait_for_previous() { LLM42__SM90("griddepcontrol.wait;"); }
 #endif
-}
-#endif
-LLM42__DEVICE void llm42__launch_next() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+LLM42__DEVICE void llm42__launch_next() { LLM42__SM90("griddepcontrol.launch_dependents;"); }
 // For kernels that have nothing to do before their wait.
 LLM42__DEVICE void llm42__launch_and_wait() {
     llm42__launch_next();
@@ -97,11 +94,7 @@ LLM42__DEVICE void llm42__copy_arrive(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 // wgmma reads shared memory by the async proxy. After this fence and a barrier it sees what this thread has copied.
-LLM42__DEVICE void llm42__fence_async() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
+LLM42__DEVICE void llm42__fence_async() { LLM42__SM90("fence.proxy.async.shared::cta;"); }
 
 // An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. The last ends a phase.
 LLM42__DEVICE void llm42__mbarrier_open(uint32_t barrier, int arrivals) {
@@ -112,11 +105,6 @@ LLM42__DEVICE void llm42__mbarrier_arrive(uint32_t barrier) {
 }
 // Waits for the end of a phase: phases have parity 0 and 1 in turn. The one before the first counts as ended. CLUSTER:
 // what other blocks have stored before can then be read. Tests set a limit, so that an error does not become a hang.
-#if __CUDA_ARCH__ >= 900
-#define LLM42__TRY_WAIT "mbarrier.try_wait.parity"
-#else
-#define LLM42__TRY_WAIT "mbarrier.test_wait.parity"
-#endif
 #define LLM42__TRY_PHASE(ACQUIRE)                                                                           \
     asm volatile("{\n.reg .pred p;\n" LLM42__TRY_WAIT ACQUIRE ".b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}" \
                  : "=r"(ended)                                                                              \
@@ -163,9 +151,8 @@ LLM42__DEVICE float llm42__near_inverse(float x) {
     return x;
 }
 
-// 2^x, with the bits of llm42__ex2 on Hopper: its instruction is one of those that a CPU reproduces, and a backend
-// makes sure of that when it opens. Nobody has compared other GPUs, whose tables may differ, so they take the
-// polynomial.
+// 2^x, with the bits of llm42__ex2 on Hopper, whose instruction a CPU reproduces: a backend makes sure of that when it
+// opens. Nobody has compared other GPUs, so they take the polynomial.
 LLM42__DEVICE float llm42__power(float x) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
     asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
@@ -461,8 +448,7 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
-// Where several ranks norm some rows each, fp32 sums of o and down go at once to the ranks that norm them: row r to
-// to[r / rows]. rows is 0 elsewhere: sums stay in y.
+// Where each rank norms some rows, fp32 sums of o and down go to the rank of row r: to[r / rows]. Elsewhere rows is 0.
 typedef struct llm42__owners {
     int rows;
     float *to[8];
@@ -484,8 +470,7 @@ typedef struct llm42__leaves {
     size_t workspace_bytes = 0;
 } llm42__leaves;
 
-// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k: first those of the tile's
-// OUTPUTS rows of w, then those of its ROWS rows of x.
+// Shared memory of llm42__k_matmul: a ring of stages. Each has CHUNK terms of OUTPUTS rows of w and of ROWS rows of x.
 //
 //               k ------------------------------------>
 //   w, x     | chunk | chunk | chunk | chunk | ...          copies run STAGES - 1 chunks ahead of the products
@@ -501,9 +486,8 @@ template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
     }
 };
 
-// How far the copies of an operand have come: the stage that is filled next, and the term of k and the block of outputs
-// that it is filled with. Copies go on from one block of outputs to the next without a break. A thread copies the same
-// piece of every COPIED-th row, from row `first` on.
+// How far the copies of an operand have come: the stage that is filled next, and its term of k and block of outputs.
+// Copies go on from block to block without a break. A thread copies a piece of every COPIED-th row from `first` on.
 template <typename RING> struct llm42__operand {
     int block, blocks, stride, k, at = 0, stage = 0;
     LLM42__DEVICE llm42__operand(int blocks, int k)
@@ -514,8 +498,7 @@ template <typename RING> struct llm42__operand {
         at += RING::CHUNK;
         if (++stage == RING::STAGES) stage = 0;
         if (at < k) return false;
-        block += stride;
-        at = 0;
+        block += stride, at = 0;
         return true;
     }
 };
@@ -581,21 +564,17 @@ LLM42__DEVICE bool llm42__find_group(const llm42__groups &groups, int tile, int 
     return false;
 }
 
-// Counts through the leaves of a sum. Host functions, too, for tests.
-struct llm42__leaf_count {
+// Counts through the leaves of a sum, if it has LEAVES. Host functions, too, for tests.
+template <bool LEAVES = true> struct llm42__leaf_count {
     int terms, count, left, done;  // of a leaf; leaves; terms left in this one; leaves that have ended
-    __host__ LLM42__DEVICE bool ends_within() const { return left == 16; }  // the next 32 terms
+    __host__ LLM42__DEVICE bool ends_within() const { return LEAVES && left == 16; }  // the next 32 terms
     // The leaf that ends with the next n terms, or -1.
     __host__ LLM42__DEVICE int pass(int n) {
         left -= n;
-        if (left || done == count) return -1;
+        if (!LEAVES || left || done == count) return -1;
         left = terms;
         return done++;
     }
-};
-struct llm42__one_leaf {  // a product without leaves
-    LLM42__DEVICE bool ends_within() const { return false; }
-    LLM42__DEVICE int pass(int) { return -1; }
 };
 
 // sum += x w^T over the terms of a stage, in ascending order. close(l) takes the sums of leaf l where it ends.
@@ -661,19 +640,16 @@ LLM42__DEVICE void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, const ll
                 y[(size_t)row * (n / 2) + n0 / 2 + lane / 4] = (OUT)gated[i];
             } else {
                 OUT *to = llm42__row_of(y, owners, row, n) + n0 + lane / 4;
-                to[0] = (OUT)first;
-                to[8] = (OUT)second;
+                to[0] = (OUT)first, to[8] = (OUT)second;
             }
         }
     }
 }
 
-// y[R, N] = x[R, k] w[N, k]^T. With GATED, each group of eight gate outputs and eight up outputs gives eight values
-// silu(gate) x up, so that y is [R, N/2].
+// y[R, N] = x[R, k] w[N, k]^T. GATED: y[R, N/2] = silu(gate) x up, of groups of eight gate and then eight up outputs.
 // Work: a warp computes 16 outputs of TILES x 8 rows. The WARPS warps of a block have the same rows; blockIdx.y says
 // which. Blocks stride over the outputs and keep the ring full. Copies of w start before x has been written.
-// Order: the sequential order, with LEAVES in each leaf. It depends on k and the leaves alone, so it is the same for
-// every R and for all other template arguments.
+// Order: the sequential order, with LEAVES in each leaf. It depends on k and the leaves alone, and not on R.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, bool LEAVES, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
     llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows,
@@ -713,10 +689,8 @@ __global__ void __launch_bounds__(WARPS * 32)
                 else llm42__join_leaf<TILES>(pending, sum, leaf, leaf + 1 == leaves.count);
             }
         };
-        auto now = [&]() {
-            if constexpr (LEAVES) return llm42__leaf_count{leaves.terms, leaves.count, leaves.terms, 0};
-            else return llm42__one_leaf{};
-        }();
+        llm42__leaf_count<LEAVES> now = {};
+        if (LEAVES) now = {leaves.terms, leaves.count, leaves.terms, 0};
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
             __syncthreads();  // all threads' copies of this stage are there, and the stage to fill next is read
@@ -831,22 +805,16 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
     enum { ROW = CHUNK * 2, W_BYTES = OUTPUTS * ROW, STAGE = W_BYTES + ROWS * ROW };  // bytes
     // Bytes of a warp's sums for eight rows, in fp32; eights that other blocks send.
     enum { EIGHT = 4 * 4 * 32, RECEIVED = (SPLIT - 1) * OWN };
-    enum {
-        // Where the sums of a pair of leaves and of four leaves wait, in eights. KEPT wait in registers. With the
-        // sums of two leaves they take 208 of a thread's 240 registers. With SPLIT the joining of blocks needs these.
-        TWO_SETS = ROWS > 128,
-        WAIT = TWO_SETS && LEAVES >= 4,
-        KEPT = WAIT && SPLIT == 1 ? 52 - 2 * EIGHTS : 0,
-        PAIR_KEPT = LEAVES == 4 ? KEPT : 0,
-        SPARE = (ROOM - 4 * STAGE) / (WARPS * EIGHT),
-        PAIR_IN_SCRATCH = WAIT ? LLM42__MIN(SPARE, EIGHTS - PAIR_KEPT) : 0,
-        PAIR_IN_WORKSPACE = WAIT ? EIGHTS - PAIR_KEPT - PAIR_IN_SCRATCH : 0,
-        FOUR_IN_WORKSPACE = TWO_SETS && LEAVES == 8 ? EIGHTS - KEPT : 0,
-        HELD = !TWO_SETS && LEAVES == 8 ? EIGHTS : PAIR_IN_SCRATCH,
-        SCRATCH = LLM42__MAX(HELD, LLM42__MAX(RECEIVED, (OWN + 1) / 2)) * EIGHT,  // of a warp
-        IN_WORKSPACE = PAIR_IN_WORKSPACE + FOUR_IN_WORKSPACE,
-        WORKSPACE = WARPS * IN_WORKSPACE * EIGHT
-    };
+    // Where the sums of a pair of leaves and of four leaves wait, in eights. KEPT wait in registers. With the sums of
+    // two leaves they take 208 of a thread's 240 registers. With SPLIT the joining of blocks needs these.
+    enum { TWO_SETS = ROWS > 128, WAIT = TWO_SETS && LEAVES >= 4, KEPT = WAIT && SPLIT == 1 ? 52 - 2 * EIGHTS : 0 };
+    enum { PAIR_KEPT = LEAVES == 4 ? KEPT : 0, SPARE = (ROOM - 4 * STAGE) / (WARPS * EIGHT) };
+    enum { PAIR_IN_SCRATCH = WAIT ? LLM42__MIN(SPARE, EIGHTS - PAIR_KEPT) : 0 };
+    enum { PAIR_IN_WORKSPACE = WAIT ? EIGHTS - PAIR_KEPT - PAIR_IN_SCRATCH : 0 };
+    enum { FOUR_IN_WORKSPACE = TWO_SETS && LEAVES == 8 ? EIGHTS - KEPT : 0 };
+    enum { IN_WORKSPACE = PAIR_IN_WORKSPACE + FOUR_IN_WORKSPACE, WORKSPACE = WARPS * IN_WORKSPACE * EIGHT };
+    enum { HELD = !TWO_SETS && LEAVES == 8 ? EIGHTS : PAIR_IN_SCRATCH };
+    enum { SCRATCH = LLM42__MAX(HELD, LLM42__MAX(RECEIVED, (OWN + 1) / 2)) * EIGHT };  // of a warp
     enum { FIT = (ROOM - WARPS * SCRATCH) / STAGE, STAGES = FIT < 8 ? FIT : 8, SCRATCH_AT = STAGES * STAGE };
     enum { FULL_AT = SCRATCH_AT + WARPS * SCRATCH, EMPTY_AT = FULL_AT + 8 * STAGES };
     enum { JOINED_AT = EMPTY_AT + 8 * STAGES, READY_AT = JOINED_AT + 8 * WARPS, BYTES = READY_AT + 8 * WARPS };
@@ -855,8 +823,7 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
 // The warp of this thread, the same register for all lanes.
 LLM42__DEVICE int llm42__warp() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0); }
 
-// A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
-// the same time have few tiles of outputs between them.
+// A block's place in its cluster and in the work. Tiles of rows change first, so that blocks share few tiles of w.
 template <typename TILE> struct llm42__leaf_work {
     int part, share, row_tiles, tiles, rows;  // a tile here has the rows of all SHARE blocks
     LLM42__DEVICE llm42__leaf_work(int rows, int n) : rows(rows) {
@@ -893,12 +860,9 @@ template <typename TILE> struct llm42__expert_work {
     // Finds an item that is not before the last one.
     LLM42__DEVICE void seek(int item) {
         const int blocks = n / TILE::OUTPUTS, rest = item / blocks, tile = rest / leaves;
-        output = (item - rest * blocks) * TILE::OUTPUTS;
-        leaf = rest - tile * leaves;
+        output = (item - rest * blocks) * TILE::OUTPUTS, leaf = rest - tile * leaves;
         while (tile >= table[1].x) table++;
-        row = table->y + (tile - table->x) * TILE::ROWS;
-        end = table->z;
-        expert = table->w;
+        row = table->y + (tile - table->x) * TILE::ROWS, end = table->z, expert = table->w;
     }
     LLM42__DEVICE int row0(int) const { return row; }
     LLM42__DEVICE int row_end() const { return end; }
@@ -969,12 +933,10 @@ LLM42__DEVICE void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMa
 template <int EIGHTS> LLM42__DEVICE void llm42__settle(float (&sum)[EIGHTS][4]) {
     LLM42__UNROLLED(int e = 0; e < EIGHTS; e++) asm volatile("" : LLM42__FOUR(sum[e])::"memory");
 }
-// to = to + other
 template <int EIGHTS> LLM42__DEVICE void llm42__add_sums(float (&to)[EIGHTS][4], float (&other)[EIGHTS][4]) {
     llm42__settle(to);
     llm42__settle(other);
-    LLM42__UNROLLED(int e = 0; e < EIGHTS; e++)
-        LLM42__UNROLLED(int i = 0; i < 4; i++) to[e][i] = to[e][i] + other[e][i];
+    LLM42__UNROLLED(int i = 0; i < EIGHTS * 4; i++) to[i / 4][i % 4] = to[i / 4][i % 4] + other[i / 4][i % 4];
     llm42__settle(to);
 }
 
@@ -1013,7 +975,6 @@ template <typename TILE> struct llm42__stage_products {
         running = place.stage;
         place.advance();
     }
-    // Waits for the last products.
     LLM42__DEVICE void finish() {
         llm42__wgmma_wait<0>();
         give_back();
@@ -1041,16 +1002,14 @@ template <int EIGHTS, int IN_SCRATCH, int IN_WORKSPACE> struct llm42__held_sums 
     }
     LLM42__DEVICE void hold(const float (&sum)[EIGHTS][4]) {
         LLM42__UNROLLED(int e = 0; e < STORED; e++) *place(e) = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
-        LLM42__UNROLLED(int e = 0; e < KEPT; e++)
-            LLM42__UNROLLED(int i = 0; i < 4; i++) kept[e][i] = sum[STORED + e][i];
+        LLM42__UNROLLED(int i = 0; i < KEPT * 4; i++) kept[i / 4][i % 4] = sum[STORED + i / 4][i % 4];
     }
     LLM42__DEVICE void recall(float (&sum)[EIGHTS][4]) {
         LLM42__UNROLLED(int e = 0; e < STORED; e++) {
             const float4 four = *place(e);
             sum[e][0] = four.x, sum[e][1] = four.y, sum[e][2] = four.z, sum[e][3] = four.w;
         }
-        LLM42__UNROLLED(int e = 0; e < KEPT; e++)
-            LLM42__UNROLLED(int i = 0; i < 4; i++) sum[STORED + e][i] = kept[e][i];
+        LLM42__UNROLLED(int i = 0; i < KEPT * 4; i++) sum[STORED + i / 4][i % 4] = kept[i / 4][i % 4];
     }
 };
 
@@ -1137,8 +1096,7 @@ LLM42__DEVICE void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[T
     }
     LLM42__UNROLLED(int to = 0; to < TILE::SPLIT; to++) {
         if (to == part) {
-            LLM42__UNROLLED(int e = 0; e < TILE::OWN; e++)
-                LLM42__UNROLLED(int i = 0; i < 4; i++) own[e][i] = sum[to * TILE::OWN + e][i];
+            LLM42__UNROLLED(int i = 0; i < TILE::OWN * 4; i++) own[i / 4][i % 4] = sum[to * TILE::OWN + i / 4][i % 4];
             continue;
         }
         const uint32_t rank = (uint32_t)(to * TILE::SHARE + share), place = (uint32_t)(part - (part > to)),
@@ -1235,8 +1193,7 @@ LLM42__DEVICE void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *
         work.seek(tile);
         if constexpr (TILE::TWO_SETS) llm42__sum_leaf_pairs(products, sum, scratch, workspace);
         else llm42__sum_leaves(products, sum, scratch);
-        const int n0 = work.n0(tile) + warp * 16;
-        const int row0 = work.row0(tile) + work.part * TILE::OWN * 8;
+        const int n0 = work.n0(tile) + warp * 16, row0 = work.row0(tile) + work.part * TILE::OWN * 8;
         if constexpr (GATED) {
             llm42__write_gated(sum, y, n, n0, row0, work.row_end(), scratch);
         } else if constexpr (TILE::SPLIT == 1) {
@@ -1251,9 +1208,8 @@ LLM42__DEVICE void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *
 
 // Shapes: x [R, k] and w [n, k], by their maps -> y [R, n] = x w^T, where k = SPLIT x LEAVES x terms, terms is a
 // multiple of 64 and n of 128. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else clusters stride over
-// tiles. workspace: tile::WORKSPACE bytes for each block.
-// Order: in each leaf the sequential order (wgmma takes 16 terms at a time, as mma does, from zero on), then the
-// leaves' tree. It depends on k and the leaves alone.
+// tiles. workspace: tile::WORKSPACE bytes for each block. Order: in each leaf the sequential order (wgmma takes 16
+// terms at a time, as mma does, from zero on), then the leaves' tree. It depends on k and the leaves alone.
 template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
 __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     llm42__k_leaves(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
@@ -1320,10 +1276,9 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
     using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
     auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
     CUtensorMap w_map, x_map;
-    cudaError_t error = llm42__map_matrix(&w_map, w, n, k, tile::W_ROWS);
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
+    if (error == cudaSuccess) error = llm42__map_matrix(&w_map, w, n, k, tile::W_ROWS);
     if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS);
-    if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
     if (error != cudaSuccess) return error;
     const int tiles = (rows + tile::CLUSTER_ROWS - 1) / tile::CLUSTER_ROWS * (n / tile::OUTPUTS),
               most = LLM42__MAX(1, processors / tile::BLOCKS), rounds = SPLIT > 1 ? 1 : (tiles + most - 1) / most,
@@ -1421,8 +1376,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
 #endif
 }
 
-// Gives a kernel its shared memory. cudaErrorNotSupported: it is built without warpgroups, for sm_90 and not for
-// sm_90a, and then has fewer threads.
+// Gives a kernel its shared memory. cudaErrorNotSupported: built for sm_90 and not for sm_90a it has fewer threads.
 template <typename KERNEL> static cudaError_t llm42__make_ready(KERNEL kernel, int threads, int bytes) {
     cudaFuncAttributes built;
     cudaError_t error = cudaFuncGetAttributes(&built, kernel);
@@ -1485,11 +1439,10 @@ typedef struct llm42__e4m3_args {
     llm42__groups groups = {};  // of a mixture w is [E n, k], and rows are sorted by expert
 } llm42__e4m3_args;
 
-// With few rows of x. wgmma multiplies 64 rows of weights by its columns, of which a few rows of x would fill few. So
-// its 64 rows are sixteen outputs with four blocks of k each, and its columns are ROWS rows of x with the same four
-// blocks each. Of the sixteen pairs of blocks that it multiplies, the four with equal blocks are used. A copy then
-// takes 512 bytes of an output at once. A lane has these chains of one block for four sums. Four lanes exchange theirs,
-// and then each adds the four chains of one sum.
+// With few rows of x. wgmma multiplies 64 rows of weights by its columns, few of which x would fill. So its 64 rows are
+// sixteen outputs with four blocks of k each, and its columns are ROWS rows of x with the same four blocks each. Of the
+// sixteen pairs of blocks, the four with equal blocks are used. A copy then takes 512 bytes of an output at once. A
+// lane has the chains of one block for four sums. Four lanes exchange theirs, and then each adds those of one sum.
 template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_few {
     enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, RESIDENT = 2, CHANNEL = CHANNEL_, STACK = 4 };
     enum { EIGHTS = ROWS / 8, HELPERS = CHANNEL ? 0 : 1, HELPED = ROWS / 8, WARPS = OUTPUTS / 4 };
@@ -1502,8 +1455,7 @@ template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_few {
 };
 
 // A tile: a block of outputs and rows of one leaf and, in a mixture, of one expert. Blocks stride over tiles. Rows
-// change first, then leaves, then outputs, so that blocks that run at the same time have few tiles of w between them;
-// in a mixture outputs change first.
+// change first, then leaves, then outputs, so that blocks share few tiles of w; in a mixture outputs change first.
 template <typename TILE> struct llm42__e4m3_work {
     int expert = 0, row0 = 0, row_end = 0, output = 0, leaf = 0;
     // Finds a tile, by all lanes of a warp. False: there is none.
@@ -1522,8 +1474,7 @@ template <typename TILE> struct llm42__e4m3_work {
     LLM42__DEVICE int w_row(const llm42__e4m3_args &a) const { return expert * a.n + output; }
 };
 
-// Fills the stages, by one warp: a stage holds STACK blocks of k. Copies of w start before the kernel that writes x has
-// ended.
+// Fills the stages, by one warp: a stage holds STACK blocks of k. Copies of w start while x is still being written.
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
                                     const llm42__e4m3_args &a) {
@@ -1747,15 +1698,10 @@ template <typename TILE> struct llm42__e4m3_chains {
         llm42__settle(chain);
         const float4 *scales = (const float4 *)(shared + TILE::SCALES_AT + done.stage * TILE::SCALES) + threadIdx.x % 4;
         LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e += 2) {
-            if constexpr (TILE::CHANNEL) {
-                LLM42__UNROLLED(int i = 0; i < 8; i++)
-                    sum[e + i / 4][i % 4] = sum[e + i / 4][i % 4] + chain[e + i / 4][i % 4];
-            } else {
-                const float4 four = scales[e * 2];
-                const float scale[4] = {four.x, four.y, four.z, four.w};
-                LLM42__UNROLLED(int i = 0; i < 8; i++)
-                    sum[e + i / 4][i % 4] = fmaf(chain[e + i / 4][i % 4], scale[i / 4 * 2 + i % 2],
-                                                 sum[e + i / 4][i % 4]);
+            const float4 four = TILE::CHANNEL ? float4{} : scales[e * 2];
+            LLM42__UNROLLED(int i = 0; i < 8; i++) {
+                float &to = sum[e + i / 4][i % 4], own = chain[e + i / 4][i % 4];
+                to = TILE::CHANNEL ? to + own : fmaf(own, ((const float *)&four)[i / 4 * 2 + i % 2], to);
             }
         }
         __syncwarp();
@@ -1839,8 +1785,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::
 #endif
 }
 
-// Maps of a matrix [rows, k] in e4m3 as blocks of 128 bytes. w: [rows][blocks], boxes of box_rows rows of `stack`
-// blocks; x: [blocks][rows].
+// Maps of [rows, k] in e4m3, in blocks of 128 bytes. w: [rows][blocks], boxes [box_rows][stack]; x: the same, turned.
 static cudaError_t llm42__map_e4m3(CUtensorMap *map, const void *from, int rows, int k, int box_rows, int stack,
                                    bool is_x) {
     const cuuint64_t blocks = (cuuint64_t)k / 128, row_bytes = (cuuint64_t)k,
@@ -1957,8 +1902,7 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_blocks(const llm42__bf1
     llm42__quantise(to, i / pieces, i % pieces, pieces, there ? ((const uint4 *)x)[i] : uint4{}, there);
 }
 
-// The same with one scale for each row, scales [R]: that of the row's values or, unless that is 0, given[expert]. Work:
-// a block for each row.
+// The same with one scale a row, scales [R]: of its values or, unless that is 0, given[expert]. Work: a block a row.
 __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 *x, uint8_t *out, float *scales, int k,
                                                               const float *given, llm42__groups groups) {
     __shared__ float shared[8];
@@ -1984,8 +1928,7 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 
 // >>kernel-pass --------------------------------------------------------------------------------------------------
 // Owns: the metadata of a pass.
 //
-// The host copies it to the device before the pass starts: one block of memory. Where its parts begin depends on the
-// padded numbers of rows and draws alone.
+// One block of memory, which the host copies before a pass starts. Its parts' places depend on padded rows and draws.
 
 // A task of attention for consecutive rows of a sequence (prompts, windows): `rows` rows from `row` on, and the keys
 // first <= t < end that they see. seq: whose pages. old: earlier passes have written the KV of positions below it.
@@ -2047,12 +1990,10 @@ LLM42__DEVICE const llm42__run &llm42__run_of_group(const llm42__meta &meta, int
 
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
 // INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of two ways:
-// - It reads them from memory, of[r]. Before that all ranks must meet: each waits until all have written their parts
-//   (llm42__k_meet).
+// - It reads them from memory, of[r]. Before that all ranks must have written theirs, so they meet (llm42__k_meet).
 // - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
-//   of 64 bits in a mailbox holds four bytes of a part and a stamp. It is written and read at once, so no meeting is
-//   needed. A stamp is one pass's and one exchange's, so nobody takes old mail for new.
-// Of many rows with fp32 parts each rank norms only some (`own_rows`). The others' products have written the parts of
+//   of 64 bits there holds four bytes of a part and a stamp, which belongs to one exchange of one pass. A word is
+//   written and read whole, so no meeting is needed, and nobody takes old mail for new.
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
     const void *of[8];
@@ -2151,12 +2092,11 @@ LLM42__DEVICE uint4 llm42__add_experts(const llm42__rank_parts &parts, size_t ro
 // of a pair load neighbouring quads and then exchange sums, since 32 bytes is the least that memory gives. So all
 // threads of a warp come here, `in` or not, and a pair has sixteen elements that lie together.
 template <int PARTS> LLM42__DEVICE uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, bool in) {
-    if constexpr (PARTS == LLM42__WHOLE) {
-        return in ? *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at) : make_uint4(0, 0, 0, 0);
-    } else if constexpr (PARTS == LLM42__ROUNDED) {
-        return in ? llm42__add_quads<PARTS>(parts, at / 8) : make_uint4(0, 0, 0, 0);
-    } else if constexpr (PARTS == LLM42__EXPERTS) {
-        return in ? llm42__add_experts(parts, at / parts.stride, at % parts.stride) : make_uint4(0, 0, 0, 0);
+    if constexpr (PARTS != LLM42__LEAVES) {
+        if (!in) return make_uint4(0, 0, 0, 0);
+        if constexpr (PARTS == LLM42__WHOLE) return *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
+        else if constexpr (PARTS == LLM42__ROUNDED) return llm42__add_quads<PARTS>(parts, at / 8);
+        else return llm42__add_experts(parts, at / parts.stride, at % parts.stride);
     } else {
         const int odd = (int)threadIdx.x % 2;
         const size_t first = at / 4 - odd;  // of the pair's four quads: 0 and 2, or 1 and 3
@@ -2969,17 +2909,14 @@ __global__ void __launch_bounds__(256)
 //   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If it has
 //      grown, what the unit has summed is multiplied by 2^(old base - base)
 //   3. weights 2^(score x scale - base)
-//   4. eight totals of weights, one for each remainder of a key's position modulo 8. A step is four strips of 32 keys.
-//      In each strip a total adds its four weights, ascending; then (s0 + s1) + (s2 + s3); then total = fma(total,
-//      factor of 2., that sum)
+//   4. eight totals of weights, one for each remainder of a key's position modulo 8. In each of a step's four strips of
+//      32 keys a total adds its four weights, ascending; then total = fma(total, factor of 2., (s0 + s1) + (s2 + s3))
 //   5. weights x values, by the tensor cores, on top of the sums of the steps before
 // At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
 // that a row does not see change none of the row's bits, nor do unseen keys within a step, whose weights are 0. So a
 // result depends on the row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
-// (0 x NaN would be NaN, but all values are finite: where one is not, llm42__k_rope stores 0, and NaN in its key.)
 //
-// Units let several blocks share a long row that is decoded. Units are long because each merge costs time, in prompts,
-// too.
+// Units let blocks share a long row that is decoded. Units are long because a merge costs time, in prompts, too.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
@@ -3017,10 +2954,7 @@ typedef struct llm42__visible {
 // What a thread has of a unit's sums for its two queries: the base of each, and two of its eight totals.
 struct llm42__unit_sums {
     float base[2], total[2][2];
-    LLM42__DEVICE void begin() {
-        base[0] = base[1] = -INFINITY;
-        total[0][0] = total[0][1] = total[1][0] = total[1][1] = 0.0f;
-    }
+    LLM42__DEVICE void begin() { *this = {{-INFINITY, -INFINITY}, {}}; }
 };
 
 // A query's base grows to `top`: the largest of its next scores, times scale. Returns the factor for its sums so far.
@@ -3036,13 +2970,11 @@ LLM42__DEVICE float llm42__from_base(float base) { return base == -INFINITY ? 0.
 LLM42__DEVICE void llm42__softmax_step(float (&score)[16][4], llm42__unit_sums &unit, float (&keep)[2], int t0,
                                        const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
-    if (t0 < visible.all_low || t0 + LLM42__STEP_KEYS - 1 > visible.all_high) {
-        LLM42__UNROLLED(int n = 0; n < 16; n++)
-            LLM42__UNROLLED(int i = 0; i < 4; i++) {
-                int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
-                if (t < visible.low[i / 2] || t > visible.high[i / 2]) score[n][i] = -INFINITY;
-            }
-    }
+    if (t0 < visible.all_low || t0 + LLM42__STEP_KEYS - 1 > visible.all_high)
+        LLM42__UNROLLED(int i = 0; i < 64; i++) {
+            const int t = t0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+            if (t < visible.low[i % 4 / 2] || t > visible.high[i % 4 / 2]) score[i / 4][i % 4] = -INFINITY;
+        }
     LLM42__UNROLLED(int r = 0; r < 2; r++) {
         float top[4], strip[4][2] = {};  // four tops, because one would be a long chain
         LLM42__UNROLLED(int n = 0; n < 16; n++) {
@@ -3080,8 +3012,7 @@ LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a
 // the two bases. `base` becomes the higher one.
 LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
     const float higher = fmaxf(base, unit_base), from = llm42__from_base(higher);
-    keep = llm42__power(base - from);
-    take = llm42__power(unit_base - from);
+    keep = llm42__power(base - from), take = llm42__power(unit_base - from);
     base = higher;
 }
 
@@ -3221,8 +3152,7 @@ LLM42__DEVICE void llm42__add_values_step(float (&out)[DP / 8][4], const uint32_
 LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const llm42__prefill_task &task, int first) {
     const int queries = task.rows * a.group, position = task.end - task.rows;  // of the first row
     auto lowest = [&](int high) { return a.window ? LLM42__MAX(0, high - a.window + 1) : 0; };
-    llm42__visible visible;
-    visible.all_low = 0, visible.all_high = -1;
+    llm42__visible visible = {{}, {}, 0, -1};
     LLM42__UNROLLED(int r = 0; r < 2; r++) {
         const int i = first + threadIdx.x % 32 / 4 + r * 8;
         visible.high[r] = i < queries ? position + llm42__row_of_query(a, i) : -1;
@@ -3253,9 +3183,7 @@ struct llm42__prefill_turn {
     LLM42__DEVICE bool next(const llm42__attention &a, const llm42__meta &meta) {
         const int block = turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x, pair = turn * gridDim.x + block;
         if (pair >= meta.header->prefill_tasks * a.kv_heads) return false;
-        kv_head = pair % a.kv_heads;
-        task = meta.prefill[pair / a.kv_heads];
-        turn++;
+        kv_head = pair % a.kv_heads, task = meta.prefill[pair / a.kv_heads], turn++;
         return true;
     }
     LLM42__DEVICE int steps() const { return (task.end - task.first + LLM42__STEP_KEYS - 1) / LLM42__STEP_KEYS; }
@@ -3303,9 +3231,8 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
         }
         llm42__copy_arrive(base + shape::QUERIES_FULL_AT);
     }
-    // Copies all keys and values of a task. Those of earlier passes are copied before the wait for the kernel ahead.
-    // The queries are copied behind this wait. So it must come before the ring is full, because teams empty no slot
-    // until they have queries.
+    // Copies all keys and values of a task: those of earlier passes before the wait for the kernel ahead, the queries
+    // behind it. It waits before the ring is full, because teams empty no slot until they have queries.
     LLM42__DEVICE void run() {
         const int count = 2 * own.steps();
         bool waited = false;
@@ -3315,8 +3242,7 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
             const uint32_t slot = (copies + c) % shape::SLOTS;
             if (c % 2 == 0 && c) page[0] = next_page[0], page[1] = next_page[1];
             if (!waited && (c + 1 == shape::SLOTS || c + 1 == count || first(c / 2) + 32 > own.task.old)) {
-                llm42__wait_for_previous();
-                waited = true;
+                llm42__wait_for_previous(), waited = true;
                 if (llm42__queries<DP>::SHARED) load_queries();
             }
             llm42__mbarrier_wait(base + shape::EMPTY_AT + 8 * slot, ((copies + c) / shape::SLOTS & 1) ^ 1);
@@ -3367,7 +3293,6 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         LLM42__UNROLLED(int i = 0; i < 32; i++)
             weight[i / 4][i % 4] = llm42__pack(score[i / 2][i % 2 * 2], score[i / 2][i % 2 * 2 + 1]);
     }
-    // Merges the sums of a unit with those of the units before it.
     LLM42__DEVICE void merge(const llm42__unit_sums &of) {
         float take[2];
         LLM42__UNROLLED(int r = 0; r < 2; r++) {
@@ -3465,12 +3390,10 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     }
 };
 
-// Attention of consecutive rows of a sequence (prompts, windows).
-// Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
+// Attention of consecutive rows (prompts, windows). Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
 // Work: a task has up to 64 x TEAMS queries: rows x query heads of one kv head. A block takes pairs of a task and a kv
 // head, one after the other. Its first four warps copy keys and values into a ring that all teams read, and go ahead to
-// the next pair. Each team of four warps sums 64 queries.
-// Order: the one order.
+// the next pair. Each team of four warps sums 64 queries. Order: the one order.
 //
 //   copy     | k0 | v0 | k1 | v1 | k2 | v2 | ...
 //   team     | q k0 | weights | q k1   | weights    | q k2   | weights    | ...
@@ -3571,7 +3494,6 @@ struct llm42__decode_unit {
     int round, unit, units, key, low, high;
     LLM42__DEVICE bool there() const { return units > 0; }
     LLM42__DEVICE bool last() const { return unit + 1 == units; }
-    // Goes to the block's next task, if there is one.
     LLM42__DEVICE void next_task(const llm42__meta &meta, int tasks, int window) {
         const int block = round % 2 ? gridDim.y - 1 - blockIdx.y : blockIdx.y, at = round * gridDim.y + block;
         round++, unit = units = 0, low = 0, high = -1;
@@ -3586,10 +3508,9 @@ struct llm42__decode_unit {
     }
 };
 
-// What a lane has of its block's work. Strip s of a unit belongs to warp s % WARPS, which copies the keys of its strips
-// and then their values, and which alone computes their scores. All warps multiply all values, each for its columns. A
-// lane (g = lane / 4, t = lane % 4) has keys g and g + 8 of each sixteen, or such columns, and queries 2t, 2t + 1 of
-// each octet.
+// What a lane has of its block's work. Strip s of a unit belongs to warp s % WARPS, which copies its keys and then its
+// values, and alone computes its scores. All warps multiply all values, each for its columns. A lane (g = lane / 4, t =
+// lane % 4) has keys, or columns, g and g + 8 of each sixteen, and queries 2t, 2t + 1 of each octet.
 template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
     enum { OWN = memory::OWN, STEPS = memory::STEPS, QUERIES = memory::QUERIES, TILES = memory::TILES };
@@ -3610,6 +3531,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     static LLM42__DEVICE int lane() { return threadIdx.x % 32; }
     static LLM42__DEVICE int query(int octet, int r) { return octet * 8 + threadIdx.x % 4 * 2 + r; }
     LLM42__DEVICE float *floats(int at) const { return (float *)(shared + at); }
+    LLM42__DEVICE uint2 *weights() const { return (uint2 *)(shared + memory::RINGS); }
     LLM42__DEVICE int key_of(int own) const { return (warp() + own * WARPS) * LLM42__STRIP_KEYS; }
     static LLM42__DEVICE bool seen(const llm42__decode_unit &of, int strip_key) {  // by the row, at least in part
         return strip_key <= of.high && strip_key + LLM42__STRIP_KEYS > of.low;
@@ -3726,8 +3648,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int n = 0; n < OWN * 2 * OCTETS; n++) {
             const int i = n / (2 * OCTETS), half = n / OCTETS % 2, octet = n % OCTETS;
             const float(&w)[4] = score[i][half][octet];
-            ((uint2 *)(shared + memory::RINGS))[(((warp() + i * WARPS) * 2 + half) * OCTETS + octet) * 32 + lane()] =
-                make_uint2(llm42__transposed(llm42__pack(w[0], w[1])), llm42__transposed(llm42__pack(w[2], w[3])));
+            weights()[(((warp() + i * WARPS) * 2 + half) * OCTETS + octet) * 32 + lane()] = make_uint2(
+                llm42__transposed(llm42__pack(w[0], w[1])), llm42__transposed(llm42__pack(w[2], w[3])));
         }
     }
     // The unit's total and base of query threadIdx.x / 8. Its eight sums are added by eight threads.
@@ -3763,10 +3685,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
             if (warp() >= DP / 16) break;
             uint2 w[TOGETHER][OCTETS];
             LLM42__UNROLLED(int i = 0; i < TOGETHER * OCTETS; i++)
-                w[i / OCTETS][i % OCTETS] = ((
-                    const uint2 *)(shared +
-                                   memory::RINGS))[((8 * step + first + i / OCTETS) * OCTETS + i % OCTETS) * 32 +
-                                                   lane()];
+                w[i / OCTETS][i % OCTETS] =
+                    weights()[((8 * step + first + i / OCTETS) * OCTETS + i % OCTETS) * 32 + lane()];
             LLM42__UNROLLED(int m = 0; m < TILES; m++) {
                 uint32_t v[TOGETHER][4];
                 LLM42__UNROLLED(int i = 0; i < TOGETHER; i++)
@@ -3790,8 +3710,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) out[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
         LLM42__UNROLLED(int step = 0; step < STEPS; step++) {
             add_step(step);
-            // A strip is replaced one step later, or at the unit's end. By then most warps have read it, so that this
-            // one seldom waits for them.
+            // A strip is replaced a step later, or at the unit's end: by then most warps have read it, and few wait.
             LLM42__UNROLLED(int i = 0; i < OWN; i++) {
                 const int of = (warp() + i * WARPS) / 4;
                 if (of == step - 1 || (step + 1 == STEPS && of == step)) load_behind(OWN + i);
@@ -3911,15 +3830,12 @@ LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsig
     return *is_last;
 }
 
-// Attention of single rows (decode), split along the keys.
-// Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: as many blocks as run at once share the tasks. A task is units of one row, with all query heads of the kv head
+// Attention of single rows (decode). Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
+// Work: as many blocks as run at once share the tasks. A task is units of one row, with all query heads of kv head
 // blockIdx.x, in octets. The whole block sums a unit: its warps compute the scores of their strips, share the largest
-// ones and then the weights, and multiply all values, each warp for its columns. Meanwhile the strips of the next unit
-// are copied, which may be another task's.
+// ones and then the weights, and multiply all values, each for its columns. Meanwhile the next unit is copied.
 // Order: the one order. The block of a row's first task merges its units as they come. If several tasks share a row, it
-// writes them as one record to global memory, the other blocks write a record for each unit, and the last block to
-// finish merges the records.
+// writes them as one record, the others one for each unit, and the last block to finish merges the records.
 template <int DP, int OCTETS, int WARPS, int RING>
 __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -3998,9 +3914,8 @@ LLM42__DEVICE llm42__best llm42__better(llm42__best a, llm42__best b) {
     return b.id >= 0 && (a.id < 0 || b.score > a.score || (b.score == a.score && b.id < a.id)) ? b : a;
 }
 
-// The 1,024 threads of a draw are those of one block or of a cluster of BLOCKS. Each block has this in its shared
-// memory and reads that of the others. A warp's number is counted through the cluster. All threads must call what
-// meets.
+// The 1,024 threads of a draw are those of a block or of a cluster of BLOCKS. Each block has this in its shared memory
+// and reads that of the others. Warps are numbered through the cluster. All threads must call what meets.
 template <int BLOCKS> struct llm42__drawers {
     enum { THREADS = 1024 / BLOCKS, WARPS = THREADS / 32 };
     llm42__best best[2][WARPS];
@@ -4042,9 +3957,8 @@ template <int BLOCKS> struct llm42__drawers {
     LLM42__DEVICE llm42__best get(int which) const { return of_lanes(of_warp(best[which])); }
 };
 
-// Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
-// number of ids. Only ids whose key is floor_key or above count. *above: what the ids above the key hold. All threads
-// get the same.
+// Finds, byte by byte, the largest key above which ids hold less than `wanted`: mass if by_mass, else a number of ids.
+// Only ids whose key is floor_key or above count. *above: what ids above the key hold. All threads get the same.
 template <typename LOGIT, int BLOCKS>
 __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass, unsigned long long wanted,
                                     uint32_t floor_key, float largest, float scale, llm42__drawers<BLOCKS> &own,
@@ -4074,12 +3988,10 @@ __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass
             int bin = 255;
             unsigned long long sum = before;
             for (; bin > 0 && sum + own.bins[bin] < wanted; bin--) sum += own.bins[bin];
-            own.found[0] = (unsigned long long)bin;
-            own.found[1] = sum;
+            own.found[0] = (unsigned long long)bin, own.found[1] = sum;
         }
         __syncthreads();
-        prefix |= (uint32_t)own.found[0] << shift;
-        before = own.found[1];
+        prefix |= (uint32_t)own.found[0] << shift, before = own.found[1];
         __syncthreads();
     }
     *above = before;
@@ -4167,9 +4079,8 @@ LLM42__DEVICE llm42__best llm42__race(const LOGIT *logits, int vocab, const llm4
 }
 
 // Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: 1,024 threads for each draw, a
-// block or a cluster of BLOCKS (llm42__drawers). Order of the sum of exponentials: a thread's ids ascending (8
-// consecutive ones, then 8 that are 8,192 higher, and so on), lanes by butterfly, then warps ascending. It depends on V
-// alone. The largest logit does not depend on any order.
+// block or a cluster (llm42__drawers). Order of the sum of exponentials: a thread's ids ascending (8 consecutive ones,
+// then 8 that are 8,192 higher, and so on), lanes by butterfly, then warps ascending. It depends on V alone.
 template <typename LOGIT, int BLOCKS>
 __global__ void __launch_bounds__(1024 / BLOCKS)
     llm42__k_draw(const LOGIT *all_logits, int vocab, int stride, llm42_output *out, llm42__meta meta, int first) {
@@ -4453,9 +4364,8 @@ __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float
         to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
 }
 
-// Makes rows whose sums nearly cancel, so that another order of sums changes almost every output, even rounded to bf16.
-// The second half of a row of w repeats the first half. The second half of a row of x is the negative of the first, up
-// to the last bit. Work: a thread for each element. No sums.
+// Makes rows whose sums nearly cancel, so that another order changes almost every output, even in bf16. The second half
+// of a row of w repeats the first; that of a row of x is its negative, up to the last bit. A thread makes an element.
 __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, uint64_t key, bool negate) {
     const size_t half = (size_t)k / 2;
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
@@ -4477,8 +4387,7 @@ __global__ void llm42__k_fill_spread(llm42__bf16 *to, size_t rows, int k, uint64
         to[i] = __float2bfloat16_rn(!half || column < half ? value : column < 2 * half ? -value : 0.0f);
     }
 }
-// Noise in e4m3, and scales by which it has a standard deviation of about 1: a row of `across` scales after the other.
-// Halves of rows are alike: see above.
+// Noise in e4m3, and scales, `across` a row, for a standard deviation of about 1. Halves of rows are alike, as above.
 __global__ void llm42__k_fill_e4m3(uint8_t *to, size_t rows, int k, float *scales, size_t count, int across,
                                    uint64_t key) {
     const int blocks = LLM42__MAX(1, k / LLM42__BLOCK / 2), half = blocks * LLM42__BLOCK;
@@ -4490,17 +4399,13 @@ __global__ void llm42__k_fill_e4m3(uint8_t *to, size_t rows, int k, float *scale
     if (first == 0) scales[count] = 0.0f;  // no input_scale
 }
 
-// What has a scale at [row / side x rows + column / 128 x columns].
-typedef struct llm42__scale_place {
-    int side, rows, columns;
-} llm42__scale_place;
-// from [rows, k] in e4m3, with scales -> to, rounded to bf16.
-__global__ void llm42__k_widen(const uint8_t *from, llm42__bf16 *to, size_t rows, int k, const float *scales,
-                               llm42__scale_place place) {
+// from [rows, k] in e4m3, with scales at [row / side x down + column / 128 x across] -> to, rounded to bf16.
+__global__ void llm42__k_widen(const uint8_t *from, llm42__bf16 *to, size_t rows, int k, const float *scales, int side,
+                               int down, int across) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
         const size_t row = i / k, column = i % k;
         to[i] = __float2bfloat16_rn(llm42__from_e4m3(from[i]) *
-                                    scales[row / place.side * place.rows + column / LLM42__BLOCK * place.columns]);
+                                    scales[row / side * down + column / LLM42__BLOCK * across]);
     }
 }
 
@@ -4541,10 +4446,9 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// Counts the outputs that are farther from what `sums` [R, n] says than they may be. y is [R, n]: an output may be off
-// by `slack`. With `apart`, y is [R, n/2]: silu(gate) x up, where gate and up may each be off by `slack`; the slope of
-// silu is at most 1.1. Up is so far behind gate: 8, if they are in groups of eight. A NaN is far from everything. Work:
-// a thread for each output.
+// Counts the outputs that are farther from what `sums` [R, n] says than `slack`. With `apart`, y is [R, n/2]:
+// silu(gate) x up, where gate and up may each be off by `slack`; the slope of silu is at most 1.1. Up is so far behind
+// gate: 8, if they are in groups of eight. A NaN is far from everything. Work: a thread for each output.
 template <typename OUT>
 __global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, int apart, float slack,
                              unsigned *count) {

@@ -982,7 +982,7 @@ static void check_leaves_of_a_sum(void) {
                 if (apart) parts[leaf] = sum[0][3], sum[0][3] = 0;
                 else llm42__join_leaf<1>(pending, sum, leaf, leaf + 1 == count);
             };
-            llm42__leaf_count now = {16 * each, count, 16 * each, 0};
+            llm42__leaf_count<> now = {16 * each, count, 16 * each, 0};
             auto pass = [&](int n) {
                 const int ended = now.pass(n);
                 if (ended >= 0) close(ended);
