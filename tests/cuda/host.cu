@@ -1263,7 +1263,7 @@ static void check_stages(bool mixture) {
     for (int l = 0; l < 2; l++) {
         want.push_back({"norm", {l ? mix : embed}});
         want.push_back({"qkv", {product}});
-        want.push_back({"rope", {(const void *)llm42__k_rope<16>}});
+        want.push_back({"rope", {(const void *)llm42__k_rope<16, false>}});
         want.push_back({"attention", {nullptr, nullptr}});
         want.push_back({"o", {product}});
         want.push_back({"norm", {add}});
