@@ -813,7 +813,7 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
     enum { PAIR_IN_WORKSPACE = WAIT ? EIGHTS - PAIR_KEPT - PAIR_IN_SCRATCH : 0 };
     enum { FOUR_IN_WORKSPACE = TWO_SETS && LEAVES == 8 ? EIGHTS - KEPT : 0 };
     enum { IN_WORKSPACE = PAIR_IN_WORKSPACE + FOUR_IN_WORKSPACE, WORKSPACE = WARPS * IN_WORKSPACE * EIGHT };
-    enum { HELD = !TWO_SETS && LEAVES == 8 ? EIGHTS : PAIR_IN_SCRATCH };
+    enum { HELD = PAIR_IN_SCRATCH + (!TWO_SETS && LEAVES == 8) * EIGHTS };             // one of the two is 0
     enum { SCRATCH = LLM42__MAX(HELD, LLM42__MAX(RECEIVED, (OWN + 1) / 2)) * EIGHT };  // of a warp
     enum { FIT = (ROOM - WARPS * SCRATCH) / STAGE, STAGES = FIT < 8 ? FIT : 8, SCRATCH_AT = STAGES * STAGE };
     enum { FULL_AT = SCRATCH_AT + WARPS * SCRATCH, EMPTY_AT = FULL_AT + 8 * STAGES };
