@@ -5,8 +5,7 @@
 // order it sums and what that order depends on. There are no atomics on floating-point numbers; atomics only count, and
 // add integers. The compiler fuses nothing on its own (-fmad=false): a fused multiply-add is written as one.
 //
-// The sequential order: the tensor cores take the sum over k of a matrix product in steps of 16, in ascending order,
-// into one fp32 accumulator.
+// The sequential order: tensor cores sum over k in ascending steps of 16 terms, into one fp32 accumulator.
 //
 // Words, each with one meaning here:
 //   piece    16 bytes, eight bf16 values: what one thread copies at a time
@@ -19,9 +18,8 @@
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
-// Sections, in order: kernel-ptx, kernel-product, kernel-leaves, kernel-e4m3, kernel-pass, kernel-exchange,
-// kernel-rows, kernel-attention, kernel-sample, kernel-mixture, kernel-tools. Each uses only those before it, and
-// numbers (llm42.h).
+// Sections, in order: kernel-ptx, -product, -leaves, -e4m3, -pass, -exchange, -rows, -recurrent, -attention, -sample,
+// -mixture, -tools. Each uses only those before it, and numbers (llm42.h).
 //
 // What runs an operator, in order of a layer. Launchers stand in llm42.cu (cuda-products, cuda-launches), because they
 // need an engine; their names begin with llm42__. A test is a part of tests/test_cuda or a file of tests/cuda.
@@ -29,7 +27,7 @@
 //   operator          kernel                          launcher                   test
 //   x += delta, norm  k_norm                          enqueue_norm               arithmetic, layers
 //   product           k_matmul, k_leaves or cuBLASLt  enqueue_product            arithmetic, leaves.cu
-//   product in e4m3   k_e4m3_few, k_e4m3 or cuBLASLt  run_e4m3, _e4m3_experts    e4m3, steps.cu
+//   product in e4m3   k_e4m3 or cuBLASLt              run_e4m3, _e4m3_experts    e4m3, steps.cu
 //   input in e4m3     k_quantise_, or the one ahead   quantise                   e4m3
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
@@ -62,17 +60,21 @@ enum { LLM42__KERNELS = 33 };
 // nothing: if kernels A, B and C follow one another and B did not wait, then B could end first, and C's wait would
 // return while A still runs. Before its wait a kernel may read only what no kernel of this pass writes, such as
 // metadata and keys of earlier passes. Earlier devices run kernels one after another and need neither.
+#if __CUDA_ARCH__ >= 900
+#define LLM42__SM90(...) asm volatile(__VA_ARGS__ ::: "memory")
+#define LLM42__TRY_WAIT "mbarrier.try_wait.parity"
+#else
+#define LLM42__SM90(...)
+#define LLM42__TRY_WAIT "mbarrier.test_wait.parity"
+#endif
 #ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
-LLM42__DEVICE void llm42__wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
+LLM42__DEVICE void llm42__wait_for_previous() { LLM42__SM90("griddepcontrol.wait;"); }
 #endif
-}
-#endif
-LLM42__DEVICE void llm42__launch_next() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+LLM42__DEVICE void llm42__launch_next() { LLM42__SM90("griddepcontrol.launch_dependents;"); }
+// For kernels that have nothing to do before their wait.
+LLM42__DEVICE void llm42__launch_and_wait() {
+    llm42__launch_next();
+    llm42__wait_for_previous();
 }
 
 LLM42__DEVICE uint32_t llm42__shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
@@ -92,11 +94,7 @@ LLM42__DEVICE void llm42__copy_arrive(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 // wgmma reads shared memory by the async proxy. After this fence and a barrier it sees what this thread has copied.
-LLM42__DEVICE void llm42__fence_async() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-}
+LLM42__DEVICE void llm42__fence_async() { LLM42__SM90("fence.proxy.async.shared::cta;"); }
 
 // An mbarrier: 8 bytes of shared memory that count arrivals, and bytes that copies bring. The last ends a phase.
 LLM42__DEVICE void llm42__mbarrier_open(uint32_t barrier, int arrivals) {
@@ -107,11 +105,6 @@ LLM42__DEVICE void llm42__mbarrier_arrive(uint32_t barrier) {
 }
 // Waits for the end of a phase: phases have parity 0 and 1 in turn. The one before the first counts as ended. CLUSTER:
 // what other blocks have stored before can then be read. Tests set a limit, so that an error does not become a hang.
-#if __CUDA_ARCH__ >= 900
-#define LLM42__TRY_WAIT "mbarrier.try_wait.parity"
-#else
-#define LLM42__TRY_WAIT "mbarrier.test_wait.parity"
-#endif
 #define LLM42__TRY_PHASE(ACQUIRE)                                                                           \
     asm volatile("{\n.reg .pred p;\n" LLM42__TRY_WAIT ACQUIRE ".b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}" \
                  : "=r"(ended)                                                                              \
@@ -158,9 +151,8 @@ LLM42__DEVICE float llm42__near_inverse(float x) {
     return x;
 }
 
-// 2^x, with the bits of llm42__ex2 on Hopper: its instruction is one of those that a CPU reproduces, and a backend
-// makes sure of that when it opens. Nobody has compared other GPUs, whose tables may differ, so they take the
-// polynomial.
+// 2^x, with the bits of llm42__ex2 on Hopper, whose instruction a CPU reproduces: a backend makes sure of that when it
+// opens. Nobody has compared other GPUs, so they take the polynomial.
 LLM42__DEVICE float llm42__power(float x) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
     asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
@@ -311,16 +303,16 @@ template <int LEFT> LLM42__DEVICE void llm42__wgmma_wait() {
 #define LLM42__R96 LLM42__R80 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 // c[64 x 8N] = a[64 x 16] b[16 x 8N], plus the old c if `add`, by four warps. a and b lie in shared memory, along k. A,
 // B, ADD: the operands that follow c's. In e4m3 there are 32 terms: a[64 x 32] b[32 x 8N].
-#define LLM42__WGMMA_AS(NAME, STEP, END, EIGHTS, N, R, A, B, ADD, ...)                                               \
-    LLM42__DEVICE void NAME(float(&c)[EIGHTS][4], uint64_t a, uint64_t b, int add) {                                 \
+#define LLM42__WGMMA_AS(NAME, STEP, END, A_IS, AS, EIGHTS, N, R, A, B, ADD, ...)                                     \
+    LLM42__DEVICE void NAME(float(&c)[EIGHTS][4], A_IS, uint64_t b, int add) {                                       \
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N STEP " {" R \
                      "}, " A ", " B ", p, 1, 1" END ";\n}"                                                           \
                      : __VA_ARGS__                                                                                   \
-                     : "l"(a), "l"(b), "r"(add));                                                                    \
+                     : AS, "l"(b), "r"(add));                                                                        \
     }
-#define LLM42__WGMMA(...)                                                     \
-    LLM42__WGMMA_AS(llm42__wgmma, "k16.f32.bf16.bf16", ", 0, 0", __VA_ARGS__) \
-    LLM42__WGMMA_AS(llm42__wgmma_e4m3, "k32.f32.e4m3.e4m3", "", __VA_ARGS__)
+#define LLM42__WGMMA(...)                                                                         \
+    LLM42__WGMMA_AS(llm42__wgmma, "k16.f32.bf16.bf16", ", 0, 0", uint64_t a, "l"(a), __VA_ARGS__) \
+    LLM42__WGMMA_AS(llm42__wgmma_e4m3, "k32.f32.e4m3.e4m3", "", uint64_t a, "l"(a), __VA_ARGS__)
 LLM42__WGMMA(1, "8", LLM42__R4, "%4", "%5", "%6", LLM42__FOUR(c[0]))
 LLM42__WGMMA(2, "16", LLM42__R8, "%8", "%9", "%10", LLM42__TWO(0))
 LLM42__WGMMA(4, "32", LLM42__R16, "%16", "%17", "%18", LLM42__TWO(0), LLM42__TWO(2))
@@ -334,15 +326,11 @@ LLM42__WGMMA(20, "160", LLM42__R80, "%80", "%81", "%82", LLM42__EIGHT(0), LLM42_
              LLM42__TWO(18))
 LLM42__WGMMA(24, "192", LLM42__R96, "%96", "%97", "%98", LLM42__EIGHT(0), LLM42__EIGHT(8), LLM42__EIGHT(16))
 // The same with a in registers (A: four operands), and b along its columns.
-#define LLM42__WGMMA_HELD(EIGHTS, N, R, A, B, ADD, ...)                                                  \
-    LLM42__DEVICE void llm42__wgmma(float(&c)[EIGHTS][4], const uint32_t(&a)[4], uint64_t b, int add) {  \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\nwgmma.mma_async.sync.aligned.m64n" N \
-                     "k16.f32.bf16.bf16 {" R "}, {" A "}, " B ", p, 1, 1, 1;\n}"                         \
-                     : __VA_ARGS__                                                                       \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                    \
-    }
-LLM42__WGMMA_HELD(8, "64", LLM42__R32, "%32,%33,%34,%35", "%36", "%37", LLM42__EIGHT(0))
-LLM42__WGMMA_HELD(16, "128", LLM42__R64, "%64,%65,%66,%67", "%68", "%69", LLM42__EIGHT(0), LLM42__EIGHT(8))
+#define LLM42__HELD "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+#define LLM42__WGMMA_HELD(...) \
+    LLM42__WGMMA_AS(llm42__wgmma, "k16.f32.bf16.bf16", ", 1", const uint32_t(&a)[4], LLM42__HELD, __VA_ARGS__)
+LLM42__WGMMA_HELD(8, "64", LLM42__R32, "{%32,%33,%34,%35}", "%36", "%37", LLM42__EIGHT(0))
+LLM42__WGMMA_HELD(16, "128", LLM42__R64, "{%64,%65,%66,%67}", "%68", "%69", LLM42__EIGHT(0), LLM42__EIGHT(8))
 
 LLM42__DEVICE uint32_t llm42__block_in_cluster() {
     uint32_t rank;
@@ -392,37 +380,29 @@ LLM42__DEVICE void llm42__store4_in(uint32_t there, const float (&four)[4], uint
 }
 // Starts a copy of a box of a matrix into shared memory, by the copy engine (TMA). The box begins at (row, column) and
 // is as large as the map says. What lies outside the matrix becomes zeros. The bytes count for an mbarrier.
+#define LLM42__COPY_BOX(BEFORE, DIMENSIONS, HOW, FROM, ...)                                                  \
+    asm volatile("{\n" BEFORE "cp.async.bulk.tensor." DIMENSIONS                                             \
+                 ".shared::cluster.global.mbarrier::complete_tx::bytes" HOW " [%0], " FROM ";\n}" ::"r"(to), \
+                 "l"(map), __VA_ARGS__                                                                       \
+                 : "memory")
 LLM42__DEVICE void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-            to),
-        "l"(map), "r"(column), "r"(row), "r"(barrier)
-        : "memory");
+    LLM42__COPY_BOX("", "2d", "", "[%1, {%2, %3}], [%4]", "r"(column), "r"(row), "r"(barrier));
 }
-// The same of an array with three dimensions.
+// The same, to the same place in each of a cluster's blocks in a set.
+LLM42__DEVICE void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
+                                      uint16_t blocks) {
+    LLM42__COPY_BOX("", "2d", ".multicast::cluster", "[%1, {%2, %3}], [%4], %5", "r"(column), "r"(row), "r"(barrier),
+                    "h"(blocks));
+}
+// Of an array with three dimensions.
 LLM42__DEVICE void llm42__copy_box3(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2, uint32_t barrier) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
-        "[%5];" ::"r"(to),
-        "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
-        : "memory");
+    LLM42__COPY_BOX("", "3d", "", "[%1, {%2, %3, %4}], [%5]", "r"(c0), "r"(c1), "r"(c2), "r"(barrier));
 }
 // The same of what nobody will read again soon, so that it leaves the cache first.
 LLM42__DEVICE void llm42__copy_box3_once(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2,
                                          uint32_t barrier) {
-    asm volatile("{\n.reg .b64 first;\ncreatepolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
-                 "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-                 "[%1, {%2, %3, %4}], [%5], first;\n}" ::"r"(to),
-                 "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier)
-                 : "memory");
-}
-// As llm42__copy_box, to the same place in each of a cluster's blocks in a set.
-LLM42__DEVICE void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
-                                      uint16_t blocks) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%2, %3}], [%4], %5;" ::"r"(to),
-                 "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(blocks)
-                 : "memory");
+    LLM42__COPY_BOX(".reg .b64 first;\ncreatepolicy.fractional.L2::evict_first.b64 first, 1.0;\n", "3d",
+                    ".L2::cache_hint", "[%1, {%2, %3, %4}], [%5], first", "r"(c0), "r"(c1), "r"(c2), "r"(barrier));
 }
 // Stores 8x8 matrices of 16-bit values, turned: four, or two. A lane holds what llm42__load_matrices would give it.
 // Lane i has the address of column i % 8 of matrix i / 8.
@@ -468,8 +448,7 @@ typedef struct llm42__groups {
     int experts;
 } llm42__groups;
 
-// Where several ranks norm some rows each, fp32 sums of o and down go at once to the ranks that norm them: row r to
-// to[r / rows]. rows is 0 elsewhere: sums stay in y.
+// Where each rank norms some rows, fp32 sums of o and down go to the rank of row r: to[r / rows]. Elsewhere rows is 0.
 typedef struct llm42__owners {
     int rows;
     float *to[8];
@@ -491,8 +470,7 @@ typedef struct llm42__leaves {
     size_t workspace_bytes = 0;
 } llm42__leaves;
 
-// Shared memory of llm42__k_matmul: a ring of STAGES stages. A stage holds CHUNK terms of k: first those of the tile's
-// OUTPUTS rows of w, then those of its ROWS rows of x.
+// Shared memory of llm42__k_matmul: a ring of stages. Each has CHUNK terms of OUTPUTS rows of w and of ROWS rows of x.
 //
 //               k ------------------------------------>
 //   w, x     | chunk | chunk | chunk | chunk | ...          copies run STAGES - 1 chunks ahead of the products
@@ -500,22 +478,16 @@ typedef struct llm42__leaves {
 //   stages       | w x | | w x | | w x |                    chunk c is in stage c % STAGES
 template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
     enum { CHUNK = CHUNK_, STAGES = STAGES_, ROWS = TILES * 8, OUTPUTS = WARPS * 16 };
-    enum {
-        ROW = CHUNK * 2,     // bytes of a row's chunk
-        PIECES = CHUNK / 8,  // of a row's chunk
-        W_BYTES = OUTPUTS * ROW,
-        STAGE = W_BYTES + ROWS * ROW,
-        COPIED = WARPS * 32 / PIECES  // rows that the block's threads copy at once
-    };
+    enum { PIECES = CHUNK / 8, COPIED = WARPS * 32 / PIECES };  // of a row's chunk; rows that a block copies at once
+    enum { ROW = CHUNK * 2, W_BYTES = OUTPUTS * ROW, STAGE = W_BYTES + ROWS * ROW };  // bytes
     // Offset of a piece. The pieces of a row are permuted, so that eight rows use different banks.
     static LLM42__DEVICE uint32_t place(int row, int piece) {
         return (uint32_t)(row * ROW) + (uint32_t)((piece ^ (row & 7)) << 4);
     }
 };
 
-// How far the copies of an operand have come: the stage that is filled next, and the term of k and the block of outputs
-// that it is filled with. Copies go on from one block of outputs to the next without a break. A thread copies the same
-// piece of every COPIED-th row, from row `first` on.
+// How far the copies of an operand have come: the stage that is filled next, and its term of k and block of outputs.
+// Copies go on from block to block without a break. A thread copies a piece of every COPIED-th row from `first` on.
 template <typename RING> struct llm42__operand {
     int block, blocks, stride, k, at = 0, stage = 0;
     LLM42__DEVICE llm42__operand(int blocks, int k)
@@ -526,8 +498,7 @@ template <typename RING> struct llm42__operand {
         at += RING::CHUNK;
         if (++stage == RING::STAGES) stage = 0;
         if (at < k) return false;
-        block += stride;
-        at = 0;
+        block += stride, at = 0;
         return true;
     }
 };
@@ -593,21 +564,17 @@ LLM42__DEVICE bool llm42__find_group(const llm42__groups &groups, int tile, int 
     return false;
 }
 
-// Counts through the leaves of a sum. Host functions, too, for tests.
-struct llm42__leaf_count {
+// Counts through the leaves of a sum, if it has LEAVES. Host functions, too, for tests.
+template <bool LEAVES = true> struct llm42__leaf_count {
     int terms, count, left, done;  // of a leaf; leaves; terms left in this one; leaves that have ended
-    __host__ LLM42__DEVICE bool ends_within() const { return left == 16; }  // the next 32 terms
+    __host__ LLM42__DEVICE bool ends_within() const { return LEAVES && left == 16; }  // the next 32 terms
     // The leaf that ends with the next n terms, or -1.
     __host__ LLM42__DEVICE int pass(int n) {
         left -= n;
-        if (left || done == count) return -1;
+        if (!LEAVES || left || done == count) return -1;
         left = terms;
         return done++;
     }
-};
-struct llm42__one_leaf {  // a product without leaves
-    LLM42__DEVICE bool ends_within() const { return false; }
-    LLM42__DEVICE int pass(int) { return -1; }
 };
 
 // sum += x w^T over the terms of a stage, in ascending order. close(l) takes the sums of leaf l where it ends.
@@ -673,19 +640,16 @@ LLM42__DEVICE void llm42__write_outputs(float (&sum)[TILES][4], OUT *y, const ll
                 y[(size_t)row * (n / 2) + n0 / 2 + lane / 4] = (OUT)gated[i];
             } else {
                 OUT *to = llm42__row_of(y, owners, row, n) + n0 + lane / 4;
-                to[0] = (OUT)first;
-                to[8] = (OUT)second;
+                to[0] = (OUT)first, to[8] = (OUT)second;
             }
         }
     }
 }
 
-// y[R, N] = x[R, k] w[N, k]^T. With GATED, each group of eight gate outputs and eight up outputs gives eight values
-// silu(gate) x up, so that y is [R, N/2].
+// y[R, N] = x[R, k] w[N, k]^T. GATED: y[R, N/2] = silu(gate) x up, of groups of eight gate and then eight up outputs.
 // Work: a warp computes 16 outputs of TILES x 8 rows. The WARPS warps of a block have the same rows; blockIdx.y says
 // which. Blocks stride over the outputs and keep the ring full. Copies of w start before x has been written.
-// Order: the sequential order, with LEAVES in each leaf. It depends on k and the leaves alone, so it is the same for
-// every R and for all other template arguments.
+// Order: the sequential order, with LEAVES in each leaf. It depends on k and the leaves alone, and not on R.
 template <int TILES, int WARPS, int CHUNK, int STAGES, bool GATED, bool LEAVES, typename OUT>
 __global__ void __launch_bounds__(WARPS * 32)
     llm42__k_matmul(const llm42__bf16 *__restrict__ x, const llm42__bf16 *__restrict__ w, OUT *__restrict__ y, int rows,
@@ -725,10 +689,8 @@ __global__ void __launch_bounds__(WARPS * 32)
                 else llm42__join_leaf<TILES>(pending, sum, leaf, leaf + 1 == leaves.count);
             }
         };
-        auto now = [&]() {
-            if constexpr (LEAVES) return llm42__leaf_count{leaves.terms, leaves.count, leaves.terms, 0};
-            else return llm42__one_leaf{};
-        }();
+        llm42__leaf_count<LEAVES> now = {};
+        if (LEAVES) now = {leaves.terms, leaves.count, leaves.terms, 0};
         for (int k0 = 0; k0 < k; k0 += CHUNK) {
             llm42__copy_wait<STAGES - 2>();
             __syncthreads();  // all threads' copies of this stage are there, and the stage to fill next is read
@@ -788,11 +750,11 @@ static const llm42__tile_kind llm42__tile_kinds[] = {
 enum { LLM42__TILE_KINDS = sizeof llm42__tile_kinds / sizeof *llm42__tile_kinds };
 
 // The sum of what 1, 2, 4 or 8 leaves have at an index, by the tree of neighbours.
-LLM42__DEVICE float4 llm42__leaf_sum(const float4 (&part)[8], int count) {
-    float4 sum[8];
-    LLM42__UNROLLED(int p = 0; p < 8; p++) sum[p] = part[p];
-    LLM42__UNROLLED(int apart = 1; apart < 8; apart *= 2)
-        LLM42__UNROLLED(int p = 0; p < 8; p += 2 * apart)
+template <int MOST> LLM42__DEVICE float4 llm42__leaf_sum(const float4 (&part)[MOST], int count) {
+    float4 sum[MOST];
+    LLM42__UNROLLED(int p = 0; p < MOST; p++) sum[p] = part[p];
+    LLM42__UNROLLED(int apart = 1; apart < MOST; apart *= 2)
+        LLM42__UNROLLED(int p = 0; p < MOST; p += 2 * apart)
             if (const float4 &other = sum[p + apart]; p + apart < count)
                 sum[p] = make_float4(sum[p].x + other.x, sum[p].y + other.y, sum[p].z + other.z, sum[p].w + other.w);
     return sum[0];
@@ -808,8 +770,7 @@ LLM42__DEVICE void llm42__write4(float4 sum, llm42__bf16 *to) {
 template <typename OUT>
 __global__ void __launch_bounds__(256) llm42__k_join(const float *parts, size_t part_stride, int count, size_t values,
                                                      int n, llm42__owners owners, OUT *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i < values;
          i += 4 * (size_t)gridDim.x * blockDim.x) {
         float4 part[8];
@@ -844,22 +805,16 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
     enum { ROW = CHUNK * 2, W_BYTES = OUTPUTS * ROW, STAGE = W_BYTES + ROWS * ROW };  // bytes
     // Bytes of a warp's sums for eight rows, in fp32; eights that other blocks send.
     enum { EIGHT = 4 * 4 * 32, RECEIVED = (SPLIT - 1) * OWN };
-    enum {
-        // Where the sums of a pair of leaves and of four leaves wait, in eights. KEPT wait in registers. With the
-        // sums of two leaves they take 208 of a thread's 240 registers. With SPLIT the joining of blocks needs these.
-        TWO_SETS = ROWS > 128,
-        WAIT = TWO_SETS && LEAVES >= 4,
-        KEPT = WAIT && SPLIT == 1 ? 52 - 2 * EIGHTS : 0,
-        PAIR_KEPT = LEAVES == 4 ? KEPT : 0,
-        SPARE = (ROOM - 4 * STAGE) / (WARPS * EIGHT),
-        PAIR_IN_SCRATCH = WAIT ? LLM42__MIN(SPARE, EIGHTS - PAIR_KEPT) : 0,
-        PAIR_IN_WORKSPACE = WAIT ? EIGHTS - PAIR_KEPT - PAIR_IN_SCRATCH : 0,
-        FOUR_IN_WORKSPACE = TWO_SETS && LEAVES == 8 ? EIGHTS - KEPT : 0,
-        HELD = !TWO_SETS && LEAVES == 8 ? EIGHTS : PAIR_IN_SCRATCH,
-        SCRATCH = LLM42__MAX(HELD, LLM42__MAX(RECEIVED, (OWN + 1) / 2)) * EIGHT,  // of a warp
-        IN_WORKSPACE = PAIR_IN_WORKSPACE + FOUR_IN_WORKSPACE,
-        WORKSPACE = WARPS * IN_WORKSPACE * EIGHT
-    };
+    // Where the sums of a pair of leaves and of four leaves wait, in eights. KEPT wait in registers. With the sums of
+    // two leaves they take 208 of a thread's 240 registers. With SPLIT the joining of blocks needs these.
+    enum { TWO_SETS = ROWS > 128, WAIT = TWO_SETS && LEAVES >= 4, KEPT = WAIT && SPLIT == 1 ? 52 - 2 * EIGHTS : 0 };
+    enum { PAIR_KEPT = LEAVES == 4 ? KEPT : 0, SPARE = (ROOM - 4 * STAGE) / (WARPS * EIGHT) };
+    enum { PAIR_IN_SCRATCH = WAIT ? LLM42__MIN(SPARE, EIGHTS - PAIR_KEPT) : 0 };
+    enum { PAIR_IN_WORKSPACE = WAIT ? EIGHTS - PAIR_KEPT - PAIR_IN_SCRATCH : 0 };
+    enum { FOUR_IN_WORKSPACE = TWO_SETS && LEAVES == 8 ? EIGHTS - KEPT : 0 };
+    enum { IN_WORKSPACE = PAIR_IN_WORKSPACE + FOUR_IN_WORKSPACE, WORKSPACE = WARPS * IN_WORKSPACE * EIGHT };
+    enum { HELD = PAIR_IN_SCRATCH + (!TWO_SETS && LEAVES == 8) * EIGHTS };             // one of the two is 0
+    enum { SCRATCH = LLM42__MAX(HELD, LLM42__MAX(RECEIVED, (OWN + 1) / 2)) * EIGHT };  // of a warp
     enum { FIT = (ROOM - WARPS * SCRATCH) / STAGE, STAGES = FIT < 8 ? FIT : 8, SCRATCH_AT = STAGES * STAGE };
     enum { FULL_AT = SCRATCH_AT + WARPS * SCRATCH, EMPTY_AT = FULL_AT + 8 * STAGES };
     enum { JOINED_AT = EMPTY_AT + 8 * STAGES, READY_AT = JOINED_AT + 8 * WARPS, BYTES = READY_AT + 8 * WARPS };
@@ -868,8 +823,7 @@ template <int ROWS_, int SPLIT_, int SHARE_, int LEAVES_> struct llm42__leaf_til
 // The warp of this thread, the same register for all lanes.
 LLM42__DEVICE int llm42__warp() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0); }
 
-// A block's place in its cluster and in the work: tiles of rows come one after the other, so that blocks that run at
-// the same time have few tiles of outputs between them.
+// A block's place in its cluster and in the work. Tiles of rows change first, so that blocks share few tiles of w.
 template <typename TILE> struct llm42__leaf_work {
     int part, share, row_tiles, tiles, rows;  // a tile here has the rows of all SHARE blocks
     LLM42__DEVICE llm42__leaf_work(int rows, int n) : rows(rows) {
@@ -906,12 +860,9 @@ template <typename TILE> struct llm42__expert_work {
     // Finds an item that is not before the last one.
     LLM42__DEVICE void seek(int item) {
         const int blocks = n / TILE::OUTPUTS, rest = item / blocks, tile = rest / leaves;
-        output = (item - rest * blocks) * TILE::OUTPUTS;
-        leaf = rest - tile * leaves;
+        output = (item - rest * blocks) * TILE::OUTPUTS, leaf = rest - tile * leaves;
         while (tile >= table[1].x) table++;
-        row = table->y + (tile - table->x) * TILE::ROWS;
-        end = table->z;
-        expert = table->w;
+        row = table->y + (tile - table->x) * TILE::ROWS, end = table->z, expert = table->w;
     }
     LLM42__DEVICE int row0(int) const { return row; }
     LLM42__DEVICE int row_end() const { return end; }
@@ -982,12 +933,10 @@ LLM42__DEVICE void llm42__fill_stages(const CUtensorMap *w_map, const CUtensorMa
 template <int EIGHTS> LLM42__DEVICE void llm42__settle(float (&sum)[EIGHTS][4]) {
     LLM42__UNROLLED(int e = 0; e < EIGHTS; e++) asm volatile("" : LLM42__FOUR(sum[e])::"memory");
 }
-// to = to + other
 template <int EIGHTS> LLM42__DEVICE void llm42__add_sums(float (&to)[EIGHTS][4], float (&other)[EIGHTS][4]) {
     llm42__settle(to);
     llm42__settle(other);
-    LLM42__UNROLLED(int e = 0; e < EIGHTS; e++)
-        LLM42__UNROLLED(int i = 0; i < 4; i++) to[e][i] = to[e][i] + other[e][i];
+    LLM42__UNROLLED(int i = 0; i < EIGHTS * 4; i++) to[i / 4][i % 4] = to[i / 4][i % 4] + other[i / 4][i % 4];
     llm42__settle(to);
 }
 
@@ -1026,7 +975,6 @@ template <typename TILE> struct llm42__stage_products {
         running = place.stage;
         place.advance();
     }
-    // Waits for the last products.
     LLM42__DEVICE void finish() {
         llm42__wgmma_wait<0>();
         give_back();
@@ -1054,16 +1002,14 @@ template <int EIGHTS, int IN_SCRATCH, int IN_WORKSPACE> struct llm42__held_sums 
     }
     LLM42__DEVICE void hold(const float (&sum)[EIGHTS][4]) {
         LLM42__UNROLLED(int e = 0; e < STORED; e++) *place(e) = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
-        LLM42__UNROLLED(int e = 0; e < KEPT; e++)
-            LLM42__UNROLLED(int i = 0; i < 4; i++) kept[e][i] = sum[STORED + e][i];
+        LLM42__UNROLLED(int i = 0; i < KEPT * 4; i++) kept[i / 4][i % 4] = sum[STORED + i / 4][i % 4];
     }
     LLM42__DEVICE void recall(float (&sum)[EIGHTS][4]) {
         LLM42__UNROLLED(int e = 0; e < STORED; e++) {
             const float4 four = *place(e);
             sum[e][0] = four.x, sum[e][1] = four.y, sum[e][2] = four.z, sum[e][3] = four.w;
         }
-        LLM42__UNROLLED(int e = 0; e < KEPT; e++)
-            LLM42__UNROLLED(int i = 0; i < 4; i++) sum[STORED + e][i] = kept[e][i];
+        LLM42__UNROLLED(int i = 0; i < KEPT * 4; i++) sum[STORED + i / 4][i % 4] = kept[i / 4][i % 4];
     }
 };
 
@@ -1150,8 +1096,7 @@ LLM42__DEVICE void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[T
     }
     LLM42__UNROLLED(int to = 0; to < TILE::SPLIT; to++) {
         if (to == part) {
-            LLM42__UNROLLED(int e = 0; e < TILE::OWN; e++)
-                LLM42__UNROLLED(int i = 0; i < 4; i++) own[e][i] = sum[to * TILE::OWN + e][i];
+            LLM42__UNROLLED(int i = 0; i < TILE::OWN * 4; i++) own[i / 4][i % 4] = sum[to * TILE::OWN + i / 4][i % 4];
             continue;
         }
         const uint32_t rank = (uint32_t)(to * TILE::SHARE + share), place = (uint32_t)(part - (part > to)),
@@ -1166,11 +1111,8 @@ LLM42__DEVICE void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[T
         LLM42__UNROLLED(int p = 0; p < TILE::SPLIT; p++)
             sums[p] = p == part ? make_float4(own[e][0], own[e][1], own[e][2], own[e][3])
                                 : scratch[((p - (p > part)) * TILE::OWN + e) * 32 + lane];
-        LLM42__UNROLLED(int apart = 1; apart < TILE::SPLIT; apart *= 2)
-            LLM42__UNROLLED(int p = 0; p < TILE::SPLIT; p += 2 * apart)
-                sums[p] = make_float4(sums[p].x + sums[p + apart].x, sums[p].y + sums[p + apart].y,
-                                      sums[p].z + sums[p + apart].z, sums[p].w + sums[p + apart].w);
-        own[e][0] = sums[0].x, own[e][1] = sums[0].y, own[e][2] = sums[0].z, own[e][3] = sums[0].w;
+        const float4 sum = llm42__leaf_sum(sums, TILE::SPLIT);
+        own[e][0] = sum.x, own[e][1] = sum.y, own[e][2] = sum.z, own[e][3] = sum.w;
     }
 }
 
@@ -1251,8 +1193,7 @@ LLM42__DEVICE void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *
         work.seek(tile);
         if constexpr (TILE::TWO_SETS) llm42__sum_leaf_pairs(products, sum, scratch, workspace);
         else llm42__sum_leaves(products, sum, scratch);
-        const int n0 = work.n0(tile) + warp * 16;
-        const int row0 = work.row0(tile) + work.part * TILE::OWN * 8;
+        const int n0 = work.n0(tile) + warp * 16, row0 = work.row0(tile) + work.part * TILE::OWN * 8;
         if constexpr (GATED) {
             llm42__write_gated(sum, y, n, n0, row0, work.row_end(), scratch);
         } else if constexpr (TILE::SPLIT == 1) {
@@ -1267,9 +1208,8 @@ LLM42__DEVICE void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *
 
 // Shapes: x [R, k] and w [n, k], by their maps -> y [R, n] = x w^T, where k = SPLIT x LEAVES x terms, terms is a
 // multiple of 64 and n of 128. Work: see llm42__leaf_tile. With SPLIT a cluster has one tile, else clusters stride over
-// tiles. workspace: tile::WORKSPACE bytes for each block.
-// Order: in each leaf the sequential order (wgmma takes 16 terms at a time, as mma does, from zero on), then the
-// leaves' tree. It depends on k and the leaves alone.
+// tiles. workspace: tile::WORKSPACE bytes for each block. Order: in each leaf the sequential order (wgmma takes 16
+// terms at a time, as mma does, from zero on), then the leaves' tree. It depends on k and the leaves alone.
 template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
 __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     llm42__k_leaves(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
@@ -1336,10 +1276,9 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
     using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
     auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
     CUtensorMap w_map, x_map;
-    cudaError_t error = llm42__map_matrix(&w_map, w, n, k, tile::W_ROWS);
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
+    if (error == cudaSuccess) error = llm42__map_matrix(&w_map, w, n, k, tile::W_ROWS);
     if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS);
-    if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
     if (error != cudaSuccess) return error;
     const int tiles = (rows + tile::CLUSTER_ROWS - 1) / tile::CLUSTER_ROWS * (n / tile::OUTPUTS),
               most = LLM42__MAX(1, processors / tile::BLOCKS), rounds = SPLIT > 1 ? 1 : (tiles + most - 1) / most,
@@ -1437,6 +1376,15 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
 #endif
 }
 
+// Gives a kernel its shared memory. cudaErrorNotSupported: built for sm_90 and not for sm_90a it has fewer threads.
+template <typename KERNEL> static cudaError_t llm42__make_ready(KERNEL kernel, int threads, int bytes) {
+    cudaFuncAttributes built;
+    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
+    if (error == cudaSuccess && built.maxThreadsPerBlock < threads) return cudaErrorNotSupported;
+    return error != cudaSuccess ? error
+                                : cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
 // An llm42__product_fn for mixtures. cudaErrorNotSupported: not for these shapes.
 template <int ROWS, bool GATED, typename OUT>
 static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
@@ -1448,12 +1396,9 @@ static cudaError_t llm42__cu_experts(const llm42__bf16 *x, const llm42__bf16 *w,
         items = tiles * leaves.count * (n / tile::OUTPUTS);
     CUtensorMap w_map, x_map;
     if (terms % tile::CHUNK || n % tile::OUTPUTS || bytes > 227 * 1024) return cudaErrorNotSupported;
-    cudaFuncAttributes built;  // without warpgroups, for sm_90 and not for sm_90a, it has fewer threads
-    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
-    if (error == cudaSuccess && built.maxThreadsPerBlock < tile::THREADS) return cudaErrorNotSupported;
+    cudaError_t error = llm42__make_ready(kernel, tile::THREADS, bytes);
     if (error == cudaSuccess) error = llm42__map_matrix(&w_map, w, groups.experts * n, k, tile::OUTPUTS);
     if (error == cudaSuccess) error = llm42__map_matrix(&x_map, x, rows, k, ROWS);
-    if (error == cudaSuccess) error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     return llm42__launch(kernel, dim3((unsigned)LLM42__MIN(items, processors)), dim3(tile::THREADS), bytes, stream,
                          w_map, x_map, (OUT *)y, leaves.part_stride, groups.offset, groups.experts, leaves.count, n,
@@ -1494,35 +1439,23 @@ typedef struct llm42__e4m3_args {
     llm42__groups groups = {};  // of a mixture w is [E n, k], and rows are sorted by expert
 } llm42__e4m3_args;
 
-// With few rows of x. wgmma multiplies 64 rows of weights by its columns, of which a few rows of x would fill few. So
-// its 64 rows are sixteen outputs with four blocks of k each, and its columns are ROWS rows of x with the same four
-// blocks each. Of the sixteen pairs of blocks that it multiplies, the four with equal blocks are used. A copy then
-// takes 512 bytes of an output at once. A lane has these chains of one block for four sums. Four lanes exchange theirs,
-// and then each adds the four chains of one sum.
+// With few rows of x. wgmma multiplies 64 rows of weights by its columns, few of which x would fill. So its 64 rows are
+// sixteen outputs with four blocks of k each, and its columns are ROWS rows of x with the same four blocks each. Of the
+// sixteen pairs of blocks, the four with equal blocks are used. A copy then takes 512 bytes of an output at once. A
+// lane has the chains of one block for four sums. Four lanes exchange theirs, and then each adds those of one sum.
 template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_few {
     enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, RESIDENT = 2, CHANNEL = CHANNEL_, STACK = 4 };
-    enum {
-        EIGHTS = ROWS / 8,
-        W_BYTES = OUTPUTS * STACK * 128,
-        STAGE = W_BYTES + ROWS * STACK * 128,
-        HELPERS = CHANNEL ? 0 : 1,
-        HELPED = ROWS / 8,
-        SCALES = HELPERS * ROWS * STACK * 4,
-        STAGES = LLM42__MIN(111 * 1024 / (STAGE + SCALES + 16), 16),
-        SCALES_AT = STAGES * STAGE,
-        FULL_AT = SCALES_AT + STAGES * SCALES,
-        EMPTY_AT = FULL_AT + 8 * STAGES,
-        BYTES = EMPTY_AT + 8 * STAGES,
-        WARPS = OUTPUTS / 4,
-        THREADS = WARPS * 32 + 32 + HELPERS * 32
-    };
+    enum { EIGHTS = ROWS / 8, HELPERS = CHANNEL ? 0 : 1, HELPED = ROWS / 8, WARPS = OUTPUTS / 4 };
+    enum { THREADS = WARPS * 32 + 32 + HELPERS * 32, W_BYTES = OUTPUTS * STACK * 128 };
+    enum { STAGE = W_BYTES + ROWS * STACK * 128, SCALES = HELPERS * ROWS * STACK * 4 };
+    enum { STAGES = LLM42__MIN(111 * 1024 / (STAGE + SCALES + 16), 16), SCALES_AT = STAGES * STAGE };
+    enum { FULL_AT = SCALES_AT + STAGES * SCALES, EMPTY_AT = FULL_AT + 8 * STAGES, BYTES = EMPTY_AT + 8 * STAGES };
     // Where the scale i of a stage lies: a row's four blocks lie together.
     LLM42__DEVICE static int place(int i) { return i; }
 };
 
 // A tile: a block of outputs and rows of one leaf and, in a mixture, of one expert. Blocks stride over tiles. Rows
-// change first, then leaves, then outputs, so that blocks that run at the same time have few tiles of w between them;
-// in a mixture outputs change first.
+// change first, then leaves, then outputs, so that blocks share few tiles of w; in a mixture outputs change first.
 template <typename TILE> struct llm42__e4m3_work {
     int expert = 0, row0 = 0, row_end = 0, output = 0, leaf = 0;
     // Finds a tile, by all lanes of a warp. False: there is none.
@@ -1541,8 +1474,7 @@ template <typename TILE> struct llm42__e4m3_work {
     LLM42__DEVICE int w_row(const llm42__e4m3_args &a) const { return expert * a.n + output; }
 };
 
-// Fills the stages, by one warp: a stage holds STACK blocks of k. Copies of w start before the kernel that writes x has
-// ended.
+// Fills the stages, by one warp: a stage holds STACK blocks of k. Copies of w start while x is still being written.
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap *x_map, uint32_t base,
                                     const llm42__e4m3_args &a) {
@@ -1587,11 +1519,8 @@ LLM42__DEVICE void llm42__e4m3_fill(const CUtensorMap *w_map, const CUtensorMap 
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a,
                                                int first) {
-    enum {
-        LANES = TILE::HELPERS * 32,
-        AT_ONCE = TILE::STACK > 1 && TILE::HELPED == 1 ? 8 : 4,
-        COUNT = AT_ONCE * TILE::HELPED
-    };
+    enum { LANES = TILE::HELPERS * 32, AT_ONCE = TILE::STACK > 1 && TILE::HELPED == 1 ? 8 : 4 };
+    enum { COUNT = AT_ONCE * TILE::HELPED };
     const int steps = (a.blocks + TILE::STACK - 1) / TILE::STACK;
     float scale[COUNT], of_w[COUNT], of_x[COUNT];
     llm42__ring_place<TILE::STAGES> place;
@@ -1737,48 +1666,17 @@ LLM42__DEVICE void llm42__e4m3_multiply_few(const unsigned char *shared, uint32_
     }
 }
 
-// Shapes and order: see the head of this section. Work: a warp copies, the others multiply (llm42__e4m3_few).
-template <typename TILE>
-__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::RESIDENT)
-    llm42__k_e4m3_few(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
-                      const __grid_constant__ llm42__e4m3_args a) {
-#if LLM42__WARPGROUPS
-    extern __shared__ __align__(1024) unsigned char shared[];
-    const uint32_t base = llm42__shared_address(shared);
-    if (threadIdx.x == 0) {
-        llm42__open_stages<TILE>(base, 1 + TILE::HELPERS, TILE::WARPS);
-        llm42__mbarriers_opened();
-    }
-    __syncthreads();
-    if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(shared, base, a);
-    else if (llm42__warp() == TILE::WARPS) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
-    else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x % 32);
-#endif
-}
-
 // Many rows: a tile has 64 outputs for each of GROUPS warpgroups, and ROWS rows. One warpgroup copies (a warp) and
 // multiplies the scales of x and w (three warps); the others multiply, and add a chain while the next one runs.
-template <int ROWS_, int GROUPS_, bool CHANNEL_> struct llm42__e4m3_tile {
-    enum { ROWS = ROWS_, GROUPS = GROUPS_, CHANNEL = CHANNEL_, STACK = 1, RESIDENT = 1 };
-    enum {
-        OUTPUTS = 64 * GROUPS,
-        EIGHTS = ROWS / 8,
-        WARPS = 4 * GROUPS,
-        THREADS = 128 + 128 * GROUPS,
-        W_BYTES = OUTPUTS * 128,
-        STAGE = W_BYTES + ROWS * 128,
-        SCALES = CHANNEL ? 0 : ROWS * 4,
-        PART = EIGHTS < 4 ? EIGHTS : 4,  // eights that are written at once
-        SCRATCH = PART * 256,            // of a warp
-        STAGES = LLM42__MIN((226 * 1024 - WARPS * SCRATCH) / (STAGE + SCALES + 16), 12),
-        SCALES_AT = STAGES * STAGE,
-        SCRATCH_AT = SCALES_AT + STAGES * SCALES,
-        FULL_AT = SCRATCH_AT + WARPS * SCRATCH,
-        EMPTY_AT = FULL_AT + 8 * STAGES,
-        BYTES = EMPTY_AT + 8 * STAGES,
-        HELPERS = CHANNEL ? 0 : 3,  // warps that multiply scales
-        HELPED = (ROWS + 95) / 96   // rows of each of their lanes
-    };
+template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_many {
+    enum { OUTPUTS = OUTPUTS_, ROWS = ROWS_, CHANNEL = CHANNEL_, STACK = 1, RESIDENT = 1, GROUPS = OUTPUTS / 64 };
+    enum { EIGHTS = ROWS / 8, WARPS = 4 * GROUPS, THREADS = 128 + 128 * GROUPS };
+    enum { HELPERS = CHANNEL ? 0 : 3, HELPED = (ROWS + 95) / 96 };  // warps that multiply scales; rows of each lane
+    enum { W_BYTES = OUTPUTS * 128, STAGE = W_BYTES + ROWS * 128, SCALES = CHANNEL ? 0 : ROWS * 4 };
+    enum { PART = EIGHTS < 4 ? EIGHTS : 4, SCRATCH = PART * 256 };  // eights that a warp writes at once, and its room
+    enum { STAGES = LLM42__MIN((226 * 1024 - WARPS * SCRATCH) / (STAGE + SCALES + 16), 12) };
+    enum { SCALES_AT = STAGES * STAGE, SCRATCH_AT = SCALES_AT + STAGES * SCALES };
+    enum { FULL_AT = SCRATCH_AT + WARPS * SCRATCH, EMPTY_AT = FULL_AT + 8 * STAGES, BYTES = EMPTY_AT + 8 * STAGES };
     // Where a row's scale lies. A lane that adds chains loads those of rows 2t and 2t + 1 of two eights at once.
     LLM42__DEVICE static int place(int i) { return i / 16 * 16 + i % 8 / 2 * 4 + i / 8 % 2 * 2 + i % 2; }
 };
@@ -1800,15 +1698,10 @@ template <typename TILE> struct llm42__e4m3_chains {
         llm42__settle(chain);
         const float4 *scales = (const float4 *)(shared + TILE::SCALES_AT + done.stage * TILE::SCALES) + threadIdx.x % 4;
         LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e += 2) {
-            if constexpr (TILE::CHANNEL) {
-                LLM42__UNROLLED(int i = 0; i < 8; i++)
-                    sum[e + i / 4][i % 4] = sum[e + i / 4][i % 4] + chain[e + i / 4][i % 4];
-            } else {
-                const float4 four = scales[e * 2];
-                const float scale[4] = {four.x, four.y, four.z, four.w};
-                LLM42__UNROLLED(int i = 0; i < 8; i++)
-                    sum[e + i / 4][i % 4] = fmaf(chain[e + i / 4][i % 4], scale[i / 4 * 2 + i % 2],
-                                                 sum[e + i / 4][i % 4]);
+            const float4 four = TILE::CHANNEL ? float4{} : scales[e * 2];
+            LLM42__UNROLLED(int i = 0; i < 8; i++) {
+                float &to = sum[e + i / 4][i % 4], own = chain[e + i / 4][i % 4];
+                to = TILE::CHANNEL ? to + own : fmaf(own, ((const float *)&four)[i / 4 * 2 + i % 2], to);
             }
         }
         __syncwarp();
@@ -1864,9 +1757,9 @@ LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, co
     }
 }
 
-// Shapes and order: see the head of this section. Work: see llm42__e4m3_tile.
+// Shapes and order: see the head of this section. Work: see llm42__e4m3_few (a warp copies) and llm42__e4m3_many.
 template <typename TILE>
-__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
+__global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, TILE::RESIDENT)
     llm42__k_e4m3(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
                   const __grid_constant__ llm42__e4m3_args a) {
 #if LLM42__WARPGROUPS
@@ -1877,7 +1770,11 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
         llm42__mbarriers_opened();
     }
     __syncthreads();
-    if (threadIdx.x < 128) {
+    if constexpr (TILE::STACK > 1) {
+        if (llm42__warp() < TILE::WARPS) llm42__e4m3_multiply_few<TILE>(shared, base, a);
+        else if (llm42__warp() == TILE::WARPS) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
+        else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x % 32);
+    } else if (threadIdx.x < 128) {
         if constexpr (TILE::GROUPS == 2) llm42__fewer_registers<40>();
         if (threadIdx.x < 32) llm42__e4m3_fill<TILE>(&w_map, &x_map, base, a);
         else if constexpr (!TILE::CHANNEL) llm42__e4m3_multiply_scales<TILE>(shared, base, a, threadIdx.x - 32);
@@ -1888,8 +1785,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? TILE::THREADS : 32, 1)
 #endif
 }
 
-// Maps of a matrix [rows, k] in e4m3 as blocks of 128 bytes. w: [rows][blocks], boxes of box_rows rows of `stack`
-// blocks; x: [blocks][rows].
+// Maps of [rows, k] in e4m3, in blocks of 128 bytes. w: [rows][blocks], boxes [box_rows][stack]; x: the same, turned.
 static cudaError_t llm42__map_e4m3(CUtensorMap *map, const void *from, int rows, int k, int box_rows, int stack,
                                    bool is_x) {
     const cuuint64_t blocks = (cuuint64_t)k / 128, row_bytes = (cuuint64_t)k,
@@ -1901,43 +1797,31 @@ static cudaError_t llm42__map_e4m3(CUtensorMap *map, const void *from, int rows,
 }
 
 // Launches a build on x [R, k] and w [n, k] (of a mixture [E n, k]). cudaErrorNotSupported: it is not for this device.
-template <typename TILE, typename KERNEL>
-static cudaError_t llm42__launch_e4m3(KERNEL kernel, const void *x, const void *w, int k, const llm42__e4m3_args &a,
-                                      int processors, cudaStream_t stream) {
+template <typename TILE>
+static cudaError_t llm42__launch_e4m3(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
+                                      cudaStream_t stream) {
+    auto kernel = llm42__k_e4m3<TILE>;
     CUtensorMap w_map, x_map;
-    cudaFuncAttributes built;  // without warpgroups, for sm_90 and not for sm_90a, it has fewer threads
     const int experts = a.groups.offset ? a.groups.experts : 1, row_tiles = (a.rows + TILE::ROWS - 1) / TILE::ROWS,
               most_tiles = experts == 1 ? row_tiles : LLM42__MIN(a.rows, row_tiles + experts),
               tiles = most_tiles * a.leaves * (a.n / TILE::OUTPUTS), most = processors * TILE::RESIDENT,
               rounds = experts == 1 ? (tiles + most - 1) / most : 1,
               blocks = LLM42__MIN((tiles + rounds - 1) / rounds, most);
-    cudaError_t error = cudaFuncGetAttributes(&built, kernel);
-    if (error == cudaSuccess && built.maxThreadsPerBlock < TILE::THREADS) return cudaErrorNotSupported;
+    cudaError_t error = llm42__make_ready(kernel, TILE::THREADS, TILE::BYTES);
     if (error == cudaSuccess) error = llm42__map_e4m3(&w_map, w, experts * a.n, k, TILE::OUTPUTS, TILE::STACK, false);
     if (error == cudaSuccess) error = llm42__map_e4m3(&x_map, x, a.rows, k, TILE::ROWS, TILE::STACK, true);
-    if (error == cudaSuccess)
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, TILE::BYTES);
     return error != cudaSuccess ? error
                                 : llm42__launch(kernel, dim3((unsigned)blocks), dim3(TILE::THREADS), TILE::BYTES,
                                                 stream, w_map, x_map, a);
 }
 typedef cudaError_t llm42__e4m3_fn(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                    cudaStream_t stream);
-template <int OUTPUTS, int ROWS>
-static cudaError_t llm42__cu_e4m3_few(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
-                                      cudaStream_t stream) {
-    using block = llm42__e4m3_few<OUTPUTS, ROWS, false>;
-    using channel = llm42__e4m3_few<OUTPUTS, ROWS, true>;
-    return a.channel ? llm42__launch_e4m3<channel>(llm42__k_e4m3_few<channel>, x, w, k, a, processors, stream)
-                     : llm42__launch_e4m3<block>(llm42__k_e4m3_few<block>, x, w, k, a, processors, stream);
-}
-template <int ROWS, int GROUPS>
+template <template <int, int, bool> class TILE, int OUTPUTS, int ROWS>
 static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                   cudaStream_t stream) {
-    using block = llm42__e4m3_tile<ROWS, GROUPS, false>;
-    using channel = llm42__e4m3_tile<ROWS, GROUPS, true>;
-    return a.channel ? llm42__launch_e4m3<channel>(llm42__k_e4m3<channel>, x, w, k, a, processors, stream)
-                     : llm42__launch_e4m3<block>(llm42__k_e4m3<block>, x, w, k, a, processors, stream);
+    auto *launch = a.channel ? llm42__launch_e4m3<TILE<OUTPUTS, ROWS, true>>
+                             : llm42__launch_e4m3<TILE<OUTPUTS, ROWS, false>>;
+    return launch(x, w, k, a, processors, stream);
 }
 
 // The builds that algorithms are chosen from, for how many rows each may be, and the outputs of its tiles. All give the
@@ -1949,24 +1833,20 @@ typedef struct llm42__e4m3_kind {
     int least, most, outputs;
     llm42__e4m3_fn *fn;
 } llm42__e4m3_kind;
+#define LLM42__E4M3_KIND(TILE, OUTPUTS, ROWS, LEAST, MOST) \
+    { "e4m3_" #OUTPUTS "x" #ROWS, LEAST, MOST, OUTPUTS, llm42__cu_e4m3<llm42__e4m3_##TILE, OUTPUTS, ROWS> }
 static const llm42__e4m3_kind llm42__e4m3_kinds[] = {
-    {"e4m3_16x8", 1, 8, 16, llm42__cu_e4m3_few<16, 8>},    {"e4m3_16x16", 9, 32, 16, llm42__cu_e4m3_few<16, 16>},
-    {"e4m3_64x16", 9, 16, 64, llm42__cu_e4m3<16, 1>},      {"e4m3_64x32", 9, 128, 64, llm42__cu_e4m3<32, 1>},
-    {"e4m3_128x32", 17, 128, 128, llm42__cu_e4m3<32, 2>},  {"e4m3_64x64", 33, 256, 64, llm42__cu_e4m3<64, 1>},
-    {"e4m3_128x64", 33, 1024, 128, llm42__cu_e4m3<64, 2>}, {"e4m3_128x128", 65, 1 << 30, 128, llm42__cu_e4m3<128, 2>},
-    {"e4m3_64x128", 65, 512, 64, llm42__cu_e4m3<128, 1>}};
+    LLM42__E4M3_KIND(few, 16, 8, 1, 8),        LLM42__E4M3_KIND(few, 16, 16, 9, 32),
+    LLM42__E4M3_KIND(many, 64, 16, 9, 16),     LLM42__E4M3_KIND(many, 64, 32, 9, 128),
+    LLM42__E4M3_KIND(many, 128, 32, 17, 128),  LLM42__E4M3_KIND(many, 64, 64, 33, 256),
+    LLM42__E4M3_KIND(many, 128, 64, 33, 1024), LLM42__E4M3_KIND(many, 128, 128, 65, 1 << 30),
+    LLM42__E4M3_KIND(many, 64, 128, 65, 512)};
 enum { LLM42__E4M3_KINDS = sizeof llm42__e4m3_kinds / sizeof *llm42__e4m3_kinds };
-
-// The builds for experts, and up to how many rows of an average expert each is for, as in llm42__expert_kinds.
-typedef struct llm42__expert_e4m3 {
-    int most;
-    llm42__e4m3_fn *fn;
-} llm42__expert_e4m3;
-static const llm42__expert_e4m3 llm42__experts_e4m3[] = {{4, llm42__cu_e4m3_few<32, 8>},
-                                                         {9, llm42__cu_e4m3<16, 1>},
-                                                         {22, llm42__cu_e4m3<32, 2>},
-                                                         {48, llm42__cu_e4m3<64, 2>},
-                                                         {1 << 30, llm42__cu_e4m3<128, 2>}};
+// The builds for experts, and up to how many rows of an average expert (most) each is for, as in llm42__expert_kinds.
+static const llm42__e4m3_kind llm42__experts_e4m3[] = {
+    LLM42__E4M3_KIND(few, 32, 8, 1, 4), LLM42__E4M3_KIND(many, 64, 16, 1, 9), LLM42__E4M3_KIND(many, 128, 32, 1, 22),
+    LLM42__E4M3_KIND(many, 128, 64, 1, 48), LLM42__E4M3_KIND(many, 128, 128, 1, 1 << 30)};
+#undef LLM42__E4M3_KIND
 
 // The magnitude of eight bf16 values that is the largest. NaN counts as none.
 LLM42__DEVICE float llm42__largest(uint4 piece) {
@@ -2016,15 +1896,13 @@ LLM42__DEVICE void llm42__quantise(const llm42__blocks_of_x &to, size_t row, int
 
 // Shapes: x [R, k] in bf16 -> to. Work: a thread for each piece. No sums.
 __global__ void __launch_bounds__(256) llm42__k_quantise_blocks(const llm42__bf16 *x, llm42__blocks_of_x to, int k) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     const size_t pieces = k / 8, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     const bool there = i < to.rows * pieces;
     llm42__quantise(to, i / pieces, i % pieces, pieces, there ? ((const uint4 *)x)[i] : uint4{}, there);
 }
 
-// The same with one scale for each row, scales [R]: that of the row's values or, unless that is 0, given[expert]. Work:
-// a block for each row.
+// The same with one scale a row, scales [R]: of its values or, unless that is 0, given[expert]. Work: a block a row.
 __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 *x, uint8_t *out, float *scales, int k,
                                                               const float *given, llm42__groups groups) {
     __shared__ float shared[8];
@@ -2032,8 +1910,7 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 
     const size_t row = blockIdx.x;
     const uint4 *from = (const uint4 *)(x + row * k);
     float largest = 0;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     if (threadIdx.x == 0 && !groups.offset) expert = 0;
     for (int e = threadIdx.x; groups.offset && e < groups.experts; e += blockDim.x)
         if (groups.offset[e] <= (int)row && (int)row < groups.offset[e + 1]) expert = e;
@@ -2051,8 +1928,7 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 
 // >>kernel-pass --------------------------------------------------------------------------------------------------
 // Owns: the metadata of a pass.
 //
-// The host copies it to the device before the pass starts: one block of memory. Where its parts begin depends on the
-// padded numbers of rows and draws alone.
+// One block of memory, which the host copies before a pass starts. Its parts' places depend on padded rows and draws.
 
 // A task of attention for consecutive rows of a sequence (prompts, windows): `rows` rows from `row` on, and the keys
 // first <= t < end that they see. seq: whose pages. old: earlier passes have written the KV of positions below it.
@@ -2114,12 +1990,10 @@ LLM42__DEVICE const llm42__run &llm42__run_of_group(const llm42__meta &meta, int
 
 // What an operator before a norm has given: one sum (WHOLE), or a part of each rank. Parts are bf16 (ROUNDED) or, in
 // INVARIANT passes, fp32 (LEAVES). A rank gets the others' parts in one of two ways:
-// - It reads them from memory, of[r]. Before that all ranks must meet: each waits until all have written their parts
-//   (llm42__k_meet).
+// - It reads them from memory, of[r]. Before that all ranks must have written theirs, so they meet (llm42__k_meet).
 // - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
-//   of 64 bits in a mailbox holds four bytes of a part and a stamp. It is written and read at once, so no meeting is
-//   needed. A stamp is one pass's and one exchange's, so nobody takes old mail for new.
-// Of many rows with fp32 parts each rank norms only some (`own_rows`). The others' products have written the parts of
+//   of 64 bits there holds four bytes of a part and a stamp, which belongs to one exchange of one pass. A word is
+//   written and read whole, so no meeting is needed, and nobody takes old mail for new.
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
     const void *of[8];
@@ -2218,12 +2092,11 @@ LLM42__DEVICE uint4 llm42__add_experts(const llm42__rank_parts &parts, size_t ro
 // of a pair load neighbouring quads and then exchange sums, since 32 bytes is the least that memory gives. So all
 // threads of a warp come here, `in` or not, and a pair has sixteen elements that lie together.
 template <int PARTS> LLM42__DEVICE uint4 llm42__add_parts(const llm42__rank_parts &parts, size_t at, bool in) {
-    if constexpr (PARTS == LLM42__WHOLE) {
-        return in ? *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at) : make_uint4(0, 0, 0, 0);
-    } else if constexpr (PARTS == LLM42__ROUNDED) {
-        return in ? llm42__add_quads<PARTS>(parts, at / 8) : make_uint4(0, 0, 0, 0);
-    } else if constexpr (PARTS == LLM42__EXPERTS) {
-        return in ? llm42__add_experts(parts, at / parts.stride, at % parts.stride) : make_uint4(0, 0, 0, 0);
+    if constexpr (PARTS != LLM42__LEAVES) {
+        if (!in) return make_uint4(0, 0, 0, 0);
+        if constexpr (PARTS == LLM42__WHOLE) return *(const uint4 *)((const llm42__bf16 *)parts.of[0] + at);
+        else if constexpr (PARTS == LLM42__ROUNDED) return llm42__add_quads<PARTS>(parts, at / 8);
+        else return llm42__add_experts(parts, at / parts.stride, at % parts.stride);
     } else {
         const int odd = (int)threadIdx.x % 2;
         const size_t first = at / 4 - odd;  // of the pair's four quads: 0 and 2, or 1 and 3
@@ -2281,8 +2154,7 @@ LLM42__DEVICE void llm42__take_row(const llm42__rank_parts &parts, int row, int 
 // want to see the sum. Work: a thread takes eight values at a time. Order: that of llm42__sum_quads.
 template <int PARTS>
 __global__ void __launch_bounds__(256) llm42__k_add_parts(llm42__rank_parts delta, size_t values, llm42__bf16 *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (size_t begin = 8 * (blockIdx.x * (size_t)blockDim.x); begin < values;
          begin += 8 * (size_t)gridDim.x * blockDim.x) {
         const size_t i = begin + 8 * threadIdx.x;
@@ -2306,8 +2178,7 @@ typedef struct llm42__meeting {
 // passes on shared devices take turns (llm42__turn). Work: a thread for each other device.
 __global__ void llm42__k_meet(llm42__meeting b) {
     __shared__ unsigned meeting;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     if (threadIdx.x == 0) meeting = ++b.flag[b.self][8];
     __syncthreads();
     const int other = (int)threadIdx.x;
@@ -2322,8 +2193,7 @@ __global__ void llm42__k_meet(llm42__meeting b) {
 __global__ void __launch_bounds__(256)
     llm42__k_gather(llm42__rank_parts parts, int rows, int width, int size, void *to) {
     const size_t pieces = (size_t)width * size / 16, all = (size_t)rows * parts.ranks * pieces;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < all; i += (size_t)gridDim.x * blockDim.x) {
         const size_t row = i / pieces / parts.ranks, rank = i / pieces % parts.ranks, piece = i % pieces;
         ((uint4 *)to)[i] = llm42__load_shared_by_ranks((const uint4 *)parts.of[rank] + row * pieces + piece);
@@ -2473,8 +2343,7 @@ __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     float4 w[4][2];
     LLM42__UNROLLED(int i = 0; i < 8 && !held.ended(i / 2); i++)
         w[i / 2][i % 2] = *(const float4 *)(weight + held.at(i / 2) + i % 2 * 4);
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     const bool some_rows = PARTS == LLM42__LEAVES && delta.own_rows;
     const int own = some_rows && KIND == LLM42__ADD ? delta.self * delta.own_rows : 0,
               end = some_rows && KIND == LLM42__ADD ? min(rows, own + delta.own_rows) : rows;
@@ -2634,8 +2503,7 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
 // and `eight`; bias [2][F], or NULL. Work: a thread computes eight outputs. No sums.
 __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool apart, llm42__bf16 *out, size_t count,
                                                      const float *bias, int width, llm42__blocks_of_x eight) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= count && !eight.values) return;
     const bool there = i < count;
@@ -3047,17 +2915,14 @@ __global__ void __launch_bounds__(256)
 //   2. the base: the largest score of the unit so far, times `scale`, which contains the factor log2(e). If it has
 //      grown, what the unit has summed is multiplied by 2^(old base - base)
 //   3. weights 2^(score x scale - base)
-//   4. eight totals of weights, one for each remainder of a key's position modulo 8. A step is four strips of 32 keys.
-//      In each strip a total adds its four weights, ascending; then (s0 + s1) + (s2 + s3); then total = fma(total,
-//      factor of 2., that sum)
+//   4. eight totals of weights, one for each remainder of a key's position modulo 8. In each of a step's four strips of
+//      32 keys a total adds its four weights, ascending; then total = fma(total, factor of 2., (s0 + s1) + (s2 + s3))
 //   5. weights x values, by the tensor cores, on top of the sums of the steps before
 // At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
 // that a row does not see change none of the row's bits, nor do unseen keys within a step, whose weights are 0. So a
 // result depends on the row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
-// (0 x NaN would be NaN, but all values are finite: where one is not, llm42__k_rope stores 0, and NaN in its key.)
 //
-// Units let several blocks share a long row that is decoded. Units are long because each merge costs time, in prompts,
-// too.
+// Units let blocks share a long row that is decoded. Units are long because a merge costs time, in prompts, too.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
@@ -3095,10 +2960,7 @@ typedef struct llm42__visible {
 // What a thread has of a unit's sums for its two queries: the base of each, and two of its eight totals.
 struct llm42__unit_sums {
     float base[2], total[2][2];
-    LLM42__DEVICE void begin() {
-        base[0] = base[1] = -INFINITY;
-        total[0][0] = total[0][1] = total[1][0] = total[1][1] = 0.0f;
-    }
+    LLM42__DEVICE void begin() { *this = {{-INFINITY, -INFINITY}, {}}; }
 };
 
 // A query's base grows to `top`: the largest of its next scores, times scale. Returns the factor for its sums so far.
@@ -3114,13 +2976,11 @@ LLM42__DEVICE float llm42__from_base(float base) { return base == -INFINITY ? 0.
 LLM42__DEVICE void llm42__softmax_step(float (&score)[16][4], llm42__unit_sums &unit, float (&keep)[2], int t0,
                                        const llm42__visible &visible, float scale) {
     const int lane = threadIdx.x % 32;
-    if (t0 < visible.all_low || t0 + LLM42__STEP_KEYS - 1 > visible.all_high) {
-        LLM42__UNROLLED(int n = 0; n < 16; n++)
-            LLM42__UNROLLED(int i = 0; i < 4; i++) {
-                int t = t0 + n * 8 + lane % 4 * 2 + i % 2;
-                if (t < visible.low[i / 2] || t > visible.high[i / 2]) score[n][i] = -INFINITY;
-            }
-    }
+    if (t0 < visible.all_low || t0 + LLM42__STEP_KEYS - 1 > visible.all_high)
+        LLM42__UNROLLED(int i = 0; i < 64; i++) {
+            const int t = t0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+            if (t < visible.low[i % 4 / 2] || t > visible.high[i % 4 / 2]) score[i / 4][i % 4] = -INFINITY;
+        }
     LLM42__UNROLLED(int r = 0; r < 2; r++) {
         float top[4], strip[4][2] = {};  // four tops, because one would be a long chain
         LLM42__UNROLLED(int n = 0; n < 16; n++) {
@@ -3158,8 +3018,7 @@ LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a
 // the two bases. `base` becomes the higher one.
 LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
     const float higher = fmaxf(base, unit_base), from = llm42__from_base(higher);
-    keep = llm42__power(base - from);
-    take = llm42__power(unit_base - from);
+    keep = llm42__power(base - from), take = llm42__power(unit_base - from);
     base = higher;
 }
 
@@ -3299,8 +3158,7 @@ LLM42__DEVICE void llm42__add_values_step(float (&out)[DP / 8][4], const uint32_
 LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const llm42__prefill_task &task, int first) {
     const int queries = task.rows * a.group, position = task.end - task.rows;  // of the first row
     auto lowest = [&](int high) { return a.window ? LLM42__MAX(0, high - a.window + 1) : 0; };
-    llm42__visible visible;
-    visible.all_low = 0, visible.all_high = -1;
+    llm42__visible visible = {{}, {}, 0, -1};
     LLM42__UNROLLED(int r = 0; r < 2; r++) {
         const int i = first + threadIdx.x % 32 / 4 + r * 8;
         visible.high[r] = i < queries ? position + llm42__row_of_query(a, i) : -1;
@@ -3331,9 +3189,7 @@ struct llm42__prefill_turn {
     LLM42__DEVICE bool next(const llm42__attention &a, const llm42__meta &meta) {
         const int block = turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x, pair = turn * gridDim.x + block;
         if (pair >= meta.header->prefill_tasks * a.kv_heads) return false;
-        kv_head = pair % a.kv_heads;
-        task = meta.prefill[pair / a.kv_heads];
-        turn++;
+        kv_head = pair % a.kv_heads, task = meta.prefill[pair / a.kv_heads], turn++;
         return true;
     }
     LLM42__DEVICE int steps() const { return (task.end - task.first + LLM42__STEP_KEYS - 1) / LLM42__STEP_KEYS; }
@@ -3381,9 +3237,8 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
         }
         llm42__copy_arrive(base + shape::QUERIES_FULL_AT);
     }
-    // Copies all keys and values of a task. Those of earlier passes are copied before the wait for the kernel ahead.
-    // The queries are copied behind this wait. So it must come before the ring is full, because teams empty no slot
-    // until they have queries.
+    // Copies all keys and values of a task: those of earlier passes before the wait for the kernel ahead, the queries
+    // behind it. It waits before the ring is full, because teams empty no slot until they have queries.
     LLM42__DEVICE void run() {
         const int count = 2 * own.steps();
         bool waited = false;
@@ -3393,8 +3248,7 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
             const uint32_t slot = (copies + c) % shape::SLOTS;
             if (c % 2 == 0 && c) page[0] = next_page[0], page[1] = next_page[1];
             if (!waited && (c + 1 == shape::SLOTS || c + 1 == count || first(c / 2) + 32 > own.task.old)) {
-                llm42__wait_for_previous();
-                waited = true;
+                llm42__wait_for_previous(), waited = true;
                 if (llm42__queries<DP>::SHARED) load_queries();
             }
             llm42__mbarrier_wait(base + shape::EMPTY_AT + 8 * slot, ((copies + c) / shape::SLOTS & 1) ^ 1);
@@ -3445,7 +3299,6 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         LLM42__UNROLLED(int i = 0; i < 32; i++)
             weight[i / 4][i % 4] = llm42__pack(score[i / 2][i % 2 * 2], score[i / 2][i % 2 * 2 + 1]);
     }
-    // Merges the sums of a unit with those of the units before it.
     LLM42__DEVICE void merge(const llm42__unit_sums &of) {
         float take[2];
         LLM42__UNROLLED(int r = 0; r < 2; r++) {
@@ -3462,10 +3315,8 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         if (units++ == 0) return;
         LLM42__UNROLLED(int n = 0; n < DP / 8; n++) {
             const float4 m = merged[n * 128];
-            out[n][0] = fmaf(m.x, keep[0], out[n][0] * take[0]);
-            out[n][1] = fmaf(m.y, keep[0], out[n][1] * take[0]);
-            out[n][2] = fmaf(m.z, keep[1], out[n][2] * take[1]);
-            out[n][3] = fmaf(m.w, keep[1], out[n][3] * take[1]);
+            LLM42__UNROLLED(int i = 0; i < 4; i++)
+                out[n][i] = fmaf(((const float *)&m)[i], keep[i / 2], out[n][i] * take[i / 2]);
         }
     }
     // Makes the sums ready for the values of the step whose weights have been computed.
@@ -3545,12 +3396,10 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     }
 };
 
-// Attention of consecutive rows of a sequence (prompts, windows).
-// Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
+// Attention of consecutive rows (prompts, windows). Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
 // Work: a task has up to 64 x TEAMS queries: rows x query heads of one kv head. A block takes pairs of a task and a kv
 // head, one after the other. Its first four warps copy keys and values into a ring that all teams read, and go ahead to
-// the next pair. Each team of four warps sums 64 queries.
-// Order: the one order.
+// the next pair. Each team of four warps sums 64 queries. Order: the one order.
 //
 //   copy     | k0 | v0 | k1 | v1 | k2 | v2 | ...
 //   team     | q k0 | weights | q k1   | weights    | q k2   | weights    | ...
@@ -3651,7 +3500,6 @@ struct llm42__decode_unit {
     int round, unit, units, key, low, high;
     LLM42__DEVICE bool there() const { return units > 0; }
     LLM42__DEVICE bool last() const { return unit + 1 == units; }
-    // Goes to the block's next task, if there is one.
     LLM42__DEVICE void next_task(const llm42__meta &meta, int tasks, int window) {
         const int block = round % 2 ? gridDim.y - 1 - blockIdx.y : blockIdx.y, at = round * gridDim.y + block;
         round++, unit = units = 0, low = 0, high = -1;
@@ -3666,10 +3514,9 @@ struct llm42__decode_unit {
     }
 };
 
-// What a lane has of its block's work. Strip s of a unit belongs to warp s % WARPS, which copies the keys of its strips
-// and then their values, and which alone computes their scores. All warps multiply all values, each for its columns. A
-// lane (g = lane / 4, t = lane % 4) has keys g and g + 8 of each sixteen, or such columns, and queries 2t, 2t + 1 of
-// each octet.
+// What a lane has of its block's work. Strip s of a unit belongs to warp s % WARPS, which copies its keys and then its
+// values, and alone computes its scores. All warps multiply all values, each for its columns. A lane (g = lane / 4, t =
+// lane % 4) has keys, or columns, g and g + 8 of each sixteen, and queries 2t, 2t + 1 of each octet.
 template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     using memory = llm42__decode_memory<DP, OCTETS, WARPS, RING>;
     enum { OWN = memory::OWN, STEPS = memory::STEPS, QUERIES = memory::QUERIES, TILES = memory::TILES };
@@ -3690,6 +3537,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     static LLM42__DEVICE int lane() { return threadIdx.x % 32; }
     static LLM42__DEVICE int query(int octet, int r) { return octet * 8 + threadIdx.x % 4 * 2 + r; }
     LLM42__DEVICE float *floats(int at) const { return (float *)(shared + at); }
+    LLM42__DEVICE uint2 *weights() const { return (uint2 *)(shared + memory::RINGS); }
     LLM42__DEVICE int key_of(int own) const { return (warp() + own * WARPS) * LLM42__STRIP_KEYS; }
     static LLM42__DEVICE bool seen(const llm42__decode_unit &of, int strip_key) {  // by the row, at least in part
         return strip_key <= of.high && strip_key + LLM42__STRIP_KEYS > of.low;
@@ -3806,8 +3654,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int n = 0; n < OWN * 2 * OCTETS; n++) {
             const int i = n / (2 * OCTETS), half = n / OCTETS % 2, octet = n % OCTETS;
             const float(&w)[4] = score[i][half][octet];
-            ((uint2 *)(shared + memory::RINGS))[(((warp() + i * WARPS) * 2 + half) * OCTETS + octet) * 32 + lane()] =
-                make_uint2(llm42__transposed(llm42__pack(w[0], w[1])), llm42__transposed(llm42__pack(w[2], w[3])));
+            weights()[(((warp() + i * WARPS) * 2 + half) * OCTETS + octet) * 32 + lane()] = make_uint2(
+                llm42__transposed(llm42__pack(w[0], w[1])), llm42__transposed(llm42__pack(w[2], w[3])));
         }
     }
     // The unit's total and base of query threadIdx.x / 8. Its eight sums are added by eight threads.
@@ -3843,10 +3691,8 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
             if (warp() >= DP / 16) break;
             uint2 w[TOGETHER][OCTETS];
             LLM42__UNROLLED(int i = 0; i < TOGETHER * OCTETS; i++)
-                w[i / OCTETS][i % OCTETS] = ((
-                    const uint2 *)(shared +
-                                   memory::RINGS))[((8 * step + first + i / OCTETS) * OCTETS + i % OCTETS) * 32 +
-                                                   lane()];
+                w[i / OCTETS][i % OCTETS] =
+                    weights()[((8 * step + first + i / OCTETS) * OCTETS + i % OCTETS) * 32 + lane()];
             LLM42__UNROLLED(int m = 0; m < TILES; m++) {
                 uint32_t v[TOGETHER][4];
                 LLM42__UNROLLED(int i = 0; i < TOGETHER; i++)
@@ -3870,8 +3716,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         LLM42__UNROLLED(int j = 0; j < TILES * OCTETS * 4; j++) out[j / (OCTETS * 4)][j / 4 % OCTETS][j % 4] = 0.0f;
         LLM42__UNROLLED(int step = 0; step < STEPS; step++) {
             add_step(step);
-            // A strip is replaced one step later, or at the unit's end. By then most warps have read it, so that this
-            // one seldom waits for them.
+            // A strip is replaced a step later, or at the unit's end: by then most warps have read it, and few wait.
             LLM42__UNROLLED(int i = 0; i < OWN; i++) {
                 const int of = (warp() + i * WARPS) / 4;
                 if (of == step - 1 || (step + 1 == STEPS && of == step)) load_behind(OWN + i);
@@ -3991,15 +3836,12 @@ LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsig
     return *is_last;
 }
 
-// Attention of single rows (decode), split along the keys.
-// Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: as many blocks as run at once share the tasks. A task is units of one row, with all query heads of the kv head
+// Attention of single rows (decode). Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
+// Work: as many blocks as run at once share the tasks. A task is units of one row, with all query heads of kv head
 // blockIdx.x, in octets. The whole block sums a unit: its warps compute the scores of their strips, share the largest
-// ones and then the weights, and multiply all values, each warp for its columns. Meanwhile the strips of the next unit
-// are copied, which may be another task's.
+// ones and then the weights, and multiply all values, each for its columns. Meanwhile the next unit is copied.
 // Order: the one order. The block of a row's first task merges its units as they come. If several tasks share a row, it
-// writes them as one record to global memory, the other blocks write a record for each unit, and the last block to
-// finish merges the records.
+// writes them as one record, the others one for each unit, and the last block to finish merges the records.
 template <int DP, int OCTETS, int WARPS, int RING>
 __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -4078,9 +3920,8 @@ LLM42__DEVICE llm42__best llm42__better(llm42__best a, llm42__best b) {
     return b.id >= 0 && (a.id < 0 || b.score > a.score || (b.score == a.score && b.id < a.id)) ? b : a;
 }
 
-// The 1,024 threads of a draw are those of one block or of a cluster of BLOCKS. Each block has this in its shared
-// memory and reads that of the others. A warp's number is counted through the cluster. All threads must call what
-// meets.
+// The 1,024 threads of a draw are those of a block or of a cluster of BLOCKS. Each block has this in its shared memory
+// and reads that of the others. Warps are numbered through the cluster. All threads must call what meets.
 template <int BLOCKS> struct llm42__drawers {
     enum { THREADS = 1024 / BLOCKS, WARPS = THREADS / 32 };
     llm42__best best[2][WARPS];
@@ -4088,25 +3929,20 @@ template <int BLOCKS> struct llm42__drawers {
     int ties[WARPS];
     unsigned long long mass[WARPS], bins[256], found[2];
 
+    static constexpr bool CLUSTER = LLM42__WARPGROUPS && BLOCKS > 1;
     static LLM42__DEVICE int block() {
-#if LLM42__WARPGROUPS
-        if (BLOCKS > 1) return (int)llm42__block_in_cluster();
-#endif
-        return 0;
+        if constexpr (CLUSTER) return (int)llm42__block_in_cluster();
+        else return 0;
     }
     static LLM42__DEVICE int thread() { return block() * THREADS + (int)threadIdx.x; }
     static LLM42__DEVICE void meet() {
-#if LLM42__WARPGROUPS
-        if constexpr (BLOCKS > 1) return llm42__cluster_meet();
-#endif
-        __syncthreads();
+        if constexpr (CLUSTER) llm42__cluster_meet();
+        else __syncthreads();
     }
     // What block `at` has where this one has mine[i].
     template <typename T> static LLM42__DEVICE T in(int at, const T *mine, int i) {
-#if LLM42__WARPGROUPS
-        if constexpr (BLOCKS > 1) return *llm42__in_block(mine + i, (uint32_t)at);
-#endif
-        return mine[i];
+        if constexpr (CLUSTER) return *llm42__in_block(mine + i, (uint32_t)at);
+        else return mine[i];
     }
     // What the warp with this lane's number has written to its place of mine.
     template <typename T> static LLM42__DEVICE T of_warp(const T *mine) {
@@ -4127,9 +3963,8 @@ template <int BLOCKS> struct llm42__drawers {
     LLM42__DEVICE llm42__best get(int which) const { return of_lanes(of_warp(best[which])); }
 };
 
-// Finds, byte by byte, the largest key for which the ids above it hold less than `wanted`: mass if by_mass, else a
-// number of ids. Only ids whose key is floor_key or above count. *above: what the ids above the key hold. All threads
-// get the same.
+// Finds, byte by byte, the largest key above which ids hold less than `wanted`: mass if by_mass, else a number of ids.
+// Only ids whose key is floor_key or above count. *above: what ids above the key hold. All threads get the same.
 template <typename LOGIT, int BLOCKS>
 __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass, unsigned long long wanted,
                                     uint32_t floor_key, float largest, float scale, llm42__drawers<BLOCKS> &own,
@@ -4159,12 +3994,10 @@ __device__ uint32_t llm42__find_key(const LOGIT *logits, int vocab, bool by_mass
             int bin = 255;
             unsigned long long sum = before;
             for (; bin > 0 && sum + own.bins[bin] < wanted; bin--) sum += own.bins[bin];
-            own.found[0] = (unsigned long long)bin;
-            own.found[1] = sum;
+            own.found[0] = (unsigned long long)bin, own.found[1] = sum;
         }
         __syncthreads();
-        prefix |= (uint32_t)own.found[0] << shift;
-        before = own.found[1];
+        prefix |= (uint32_t)own.found[0] << shift, before = own.found[1];
         __syncthreads();
     }
     *above = before;
@@ -4252,16 +4085,14 @@ LLM42__DEVICE llm42__best llm42__race(const LOGIT *logits, int vocab, const llm4
 }
 
 // Shapes: logits [S, stride] -> out [S]: token and log-probability of each draw. Work: 1,024 threads for each draw, a
-// block or a cluster of BLOCKS (llm42__drawers). Order of the sum of exponentials: a thread's ids ascending (8
-// consecutive ones, then 8 that are 8,192 higher, and so on), lanes by butterfly, then warps ascending. It depends on V
-// alone. The largest logit does not depend on any order.
+// block or a cluster (llm42__drawers). Order of the sum of exponentials: a thread's ids ascending (8 consecutive ones,
+// then 8 that are 8,192 higher, and so on), lanes by butterfly, then warps ascending. It depends on V alone.
 template <typename LOGIT, int BLOCKS>
 __global__ void __launch_bounds__(1024 / BLOCKS)
     llm42__k_draw(const LOGIT *all_logits, int vocab, int stride, llm42_output *out, llm42__meta meta, int first) {
     extern __shared__ __align__(1024) unsigned char shared[];
     llm42__drawers<BLOCKS> &own = *(llm42__drawers<BLOCKS> *)shared;
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     const int at = blockIdx.x / BLOCKS, thread = own.thread(), lane = thread % 32;
     if (first + at >= meta.header->draws) return;
     const llm42__draw d = meta.draw[first + at];
@@ -4425,8 +4256,7 @@ __global__ void __launch_bounds__(LLM42__ROUTE_THREADS, 2) llm42__k_sort(llm42__
 template <typename OUT>
 __global__ void llm42__k_combine_leaves(const float *y, size_t part_stride, int count, const int32_t *place,
                                         const float *weight, int used, int stride, llm42__owners owners, OUT *out) {
-    llm42__launch_next();
-    llm42__wait_for_previous();
+    llm42__launch_and_wait();
     for (int i = 4 * threadIdx.x; i < stride; i += 4 * blockDim.x) {
         float4 part[8] = {};
         LLM42__UNROLLED(int p = 0; p < 8; p++)
@@ -4540,9 +4370,8 @@ __global__ void llm42__k_fill(llm42__bf16 *to, size_t count, uint64_t key, float
         to[i] = __float2bfloat16_rn(scale * llm42__synthetic_noise(key, i));
 }
 
-// Makes rows whose sums nearly cancel, so that another order of sums changes almost every output, even rounded to bf16.
-// The second half of a row of w repeats the first half. The second half of a row of x is the negative of the first, up
-// to the last bit. Work: a thread for each element. No sums.
+// Makes rows whose sums nearly cancel, so that another order changes almost every output, even in bf16. The second half
+// of a row of w repeats the first; that of a row of x is its negative, up to the last bit. A thread makes an element.
 __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, uint64_t key, bool negate) {
     const size_t half = (size_t)k / 2;
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
@@ -4564,8 +4393,7 @@ __global__ void llm42__k_fill_spread(llm42__bf16 *to, size_t rows, int k, uint64
         to[i] = __float2bfloat16_rn(!half || column < half ? value : column < 2 * half ? -value : 0.0f);
     }
 }
-// Noise in e4m3, and scales by which it has a standard deviation of about 1: a row of `across` scales after the other.
-// Halves of rows are alike: see above.
+// Noise in e4m3, and scales, `across` a row, for a standard deviation of about 1. Halves of rows are alike, as above.
 __global__ void llm42__k_fill_e4m3(uint8_t *to, size_t rows, int k, float *scales, size_t count, int across,
                                    uint64_t key) {
     const int blocks = LLM42__MAX(1, k / LLM42__BLOCK / 2), half = blocks * LLM42__BLOCK;
@@ -4577,17 +4405,13 @@ __global__ void llm42__k_fill_e4m3(uint8_t *to, size_t rows, int k, float *scale
     if (first == 0) scales[count] = 0.0f;  // no input_scale
 }
 
-// What has a scale at [row / side x rows + column / 128 x columns].
-typedef struct llm42__scale_place {
-    int side, rows, columns;
-} llm42__scale_place;
-// from [rows, k] in e4m3, with scales -> to, rounded to bf16.
-__global__ void llm42__k_widen(const uint8_t *from, llm42__bf16 *to, size_t rows, int k, const float *scales,
-                               llm42__scale_place place) {
+// from [rows, k] in e4m3, with scales at [row / side x down + column / 128 x across] -> to, rounded to bf16.
+__global__ void llm42__k_widen(const uint8_t *from, llm42__bf16 *to, size_t rows, int k, const float *scales, int side,
+                               int down, int across) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < rows * k; i += (size_t)gridDim.x * blockDim.x) {
         const size_t row = i / k, column = i % k;
         to[i] = __float2bfloat16_rn(llm42__from_e4m3(from[i]) *
-                                    scales[row / place.side * place.rows + column / LLM42__BLOCK * place.columns]);
+                                    scales[row / side * down + column / LLM42__BLOCK * across]);
     }
 }
 
@@ -4628,10 +4452,9 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// Counts the outputs that are farther from what `sums` [R, n] says than they may be. y is [R, n]: an output may be off
-// by `slack`. With `apart`, y is [R, n/2]: silu(gate) x up, where gate and up may each be off by `slack`; the slope of
-// silu is at most 1.1. Up is so far behind gate: 8, if they are in groups of eight. A NaN is far from everything. Work:
-// a thread for each output.
+// Counts the outputs that are farther from what `sums` [R, n] says than `slack`. With `apart`, y is [R, n/2]:
+// silu(gate) x up, where gate and up may each be off by `slack`; the slope of silu is at most 1.1. Up is so far behind
+// gate: 8, if they are in groups of eight. A NaN is far from everything. Work: a thread for each output.
 template <typename OUT>
 __global__ void llm42__k_far(const OUT *y, const float *sums, int rows, int n, int apart, float slack,
                              unsigned *count) {

@@ -4,17 +4,15 @@
 // A pass is padded to one of a few numbers of rows, called buckets. For each bucket, matrix product and schedule the
 // backend holds an algorithm: a kernel of kernels.cu or one of cuBLASLt's algorithms. The sequential order is that of
 // tile kernels (llm42__k_matmul); its bits are the same for every number of rows.
-// - FAST takes the fastest algorithm. With the option OFFERED it has the choice of tile kernels and of what
-//   cuBLASLt offers. Where INVARIANT passes verify what FAST passes decode, FAST too takes the sequential order, unless
-//   that costs too much or the option is OFFERED.
+// - FAST takes the fastest algorithm: with the option OFFERED, of tile kernels and of what cuBLASLt offers. Where
+//   INVARIANT passes verify FAST ones, FAST too takes the sequential order, unless that costs too much or with OFFERED.
 // - INVARIANT takes the fastest algorithm of the sequential order.
 // - FIXED takes the order of cuBLASLt's first choice for M rows.
 // When the backend opens, it times a few algorithms for each, compares the products of the fastest with those of a
 // plain kernel, and checks bit by bit that they keep their order. Passes of the usual shapes are CUDA graphs.
 //
-// Sections: cuda-errors, cuda-state, cuda-products, cuda-launches, cuda-graphs, cuda-tasks, cuda-run, cuda-memory,
-// cuda-trials, cuda-algorithms, cuda-algorithm-file, cuda-open, cuda-measure. A pass comes in at cuda-run, which uses
-// the four before it.
+// Sections: cuda-errors, -state, -products, -launches, -graphs, -tasks, -run, -memory, -trials, -algorithms,
+// -algorithm-file, -open, -measure. A pass comes in at cuda-run, which uses the four before it.
 #define LLM42_BASE
 #include "llm42.h"
 #include "examples/util/llm42_cuda.h"
@@ -51,34 +49,25 @@
 #define LLM42__STATUS(call) llm42__cuda_status(error, #call, (call))
 #define LLM42__CU(call) LLM42__TRY(llm42__cuda_status(error, #call, (call)))
 
-static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t status) {
-    if (status == cudaSuccess) return LLM42_OK;
+static llm42_result llm42__cuda_status(llm42_error *error, const char *call, cudaError_t e) {
+    if (e == cudaSuccess) return LLM42_OK;
     const int length = (int)strcspn(call, "(");
     cudaGetLastError();
-    if (status == cudaErrorMemoryAllocation)
+    if (e == cudaErrorMemoryAllocation)
         LLM42__FAIL(MEMORY, "cuda backend: %.*s: out of memory: lower pages, max_context or token_budget", length,
                     call);
-    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
-        status == cudaErrorUnsupportedPtxVersion)
+    if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction ||
+        e == cudaErrorUnsupportedPtxVersion)
         LLM42__FAIL(
             UNSUPPORTED,
             "cuda backend: built for other GPUs than this one: make cuda CUDA_ARCH=NN with its compute capability");
-    const cudaError_t lost[] = {cudaErrorIllegalAddress,
-                                cudaErrorLaunchFailure,
-                                cudaErrorLaunchTimeout,
-                                cudaErrorECCUncorrectable,
-                                cudaErrorNvlinkUncorrectable,
-                                cudaErrorHardwareStackError,
-                                cudaErrorIllegalInstruction,
-                                cudaErrorMisalignedAddress,
-                                cudaErrorInvalidAddressSpace,
-                                cudaErrorInvalidPc,
-                                cudaErrorAssert,
-                                cudaErrorDevicesUnavailable,
-                                cudaErrorContained,
-                                cudaErrorUnknown};
-    const bool is_lost = std::find(std::begin(lost), std::end(lost), status) != std::end(lost);
-    LLM42__FAIL(BACKEND, "cuda backend: %.*s: %s%s", length, call, cudaGetErrorString(status),
+    const bool is_lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchFailure || e == cudaErrorLaunchTimeout ||
+                         e == cudaErrorECCUncorrectable || e == cudaErrorNvlinkUncorrectable ||
+                         e == cudaErrorHardwareStackError || e == cudaErrorIllegalInstruction ||
+                         e == cudaErrorMisalignedAddress || e == cudaErrorInvalidAddressSpace ||
+                         e == cudaErrorInvalidPc || e == cudaErrorAssert || e == cudaErrorDevicesUnavailable ||
+                         e == cudaErrorContained || e == cudaErrorUnknown;
+    LLM42__FAIL(BACKEND, "cuda backend: %.*s: %s%s", length, call, cudaGetErrorString(e),
                 is_lost ? ": the device is lost to this process: start a new one and open the engine again" : "");
 }
 
@@ -103,8 +92,7 @@ template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f
 // Owns: the structs of the backend.
 // Calls: nothing.
 // Invariant: buckets are ascending, and the last one is max_rows.
-// Products. The first four may have weights in e4m3, in some layers of a model or in all, and have other algorithms
-// then.
+// Products. The first four may have weights in e4m3, in some layers or in all, and have other algorithms then.
 enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__MIXED, LLM42__E4M3 };
 enum { LLM42__PRODUCTS = LLM42__E4M3 + 4 };  // LLM42__E4M3 + LLM42__O: that of o in e4m3
 static const char *const llm42__product_names[] = {"qkv",   "o",        "gate_up", "down",         "head",     "router",
@@ -484,13 +472,15 @@ static bool llm42__lt_accepts(const llm42__cuda *cu, const llm42__algorithm &p) 
            fit.workspaceSize <= llm42__workspace_bytes;
 }
 
-// parts [count][rows, n] -> y [rows, n].
-template <typename OUT>
-static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, int count, int rows, int n,
-                                     const llm42__owners &owners, OUT *y) {
+// ex->parts [count][rows, n] -> y [rows, n], in fp32 or bf16.
+static cudaError_t llm42__join_parts(const llm42__execution *ex, int count, int rows, int n,
+                                     const llm42__owners &owners, bool fp32, void *y) {
     const size_t values = (size_t)rows * (size_t)n;
-    return llm42__launch(llm42__k_join<OUT>, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256),
-                         0, stream, parts, values, count, values, n, owners, y);
+    auto join = [&](auto kernel, auto *to) {
+        return llm42__launch(kernel, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256), 0,
+                             ex->stream, ex->parts, values, count, values, n, owners, to);
+    };
+    return fp32 ? join(llm42__k_join<float>, (float *)y) : join(llm42__k_join<llm42__bf16>, (llm42__bf16 *)y);
 }
 
 // Where the input of a product goes in blocks of e4m3; nowhere unless `wanted` and the scaling is BLOCK.
@@ -518,8 +508,20 @@ static cudaError_t llm42__quantise(const llm42__cuda *cu, llm42__execution *ex, 
                          llm42__blocks_for(cu, ex, rows, true), k);
 }
 
-// What llm42__run_product_to does, for weights in e4m3. Sums of leaves, and those for owners, come from memory. x: NULL
-// if it is quantised already.
+// y [rows, n] = x w^T, by a kernel for weights in e4m3. x is ex->eight. Leaf l of a sum goes to y + l x part_stride.
+static cudaError_t llm42__run_e4m3_kind(const llm42__cuda *cu, const llm42__execution *ex, int product,
+                                        const llm42__e4m3_kind *kind, const void *w, void *y, bool fp32, int rows,
+                                        const llm42__leaves &leaves, const llm42__groups &groups = {}) {
+    const auto [n, k] = llm42__product_shape(cu, product);
+    llm42__e4m3_args a = {};
+    a.x_scale = ex->eight_scale, a.w_scale = llm42__scales_of(cu, product, w), a.stride = llm42__scale_stride(k);
+    a.channel = cu->config.scaling == LLM42_SCALING_CHANNEL, a.fp32 = fp32, a.y = y, a.rows = rows, a.n = n;
+    a.leaves = leaves.count, a.blocks = (leaves.count > 1 ? leaves.terms : k) / LLM42__BLOCK;
+    a.part_stride = leaves.part_stride, a.groups = groups;
+    return kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream);
+}
+
+// What llm42__run_product_to does, for weights in e4m3. Sums to be joined come from memory. x: NULL if it is quantised.
 static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int product,
                                     const llm42__algorithm *algorithm, const void *w, const llm42__bf16 *x, void *y,
                                     const llm42__owners &owners, llm42__bf16 *between, const float *gate_bias, int rows,
@@ -527,32 +529,19 @@ static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int p
     const auto [n, k] = llm42__product_shape(cu, product);
     const bool gated = llm42__operator_of(product) == LLM42__GATE_UP,
                fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
-    const llm42__leaves leaves = llm42__leaves_of(cu, product);
-    const int count = algorithm->leaves ? leaves.count : 1;
-    const bool joined = count > 1 || owners.rows;
+    llm42__leaves leaves = algorithm->leaves ? llm42__leaves_of(cu, product) : llm42__leaves{1, 0, 0};
+    leaves.part_stride = (size_t)rows * (size_t)n;
+    const bool joined = leaves.count > 1 || owners.rows;
     const float *scales = llm42__scales_of(cu, product, w);
     void *to = joined ? (void *)ex->parts : gated ? between : y;
     if (x) LLM42__CU(llm42__quantise(cu, ex, x, rows, k, scales + llm42__scale_count(cu, product)));
     if (const llm42__e4m3_kind *kind = llm42__e4m3_kind_of(algorithm)) {
-        const llm42__e4m3_args a = {ex->eight_scale,
-                                    scales,
-                                    to,
-                                    cu->config.scaling == LLM42_SCALING_CHANNEL,
-                                    fp32 || joined,
-                                    rows,
-                                    n,
-                                    llm42__scale_stride(k),
-                                    count,
-                                    (count > 1 ? leaves.terms : k) / LLM42__BLOCK,
-                                    (size_t)rows * (size_t)n};
-        LLM42__CU(kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream));
+        LLM42__CU(llm42__run_e4m3_kind(cu, ex, product, kind, w, to, fp32 || joined, rows, leaves));
     } else {
         LLM42__TRY(llm42__set_lt_scales(cu, scales, ex->eight_scale, error));
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, ex->eight, to, error));
     }
-    if (joined)
-        return LLM42__STATUS(fp32 ? llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (float *)y)
-                                  : llm42__join_parts(ex->stream, ex->parts, count, rows, n, owners, (llm42__bf16 *)y));
+    if (joined) return LLM42__STATUS(llm42__join_parts(ex, leaves.count, rows, n, owners, fp32, y));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, true, (llm42__bf16 *)y, gate_bias, rows));
     return LLM42_OK;
 }
@@ -568,9 +557,7 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
     const auto [n, k] = llm42__product_shape(cu, product);
     bool gated = product == LLM42__GATE_UP, fp32 = llm42__fp32_out(cu, product, algorithm->leaves);
     llm42__leaves leaves = llm42__leaves_of(cu, product);
-    leaves.owners = owners;
-    leaves.workspace = ex->workspace;
-    leaves.workspace_bytes = llm42__workspace_bytes;
+    leaves.owners = owners, leaves.workspace = ex->workspace, leaves.workspace_bytes = llm42__workspace_bytes;
     const bool several = algorithm->leaves && leaves.count > 1;
     if (const llm42__leaf_kind *leaf = llm42__leaf_kind_of(algorithm)) {
         llm42__product_fn *fn = fp32 ? leaf->fp32 : leaf->bf16;
@@ -588,9 +575,7 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
         if (!gate_bias) return LLM42_OK;
     } else if (several || owners.rows) {  // a product for each leaf, all at once
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        return LLM42__STATUS(
-            fp32 ? llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (float *)y)
-                 : llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, (llm42__bf16 *)y));
+        return LLM42__STATUS(llm42__join_parts(ex, leaves.count, rows, n, owners, fp32, y));
     }
     if (algorithm->tile < 0) LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, false, (llm42__bf16 *)y, gate_bias, rows));
@@ -777,9 +762,8 @@ static bool llm42__sums_leaves(const llm42__cuda *cu, llm42_schedule schedule, i
     return llm42__algorithm_of(cu, product, schedule, rows)->leaves;
 }
 
-// True if ranks send each other their parts by mail. Not in a pass that is probed: its probe has to find the parts
-// where they were put. Each exchange needs a number. The blocks of such a norm wait for other devices, and all of them
-// must have room at once.
+// True if ranks send their parts by mail. Not in a pass that is probed, whose probe has to find the parts in their
+// place. Each exchange needs a number. Blocks of such a norm wait for other devices, and all must have room at once.
 static bool llm42__by_mail(const llm42__cuda *cu, int rows) {
     const int most = std::min((int)LLM42__MAIL_ROWS, cu->device.multiProcessorCount / 2 - 2);
     return cu->execution.mail[0] && rows <= most && !cu->first->probed &&
@@ -1108,27 +1092,14 @@ static llm42_result llm42__enqueue_route(llm42__cuda *cu, const LOGIT *router, i
 static llm42_result llm42__run_e4m3_experts(llm42__cuda *cu, int product, const void *w, const llm42__bf16 *x, void *y,
                                             int entries, bool cut, const llm42__leaves &leaves, llm42_error *error) {
     llm42__execution *ex = &cu->execution;
-    const auto [n, k] = llm42__product_shape(cu, product);
-    const int experts = cu->config.experts;
+    const int experts = cu->config.experts, k = llm42__product_shape(cu, product).k;
     const bool gated = llm42__operator_of(product) == LLM42__GATE_UP;
     const llm42__groups groups = {ex->route_offset, nullptr, experts};
-    const float *scales = llm42__scales_of(cu, product, w);
-    if (x) LLM42__CU(llm42__quantise(cu, ex, x, entries, k, scales + llm42__scale_count(cu, product), groups));
-    const llm42__e4m3_args a = {ex->eight_scale,
-                                scales,
-                                gated ? ex->gate_up : y,
-                                cu->config.scaling == LLM42_SCALING_CHANNEL,
-                                cut,
-                                entries,
-                                n,
-                                llm42__scale_stride(k),
-                                leaves.count,
-                                (leaves.count > 1 ? leaves.terms : k) / LLM42__BLOCK,
-                                leaves.part_stride,
-                                groups};
-    const llm42__expert_e4m3 *kind = llm42__experts_e4m3;
+    const float *input_scales = llm42__scales_of(cu, product, w) + llm42__scale_count(cu, product);
+    if (x) LLM42__CU(llm42__quantise(cu, ex, x, entries, k, input_scales, groups));
+    const llm42__e4m3_kind *kind = llm42__experts_e4m3;
     while ((long)kind->most * experts < entries) kind++;
-    LLM42__CU(kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream));
+    LLM42__CU(llm42__run_e4m3_kind(cu, ex, product, kind, w, gated ? ex->gate_up : y, cut, entries, leaves, groups));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, ex->gate_up, true, (llm42__bf16 *)y, nullptr, entries));
     return LLM42_OK;
 }
@@ -1390,9 +1361,8 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key,
 }
 
 // >>cuda-graphs --------------------------------------------------------------------------------------------------
-// Owns: CUDA graphs. A pass runs as one of few padded shapes (keys), so that a graph can be kept for each.
-// llm42__choose_key pads a pass. llm42__make_graphs captures the keys that it gives most often. For any other key the
-// kernels are launched one by one.
+// Owns: CUDA graphs. A pass runs as one of few padded shapes (keys), so that each can have a graph. llm42__choose_key
+// pads a pass. llm42__make_graphs captures the usual keys. For others the kernels are launched one by one.
 // Calls: cuda-launches.
 // Invariant: a key has room for the rows of its pass, and for those for which a token is drawn.
 static llm42__graph *llm42__find_graph(llm42__cuda *cu, const llm42__shape_key *key) {
@@ -1731,9 +1701,7 @@ static llm42_result llm42__prepare(const llm42__cuda *cu, llm42__execution *ex, 
 
 // Waits for a pass, and no longer if a device fails: the others then wait for it until llm42__end_pass tells them.
 static llm42_result llm42__wait(llm42__cuda *cu, llm42_error *error) {
-    if (cu->devices == 1) {
-        return LLM42__STATUS(cudaStreamSynchronize(cu->execution.stream));
-    }
+    if (cu->devices == 1) return LLM42__STATUS(cudaStreamSynchronize(cu->execution.stream));
     for (bool all = false; !all;) {
         all = true;
         for (int r = 0; r < cu->ranks; r++) {
@@ -1876,8 +1844,7 @@ static void llm42__take_outputs(const llm42__cuda *cu, const llm42_pass *pass) {
     }
 }
 
-// The pass whose probe is called from now on; NULL: none. Nothing is left of what ranks have shown of another one,
-// which may have failed before all of them had.
+// The pass whose probe is called from now on; NULL: none. What ranks have shown of one that has failed is forgotten.
 static void llm42__set_probed(llm42__cuda *cu, const llm42_pass *pass) {
     for (int r = 0; r < cu->ranks; r++) {
         llm42__rank(cu, r)->probed = pass;
@@ -2200,11 +2167,10 @@ static llm42_result llm42__upload_layer(llm42__cuda *cu, int l, char *buffer, ll
     auto vector = [&](float *where, const float *all, size_t first, size_t count) {
         return all ? llm42__upload_vector(where, all + first, count, error) : LLM42_OK;
     };
-    for (auto [where, all] : {std::pair(to->attention_norm, from->attention_norm),
-                              {to->ffn_norm, from->ffn_norm},
-                              {to->o_bias, from->o_bias},
-                              {to->down_bias, from->down_bias}})
-        LLM42__TRY(vector(where, all, 0, (size_t)c->dim));
+    LLM42__TRY(vector(to->attention_norm, from->attention_norm, 0, (size_t)c->dim));
+    LLM42__TRY(vector(to->ffn_norm, from->ffn_norm, 0, (size_t)c->dim));
+    LLM42__TRY(vector(to->o_bias, from->o_bias, 0, (size_t)c->dim));
+    LLM42__TRY(vector(to->down_bias, from->down_bias, 0, (size_t)c->dim));
     LLM42__TRY(vector(to->q_norm, from->q_norm, 0, (size_t)c->head_dim));
     LLM42__TRY(vector(to->k_norm, from->k_norm, 0, (size_t)c->head_dim));
     const size_t Hv = (size_t)c->value_heads, keys = (size_t)(c->key_heads * c->key_dim) * LLM42__TAPS,
@@ -2348,10 +2314,10 @@ static llm42_result llm42__fill_e4m3_inputs(llm42__trial *t, llm42_error *error)
     LLM42__CU(cudaGetLastError());
     if (cu->options.no_check) return LLM42_OK;
     LLM42__CU(llm42__quantise(cu, ex, t->noise, rows, k, scales + count));
-    const llm42__scale_place of_x = {1, 1, block ? rows : 0},
-                             of_w = {block ? LLM42__BLOCK : 1, block ? stride : 1, block};
-    llm42__k_widen<<<2048, 256, 0, ex->stream>>>(ex->eight, t->noise, (size_t)rows, k, ex->eight_scale, of_x);
-    llm42__k_widen<<<2048, 256, 0, ex->stream>>>((const uint8_t *)t->w, t->wide, (size_t)n, k, scales, of_w);
+    llm42__k_widen<<<2048, 256, 0, ex->stream>>>(ex->eight, t->noise, (size_t)rows, k, ex->eight_scale, 1, 1,
+                                                 block ? rows : 0);
+    llm42__k_widen<<<2048, 256, 0, ex->stream>>>((const uint8_t *)t->w, t->wide, (size_t)n, k, scales,
+                                                 block ? LLM42__BLOCK : 1, block ? stride : 1, block);
     llm42__k_reference<<<4096, 256, 0, ex->stream>>>(t->noise, t->wide, t->sums, rows, n, k);
     return LLM42__STATUS(cudaGetLastError());
 }
@@ -2443,8 +2409,7 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, const llm42__algorit
 // pass is beyond 6 s. An output may be off by its own rounding to bf16, 6 s / 256 = 0.023 s; by that of partial sums,
 // if cuBLASLt splits k, which together have less than 10 s for up to 64 parts: 0.039 s; and by the tensor cores, which
 // cut a sum to 24 bits in each step of 16 terms, less than 0.001 s. That is s / 16 at worst. A product that leaves out
-// 16 of 14,336 terms is off by 0.033 s on average, and by more than twice the tolerance in one of a few thousand
-// outputs.
+// 16 of 14,336 terms is off by 0.033 s on average, and in one of a few thousand outputs by over twice the tolerance.
 static llm42_result llm42__right(llm42__trial *t, const llm42__algorithm *algorithm, bool *right, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const llm42__execution *ex = &cu->execution;
@@ -2489,8 +2454,7 @@ static llm42_result llm42__time_algorithm(llm42__trial *t, const llm42__algorith
     return LLM42_OK;
 }
 
-// What a launch that cannot run leaves behind is forgotten. A lack of memory is not, nor an error that stays because
-// the device is lost.
+// Forgets what a launch that cannot run leaves behind, but neither a lack of memory nor what stays of a lost device.
 static llm42_result llm42__device_alive(llm42_error *error) {
     const cudaError_t last = cudaGetLastError();
     if (last == cudaErrorMemoryAllocation) return llm42__cuda_status(error, "loading a kernel", last);
@@ -2719,8 +2683,7 @@ static void llm42__sort_by_cost(const llm42__trial *t, llm42__candidate_list *li
     });
 }
 
-// Times all candidates briefly (many rows by one launch), leaves out those that cannot run here, and sorts them by
-// time.
+// Times all candidates briefly (many rows by one launch), leaves out those that cannot run here, and sorts by time.
 static llm42_result llm42__screen(llm42__trial *t, llm42__candidate_list *list, llm42_error *error) {
     llm42__candidate_list kept;
     for (llm42__candidate &c : *list) {
@@ -2780,8 +2743,7 @@ static llm42_result llm42__contend(llm42__trial *t, llm42__candidate_list *list,
 // One of our kernels that has the order of FIXED passes where INVARIANT passes have leaves.
 static bool llm42__is_whole(const llm42__candidate &c) { return c.algorithm.tile >= 0 && !c.algorithm.leaves; }
 
-// Leaves only contenders in a list, sorted by their times. They are timed in rounds, in turn, so that changes of the
-// clock rate meet all alike.
+// Leaves only contenders in a list, sorted by time. They are timed in turn, so that changes of clock rate meet all.
 static llm42_result llm42__find_contenders(llm42__trial *t, llm42__candidate_list *list, llm42_error *error) {
     enum { MOST = 3, ROUNDS = 5 };
     const llm42__cuda *cu = t->cu;
@@ -2889,8 +2851,7 @@ static llm42_result llm42__prove(llm42__trial *t, bool *known, llm42_error *erro
     return LLM42_OK;
 }
 
-// Chooses algorithms, or tests them where they are known. *anew: how many numbers of rows of products they were chosen
-// for.
+// Chooses algorithms, or tests known ones. *anew: for how many numbers of rows of products they were chosen.
 static llm42_result llm42__choose_algorithms(llm42__cuda *cu, const llm42__tests *tests, int *anew,
                                              llm42_error *error) {
     llm42__trial t = {};
@@ -3228,20 +3189,17 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     }
 }
 
-// Bytes of device memory that blocks take, by kind. cudaMalloc takes memory in pages of 2 MB; blocks of less than 1 MB
-// share pages.
+// Bytes of device memory that blocks take, by kind. cudaMalloc takes pages of 2 MB, which blocks below 1 MB share.
 static void llm42__sum_blocks(const llm42__blocks &list, size_t sums[LLM42__BLOCK_KINDS]) {
     const size_t page = (size_t)2 << 20;
     for (const llm42__block &block : list)
         sums[block.kind] += block.bytes < page / 2 ? block.bytes : (block.bytes + page - 1) / page * page;
 }
 
-// What CUDA needs beside the blocks, for kernels, graphs (up to about 200) and cuBLASLt: an estimate, with room to
-// spare.
+// What CUDA needs beside the blocks, for kernels, graphs (up to about 200) and cuBLASLt: a generous estimate.
 static const size_t llm42__cuda_bytes = (size_t)400 << 20;
 
-// Bytes of device memory that a rank needs while its engine opens, and their sums by kind. Algorithms are tried on the
-// first device.
+// Bytes of device memory that a rank needs while its engine opens, also by kind. The first device tries algorithms.
 static size_t llm42__needed_bytes(llm42__cuda *cu, size_t sums[LLM42__BLOCK_KINDS]) {
     char *buffer;
     llm42__trial t = {};
@@ -3509,12 +3467,8 @@ static llm42__cuda *llm42__new_rank(const llm42_backend_desc *desc, const llm42_
                                     const cudaDeviceProp *device) {
     llm42__cuda *cu = new (std::nothrow) llm42__cuda();
     if (!cu) return cu;
-    cu->desc = *desc;
-    cu->options = *options;
-    cu->model = desc->model;
-    cu->device = *device;
-    cu->rank = rank;
-    cu->devices = options->devices;
+    cu->desc = *desc, cu->options = *options, cu->model = desc->model, cu->device = *device;
+    cu->rank = rank, cu->devices = options->devices;
     cu->own_device = rank * options->devices / std::max(1, desc->tensor_parallel);
     cu->options.device += cu->own_device;
     return cu;

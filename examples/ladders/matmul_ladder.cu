@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(MMA_THREADS) step_ring(const bf16 *x, const bf
     };
     for (int chunk = 0; chunk < MMA_STAGES - 1; chunk++) copy(chunk);
     float sum[TILES][4] = {};
-    llm42__one_leaf whole;
+    llm42__leaf_count<false> whole = {};
     for (int chunk = 0; chunk < chunks; chunk++) {
         llm42__copy_wait<MMA_STAGES - 2>();
         // Everyone's copies of this chunk are there, and everyone has left the stage that is filled next.

@@ -982,7 +982,7 @@ static void check_leaves_of_a_sum(void) {
                 if (apart) parts[leaf] = sum[0][3], sum[0][3] = 0;
                 else llm42__join_leaf<1>(pending, sum, leaf, leaf + 1 == count);
             };
-            llm42__leaf_count now = {16 * each, count, 16 * each, 0};
+            llm42__leaf_count<> now = {16 * each, count, 16 * each, 0};
             auto pass = [&](int n) {
                 const int ended = now.pass(n);
                 if (ended >= 0) close(ended);
@@ -1263,7 +1263,7 @@ static void check_stages(bool mixture) {
     for (int l = 0; l < 2; l++) {
         want.push_back({"norm", {l ? mix : embed}});
         want.push_back({"qkv", {product}});
-        want.push_back({"rope", {(const void *)llm42__k_rope<16>}});
+        want.push_back({"rope", {(const void *)llm42__k_rope<16, false>}});
         want.push_back({"attention", {nullptr, nullptr}});
         want.push_back({"o", {product}});
         want.push_back({"norm", {add}});
