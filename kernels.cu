@@ -31,6 +31,8 @@
 //   input in e4m3     k_quantise_, or the one ahead   quantise                   e4m3
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
+//                     k_gate_attention                enqueue_attend             arithmetic
+//   recurrent layer   k_convolve, k_delta, k_leave    enqueue_recurrent          arithmetic, leaves.cu
 //   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, leaves.cu
 //   mixture           k_route, k_sort                 enqueue_route, _experts    arithmetic, layers
 //                     k_experts, or k_matmul          run_experts                arithmetic, leaves.cu
@@ -2530,10 +2532,9 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool 
 // the state on need; k_delta takes them in one after the other, moves the state and writes the ring.
 typedef struct llm42__recurrent {
     int key_heads, value_heads, value_dim;
-    int channels, width, stride,
-        z;         // of mixed [R, stride]: convolved; kept in a ring, with beta and alpha; all; where z is
-    int capacity;  // of a ring, in rows of `width`: position t is at t modulo this
-    int out_stride;
+    // Of mixed [R, stride]: what is convolved; what a ring keeps, beta and alpha, too; all; where z begins.
+    int channels, width, stride, z;
+    int capacity, out_stride;  // capacity of a ring, in rows of `width`: position t is at t modulo this
     float eps;
     const llm42__bf16 *mixed;
     llm42__bf16 *out;                               // [R, out_stride]
@@ -2552,8 +2553,7 @@ LLM42__DEVICE float llm42__device_sigmoid(float x) {
     return __fdiv_rn(1.0f, 1.0f + llm42__power(power > 128.0f ? 128.0f : power));
 }
 
-// x = llm42__silu(x), rounded to bf16. Divisions run side by side as in llm42__gate: tests try each of the 2^32
-// numbers.
+// x = llm42__silu(x), rounded to bf16. Divisions run side by side as in llm42__gate; a test tries all 2^32 numbers.
 template <int COUNT> LLM42__DEVICE void llm42__silu_rounded(float (&x)[COUNT]) {
     float largest = 0;
     LLM42__UNROLLED(int i = 0; i < COUNT; i++) largest = fmaxf(largest, fabsf(x[i]));
@@ -2580,13 +2580,35 @@ LLM42__DEVICE const llm42__bf16 *llm42__inputs_at(const llm42__recurrent &a, con
     return a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width;
 }
 
-// A lane's sixteen values of a head of DIM: eight from lane x 8 on, and eight half a head behind them.
-// Those behind the end of the row are not stored: there are `left` of them.
+// Stores a lane's sixteen values of a head: eight side by side, and eight half a head behind them. left: values up to
+// the row's end, behind which nothing is stored.
 LLM42__DEVICE void llm42__store_halves(llm42__bf16 *to, int half, int left, const float (&x)[16]) {
     uint4 piece[2];
     LLM42__UNROLLED(int i = 0; i < 8; i++) ((uint32_t *)piece)[i] = llm42__pack(x[2 * i], x[2 * i + 1]);
     LLM42__UNROLLED(int i = 0; i < 2; i++)
         if (i * half < left) *(uint4 *)(to + i * half) = piece[i];
+}
+
+// beta and the decay of a head, from a position's raw ones.
+LLM42__DEVICE void llm42__factors_of(const llm42__recurrent &a, const llm42__bf16 *raw, int head, float *to) {
+    const float alpha = __bfloat162float(raw[a.value_heads + head]) + a.alpha_bias[head];
+    to[head] = llm42__device_sigmoid(__bfloat162float(raw[head]));
+    to[a.value_heads + head] = llm42__exp(a.decay[head] *
+                                          (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha))));
+}
+
+// Copies a thread's channels of the inputs before the snapshots of a run that are within a group.
+LLM42__DEVICE void llm42__save_inputs(const llm42__recurrent &a, const llm42__run &run, int first, int end, int low,
+                                      int half) {
+    for (int i = 0; i < run.saves; i++) {
+        const int at = run.save[i].at;
+        for (int j = 0; j < LLM42__TAPS - 1 && at > first && at <= end; j++) {
+            const llm42__bf16 *from = llm42__inputs_at(a, run, max(at - LLM42__TAPS + 1 + j, 0)) + low;
+            llm42__bf16 *to = a.saved_inputs + (size_t)run.save[i].snapshot * a.saved_inputs_apart + j * a.channels +
+                              low;
+            *(uint4 *)to = *(const uint4 *)from, *(uint4 *)(to + half) = *(const uint4 *)(from + half);
+        }
+    }
 }
 
 // Shapes: mixed, and rings or snapshots -> convolved, factors; and the inputs before snapshots that are to be saved.
@@ -2614,7 +2636,7 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
         float *factors = a.factors + (size_t)group * LLM42__GROUP * (keys + 2 * heads);
         if (group == (int)blockIdx.y) llm42__wait_for_previous();
         const llm42__bf16 *from = nullptr;
-        uint4 next[2];
+        uint4 next[2], before[LAST][2];
         float x[16], sum[LAST][16] = {};            // the terms so far of the next position and of two behind it
         auto take = [&](int t, uint4(&piece)[2]) {  // zero before a sequence's first position
             from = from && t > begin ? from + a.stride : llm42__inputs_at(a, run, max(t, 0)) + low;
@@ -2628,12 +2650,9 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
                 sum[1][i] = fmaf(value, tap[i].y, sum[2][i]), sum[2][i] = fmaf(value, tap[i].x, 0.0f);
             }
         };
-        {
-            uint4 before[LAST][2];
-            LLM42__UNROLLED(int i = 0; i < LAST; i++) take(first - LAST + i, before[i]);
-            take(first, next);
-            LLM42__UNROLLED(int i = 0; i < LAST; i++) add(before[i]);
-        }
+        LLM42__UNROLLED(int i = 0; i < LAST; i++) take(first - LAST + i, before[i]);
+        take(first, next);
+        LLM42__UNROLLED(int i = 0; i < LAST; i++) add(before[i]);
         for (int t = first; t < end; t++, to += a.channels) {
             add(next);
             if (t + 1 < end) take(t + 1, next);
@@ -2645,22 +2664,10 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
             if (head < keys && u % LANES == 0)
                 factors[(t - first) * (keys + 2 * heads) + head] = __fdiv_rn(1.0f, __fsqrt_rn(squares + 1e-6f));
         }
-        for (int i = u; i < (end - first) * heads; i += (int)gridDim.x * 128) {
-            const int t = first + i / heads, h = i % heads;
-            const llm42__bf16 *raw = llm42__inputs_at(a, run, t) + a.channels + h;
-            const float alpha = __bfloat162float(raw[heads]) + a.alpha_bias[h];
-            float *const own = factors + (t - first) * (keys + 2 * heads) + keys + h;
-            own[0] = llm42__device_sigmoid(__bfloat162float(raw[0]));
-            own[heads] = llm42__exp(a.decay[h] * (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha))));
-        }
-        LLM42__UNROLLED(int i = 0; i < 2; i++) {
-            if (!there || i >= run.saves || run.save[i].at <= first || run.save[i].at > end) continue;
-            llm42__bf16 *saved = a.saved_inputs + (size_t)run.save[i].snapshot * a.saved_inputs_apart + low;
-            for (int j = 0; j < LAST; j++, saved += a.channels) {
-                from = llm42__inputs_at(a, run, max(run.save[i].at - LAST + j, 0)) + low;
-                *(uint4 *)saved = *(const uint4 *)from, *(uint4 *)(saved + half) = *(const uint4 *)(from + half);
-            }
-        }
+        for (int i = u; i < (end - first) * heads; i += (int)gridDim.x * 128)
+            llm42__factors_of(a, llm42__inputs_at(a, run, first + i / heads) + a.channels, i % heads,
+                              factors + i / heads * (keys + 2 * heads) + keys);
+        if (there) llm42__save_inputs(a, run, first, end, low, half);
     }
 }
 
@@ -2872,17 +2879,15 @@ template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__re
     llm42__bf16 *out = a.out + (size_t)blockIdx.x * a.out_stride + head * V + low;
     const llm42__bf16 *z = a.mixed + (size_t)blockIdx.x * a.stride + a.z + head * V + low;
     const bool there = head < a.value_heads;
-    float x[16] = {}, squares = 0;
-    LLM42__UNROLLED(int i = 0; i < 16; i++)
-        if (there) x[i] = __bfloat162float(out[i % 8 + i / 8 * (V / 2)]);
+    float x[16], gate[16], up[16], squares = 0;
+    LLM42__UNROLLED(int i = 0; i < 16; i++) {
+        const int at = i % 8 + i / 8 * (V / 2);
+        x[i] = there ? __bfloat162float(out[at]) : 0.0f, gate[i] = there ? __bfloat162float(z[at]) : 0.0f;
+    }
     LLM42__UNROLLED(int i = 0; i < 16; i++) squares = fmaf(x[i % 2 * 8 + i / 2], x[i % 2 * 8 + i / 2], squares);
     squares = llm42__sum_of_lanes<LANES>(squares);
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(squares, (float)V) + a.eps)) + (squares - squares);
-    float gate[16], up[16];
-    LLM42__UNROLLED(int i = 0; i < 16; i++) {
-        const int at = i % 8 + i / 8 * (V / 2);
-        gate[i] = there ? __bfloat162float(z[at]) : 0.0f, up[i] = there ? x[i] * scale * a.norm[low + at] : 0.0f;
-    }
+    LLM42__UNROLLED(int i = 0; i < 16; i++) up[i] = there ? x[i] * scale * a.norm[low + i % 8 + i / 8 * (V / 2)] : 0.0f;
     llm42__gate(gate, up, x);
     llm42__store_halves(out, V / 2, a.out_stride - head * V - low, x);
 }

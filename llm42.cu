@@ -227,8 +227,8 @@ struct llm42__cuda {
     cublasLtMatmulDesc_t product, product_e4m3;
     // Widths. All but D are padded. dp: of a head; qkv, attended: of a row; Vr: logits of a rank; Vp: of all ranks.
     int D, Dp, Fp, Vp, Vr, dp, qkv, attended, Ep;
-    int k_at, v_at, gates_at;                            // where keys, values, and gates begin in a row of qkv
-    int channels, width, z_at, mixed, capacity, groups;  // see llm42__recurrent; mixed: of a row; groups: at most
+    int k_at, v_at, gates_at;  // where keys, values, and gates begin in a row of qkv
+    int channels = 0, width = 0, z_at = 0, mixed = 0, capacity = 0;  // see llm42__recurrent; mixed: of a row
     int page_shift, group, max_rows, max_draws, max_records;
     int leaves = 1;                         // of a rank's part of o and down in INVARIANT passes
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
@@ -3060,6 +3060,22 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
     return LLM42_OK;
 }
 
+static llm42_result llm42__validate_recurrent(const llm42_backend_desc *d, int leaves, llm42_error *error) {
+    const llm42_config *c = &d->model->config;
+    const int attended = c->heads * c->head_dim, values = c->value_heads * c->value_dim;
+    for (int n : {c->key_dim, c->value_dim})
+        if (n < 16 || n != llm42__padded_head_dim(n))
+            LLM42__FAIL(UNSUPPORTED,
+                        "model %s: its recurrent layers have keys of %d and values of %d: the CUDA backend takes 16, "
+                        "32, 64, 128 or 256",
+                        d->model->name, c->key_dim, c->value_dim);
+    if (leaves == 1 || leaves == 0 || attended == values) return LLM42_OK;
+    LLM42__FAIL(UNSUPPORTED,
+                "llm42_engine_desc.%s: %d: the CUDA backend cuts recurrent layers only where they are as wide as "
+                "attention: %d and %d values",
+                d->numerics.leaves == leaves ? "numerics.leaves" : "tensor_parallel", leaves, values, attended);
+}
+
 static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     if (!d->model->layer)
@@ -3105,19 +3121,7 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
         LLM42__FAIL(INVALID,
                     "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
                     own->devices, std::max(1, d->tensor_parallel));
-    auto dim = [](int n) { return n >= 16 && n == llm42__padded_head_dim(n); };
-    if (c->recurrent_layers && (!dim(c->key_dim) || !dim(c->value_dim)))
-        LLM42__FAIL(
-            UNSUPPORTED,
-            "model %s: its recurrent layers have keys of %d and values of %d: the CUDA backend takes 16, 32, 64, "
-            "128 or 256",
-            d->model->name, c->key_dim, c->value_dim);
-    if (c->recurrent_layers && leaves > 1 && attended != c->value_heads * c->value_dim)
-        LLM42__FAIL(UNSUPPORTED,
-                    "llm42_engine_desc.%s: %d: the CUDA backend cuts recurrent layers only where they are as wide as "
-                    "attention: %d and %d values",
-                    d->numerics.leaves == leaves ? "numerics.leaves" : "tensor_parallel", leaves,
-                    c->value_heads * c->value_dim, attended);
+    if (c->recurrent_layers) LLM42__TRY(llm42__validate_recurrent(d, leaves, error));
     if (c->head_dim > 256 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > LLM42__MOST_WIDTH || c->experts + (c->shared_ffn > 0) > 1024)
         LLM42__FAIL(UNSUPPORTED,
@@ -3125,6 +3129,15 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
                     "even head_dim up to 256, up to 16 heads a kv head, width 16384 and 1024 experts",
                     d->model->name, c->head_dim, c->heads, c->kv_heads, c->dim, c->experts);
     return LLM42_OK;
+}
+
+static void llm42__recurrent_sizes(llm42__cuda *cu) {
+    const llm42_config *c = &cu->config;
+    const int values = c->value_heads * c->value_dim;
+    cu->channels = 2 * c->key_heads * c->key_dim + values;
+    cu->z_at = cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8;
+    cu->mixed = llm42__padded(cu->z_at + values);
+    cu->capacity = cu->desc.behind + LLM42__TAPS;
 }
 
 static void llm42__cuda_sizes(llm42__cuda *cu) {
@@ -3147,16 +3160,12 @@ static void llm42__cuda_sizes(llm42__cuda *cu) {
     cu->Fp = padded(cu->leaves * llm42__leaf_width(cu));
     cu->dp = llm42__padded_head_dim(c->head_dim);
     cu->k_at = next_block(c->heads * c->head_dim), cu->v_at = next_block(cu->k_at + kv);
-    const int values = c->value_heads * c->value_dim;
-    cu->attended = padded(std::max(c->heads * c->head_dim, values));
+    cu->attended = padded(std::max(c->heads * c->head_dim, c->value_heads * c->value_dim));
     cu->gates_at = padded(cu->v_at + kv);
     cu->qkv = c->gated ? cu->gates_at + cu->attended : padded(cu->v_at + kv);
-    cu->channels = 2 * c->key_heads * c->key_dim + values;
-    cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8, cu->z_at = cu->width;
-    cu->mixed = c->recurrent_layers ? padded(cu->z_at + values) : 0;
-    cu->capacity = d->behind + LLM42__TAPS;
     cu->Ep = llm42__padded(std::max(1, c->experts));
     cu->group = c->heads / c->kv_heads;
+    if (c->recurrent_layers) llm42__recurrent_sizes(cu);
     for (int l = 0; l < c->layers; l++)
         if (!cu->model->layer[l].recurrent) cu->has[cu->model->layer[l].sliding ? LLM42__SLIDING : LLM42__FULL] = true;
     while (1 << cu->page_shift < d->page_size) cu->page_shift++;

@@ -352,6 +352,38 @@ static void check_gate() {
     cudaFree(at);
 }
 
+// Counts numbers of which llm42__silu_rounded has other bits than the CPU; the same without the excess of the quotient.
+__global__ void silu_all(size_t step, unsigned *differing) {
+    for (size_t i = step * (blockIdx.x * (size_t)blockDim.x + threadIdx.x); i >> 32 == 0;
+         i += step * gridDim.x * blockDim.x) {
+        const float x = llm42__float((uint32_t)i), want = llm42__rounded(llm42__silu(x));
+        const float without = llm42__rounded(x * llm42__near_inverse(1.0f + llm42__power(x * -1.44269504f)));
+        float own[1] = {x};
+        llm42__silu_rounded(own);
+        if (want == want ? llm42__bits(own[0]) != llm42__bits(want) : own[0] == own[0]) atomicAdd(differing, 1u);
+        if (want == want && llm42__bits(without) != llm42__bits(want)) atomicAdd(differing + 1, 1u);
+    }
+}
+
+static void check_silu() {
+#ifdef LLM42_EMULATED
+    const size_t step = 65537;
+#else
+    const size_t step = 1;
+#endif
+    unsigned *at, differing[2] = {};
+    if (!works(cudaMalloc(&at, sizeof differing), "memory")) return;
+    cudaMemset(at, 0, sizeof differing);
+    silu_all<<<1024, 256>>>(step, at);
+    if (works(cudaMemcpy(differing, at, sizeof differing, cudaMemcpyDeviceToHost), "cudaMemcpy")) {
+        check(differing[0] == 0, "silu, rounded, has the CPU's bits", "differing", (int)differing[0]);
+        check(step > 1 || differing[1] > 0, "control: without the excess other bits", "differing", (int)differing[1]);
+        printf("silu, rounded: of each %zuth number %u differ from the CPU's, without the excess %u\n", step,
+               differing[0], differing[1]);
+    }
+    cudaFree(at);
+}
+
 int main() {
     bench b = {};
     int major = 0;
@@ -374,5 +406,6 @@ int main() {
         check_experts(&b, &kind);
     }
     check_gate();
+    check_silu();
     return end();
 }
