@@ -2527,20 +2527,20 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool 
 // >>kernel-recurrent ---------------------------------------------------------------------------------------------
 // Owns: recurrent layers: the convolution, the gated delta rule, and the norm of its output. And the gate of attention.
 //
-// Section recurrent of llm42.h says what they compute. A sequence's slot has its state in fp32, for each value head
-// [value_dim][key_dim], and a ring of the inputs of the positions behind it. k_convolve gives what the positions from
-// the state on need; k_delta takes them in one after the other, moves the state and writes the ring.
+// Section recurrent of llm42.h says what they compute. A sequence's slot has its state in fp32, for each value head S
+// turned, [value_dim][key_dim], and a ring of the inputs of the positions after it. k_convolve gives what the positions
+// from the state on need; k_delta takes them in one after the other, moves the state and writes the ring.
 typedef struct llm42__recurrent {
     int key_heads, value_heads, value_dim;
-    // Of mixed [R, stride]: what is convolved; what a ring keeps, beta and alpha, too; all; where z begins.
+    // Widths of a row of mixed: what is convolved; that with beta and alpha, as a ring keeps it; all. z: where z is.
     int channels, width, stride, z;
     int capacity, out_stride;  // capacity of a ring, in rows of `width`: position t is at t modulo this
     float eps;
     const llm42__bf16 *mixed;
     llm42__bf16 *out;                               // [R, out_stride]
     const float *taps, *decay, *alpha_bias, *norm;  // of llm42_layer
-    llm42__bf16 *convolved;                         // [8 groups, channels]: a run's positions begin a group of 8
-    float *factors;                                 // [8 groups][2 Hk + 2 Hv]: 1 / length of q, of k; beta, decay
+    llm42__bf16 *convolved;                         // [8 x groups, channels]: each run begins a new group
+    float *factors;                                 // [8 x groups][2 Hk + 2 Hv]: 1 / length of q, of k; beta, decay
     float *states, *saved_states;                   // of this layer: [slots], [snapshots]
     llm42__bf16 *rings, *saved_inputs;              // the last three inputs before a snapshot: [3][channels]
     size_t states_apart, rings_apart, saved_inputs_apart;  // from one slot or snapshot to the next
@@ -2597,7 +2597,7 @@ LLM42__DEVICE void llm42__factors_of(const llm42__recurrent &a, const llm42__bf1
                                           (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha))));
 }
 
-// Copies a thread's channels of the inputs before the snapshots of a run that are within a group.
+// Copies, for each snapshot within a group of a run, a thread's channels of the three inputs before it.
 LLM42__DEVICE void llm42__save_inputs(const llm42__recurrent &a, const llm42__run &run, int first, int end, int low,
                                       int half) {
     for (int i = 0; i < run.saves; i++) {
@@ -2612,8 +2612,9 @@ LLM42__DEVICE void llm42__save_inputs(const llm42__recurrent &a, const llm42__ru
 }
 
 // Shapes: mixed, and rings or snapshots -> convolved, factors; and the inputs before snapshots that are to be saved.
-// K: key_dim. Work: a block takes groups of positions of a run, and 2048 channels of them: K / 16 lanes for a head,
-// each with sixteen channels and their taps. Order: the four terms by fma, the oldest first; lengths as in k_rope.
+// K: key_dim. Work: a block takes every gridDim.y-th group of positions, and 2048 channels of it: K / 16 lanes for a
+// head, each with sixteen channels and their taps. Order: the four terms by fma, the oldest first; lengths as in
+// k_rope.
 template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm42__recurrent a, llm42__meta meta) {
     enum { LANES = K / 16, LAST = LLM42__TAPS - 1 };
     const int u = (int)(blockIdx.x * 128 + threadIdx.x), keys = 2 * a.key_heads, heads = a.value_heads,
@@ -2806,12 +2807,12 @@ template <int K, int C> struct llm42__delta_part {
 
 // Shapes: convolved, factors, states or snapshots -> out [R, out_stride], states, snapshots, rings. K: key_dim. Work: a
 // block takes 16 C columns of a value head of a run, and position after position; eight lanes share C columns. States
-// are read ahead of the wait. Order: that of llm42__recurrent_dot in llm42.h: a lane has the partial sums 4 lane to
-// 4 lane + 3, then a tree of lanes. It depends on key_dim alone.
+// are read before the wait, because no kernel of the pass has written them. Order: that of llm42__recurrent_dot in
+// llm42.h: a lane has the partial sums 4 lane to 4 lane + 3, then a tree of lanes. It depends on key_dim alone.
 template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta(llm42__recurrent a, llm42__meta meta) {
     using stage = llm42__delta_stage<K, C>;
     __shared__ stage stages[2];
-    __shared__ float4 parts[2][LLM42__GROUP][C][16][2];  // of lanes; apart, so that nothing waits for them
+    __shared__ float4 parts[2][LLM42__GROUP][C][16][2];  // of outputs, by lane: they are added up after a group
     const int across = a.value_dim / stage::COLUMNS, each = a.value_heads * across, tasks = meta.header->runs * each;
     const int own = threadIdx.x / 32 * 4 + threadIdx.x % 4;  // of sixteen times C columns
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
@@ -2844,7 +2845,7 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
         for (int t = run.from; t < end; t += LLM42__GROUP, turn ^= 1) {
             stage &now = stages[turn];
             part.load_k(now, 0);
-            load.put(&stages[turn ^ 1], scale);  // of the next group; behind the last one nothing that is used
+            load.put(&stages[turn ^ 1], scale);  // the next group; after the last one this is not used
             if (t + 2 * LLM42__GROUP < end) load.take(a);
             if (end - t < LLM42__GROUP || inside(t, run.state_to) || (run.saves && inside(t, run.save[0].at)) ||
                 (run.saves > 1 && inside(t, run.save[1].at))) {
@@ -2892,8 +2893,8 @@ template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__re
     llm42__store_halves(out, V / 2, a.out_stride - head * V - low, x);
 }
 
-// Shapes: out [R, stride], in place: the first `width` values of a row are multiplied by sigmoid of the gates, which
-// stand from qkv on, the rest becomes 0. Work: a thread takes eight values. No sums.
+// Shapes: out [R, stride], in place: the first `width` values of a row are multiplied by sigmoid of `gates`, and
+// the rest becomes 0. Work: a thread takes eight values. No sums.
 __global__ void __launch_bounds__(256)
     llm42__k_gate_attention(llm42__bf16 *out, int stride, const llm42__bf16 *gates, int gates_stride, int width) {
     const int i = (int)(blockIdx.y * 256 + threadIdx.x) * 8;

@@ -148,10 +148,10 @@
    arithmetic SM90 a chain is four steps of the tensor cores, and in FP32 it has the one order (section vectors).
 
    Recurrent layers (gated delta rule, as in Qwen3-Next and Qwen3.5) keep a state instead of keys and values. FIXED and
-   INVARIANT passes take in one token after the other (section recurrent), so that chunks of a prompt, decoding, prefix
-   hits and rollbacks give the same bits; so do all passes of a GPU. A FAST pass of the CPU takes in prompts by chunks
-   of 64 tokens, as engines do, which rounds differently. A state takes in final rows only, and the rows behind it are
-   applied again to a copy of it, so that a rollback touches no state.
+   INVARIANT passes, and all passes of a GPU, take in one token after the other (section recurrent), so that no bit of
+   this depends on how a prompt is cut, on prefix hits or on rollbacks. A FAST pass of the CPU takes in prompts by
+   chunks of 64 tokens, as other engines do, which rounds differently. A state takes in final rows only, and later rows
+   are applied again to a copy of it, so that a rollback touches no state.
 
    Tensor parallelism cuts a model into ranks, one for each device, and with it the sums of two matrix products, o
    (attention output) and down (feed-forward output). .numerics.leaves says into how many parts an INVARIANT pass cuts
@@ -441,7 +441,7 @@ typedef struct llm42_seq {
     const int32_t *pages;  // pages[i] has positions i x page_size to (i + 1) x page_size - 1
     llm42_sampling sampling;
     // For recurrent layers. The backend keeps a state for each index into llm42_pass.seq, and the rows of the positions
-    // behind it. A pass applies these rows to a copy of the state, and then its own rows.
+    // after it. A pass applies these rows to a copy of the state, and then its own rows.
     int state;     // positions that the state has taken in; 0: none, it is zero
     int state_to;  // that it has taken in when the pass has run
     int restore;   // the state is first copied from snapshot `restore` - 1, which has `state` positions; 0: it is not
@@ -1243,7 +1243,7 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
             seq->state < 0 || seq->state_to < seq->state)
             LLM42__FAIL(INVALID,
                         "%s backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
-                        "follow one another, at most %d positions behind the state",
+                        "follow one another, at most %d positions after the state",
                         backend, r, row->seq, row->position, seq->state, desc->behind);
     }
     return LLM42_OK;
@@ -3677,7 +3677,7 @@ int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k) {
 // Sizes of what a recurrent layer keeps, in floats. A state has the heads' states [Hv][key_dim][value_dim].
 typedef struct llm42__recurrence {
     int channels;                        // that are convolved: q and k of the key heads, v of the value heads
-    int width;                           // of a row behind a state: channels, beta and alpha
+    int width;                           // of a row after a state: channels, beta and alpha
     int capacity;                        // of a ring of rows: position t is at t modulo this
     size_t head, state, ring, snapshot;  // of one layer; a snapshot has the state and the last inputs
 } llm42__recurrence;
@@ -4489,14 +4489,14 @@ const llm42_backend *llm42_backend_cpu(void) {
 }
 
 // >>recurrent ----------------------------------------------------------------------------------------------------
-// Owns: the gated delta rule: states of sequences, the rings of rows behind them, and snapshots.
+// Owns: the gated delta rule: states of sequences, the rings of rows after them, and snapshots.
 // Calls: vectors, team, cpu.
 // Invariant: a state has taken in only rows that are final. Whatever is rolled back was in a copy of it.
 //
-// A value head has a state S [key_dim, value_dim]. Position t with k, q (of a key head), v, beta and a decay a makes it
-//   S = a S,  S = S + k (beta (v - S^T k))^T,  and gives S^T q.
-// q, k and v are silu of a convolution over the last four positions. A ring keeps what positions behind the state need.
-// FAST passes take in prompts by chunks, which is equal but for rounding.
+// A value head has a state S [key_dim, value_dim]. A position has a decay a, beta and v, and q and k of a key head. S
+// becomes a S, then S + k (beta (v - S^T k))^T, and the output is S^T q. q, k and v are silu of a convolution over the
+// last four positions; then q and k are divided by their lengths, and q by sqrt(key_dim). A ring keeps what positions
+// after the state need. FAST passes take in prompts by chunks, which is equal but for rounding.
 
 static void llm42__recurrent_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
