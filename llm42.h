@@ -3066,6 +3066,7 @@ static llm42_result llm42__config_all(llm42_model *model, const llm42__json *jso
     LLM42__TRY(llm42__config_windows(owner, &text, *layer));
     LLM42__TRY(llm42__config_rotations(&model->config, &text, *layer));
     LLM42__TRY(llm42__json_unique(json, 0));
+    LLM42__TRY(llm42__json_unique(&text, 0));
     return llm42__config_unread(owner, &text);
 }
 
