@@ -4468,9 +4468,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     if (!llm42__cpu_allocate(cpu)) {
         llm42__cpu_close(cpu);
         LLM42__FAIL(MEMORY,
-                    "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, max_context or "
+                    "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, max_context%s or "
                     "token_budget",
-                    desc->pages, desc->page_size, desc->max_rows);
+                    desc->pages, desc->page_size, desc->max_rows,
+                    c->recurrent_layers ? ", max_running, kv.snapshots, window, draft_limit" : "");
     }
     llm42__rope_table(c, false, cpu->rope, desc->max_context);
     if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);
