@@ -1245,6 +1245,16 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
                         "%s backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
                         "follow one another, at most %d positions behind the state",
                         backend, r, row->seq, row->position, seq->state, desc->behind);
+        bool wild = first && (seq->restore < 0 || seq->restore > desc->snapshots || seq->saves < 0 || seq->saves > 2);
+        for (int i = 0; first && !wild && i < seq->saves; i++)
+            wild = seq->save[i].snapshot < 0 || seq->save[i].snapshot >= desc->snapshots ||
+                   seq->save[i].at > seq->state_to || seq->save[i].at <= (i ? seq->save[i - 1].at : seq->state);
+        if (wild)
+            LLM42__FAIL(
+                INVALID,
+                "%s backend: row %d: sequence %d: restore, saves: must be of the %d snapshots, and saved on the "
+                "way from state %d to %d",
+                backend, r, row->seq, desc->snapshots, seq->state, seq->state_to);
     }
     return LLM42_OK;
 }

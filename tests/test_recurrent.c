@@ -154,6 +154,7 @@ TEST(what_is_refused) {
                                      .numerics.compute = LLM42_DTYPE_BF16,
                                      .max_rows = 4,
                                      .behind = 2,
+                                     .snapshots = 1,
                                      .max_context = 64,
                                      .pages = 16,
                                      .page_size = PAGE,
@@ -167,6 +168,22 @@ TEST(what_is_refused) {
         const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 2, 2, row, &seq, out, NULL, NULL, NULL, false};
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
         CHECK_CONTAINS(error.text, "state");
+    }
+    // Or that name snapshots which there are not, or positions that the state does not pass. (There is one snapshot.)
+    const llm42_seq wild[] = {{.state_to = 2, .restore = 2},
+                              {.state_to = 2, .saves = 1, .save = {{2, 1}}},
+                              {.state_to = 2, .saves = 1, .save = {{0, 0}}},
+                              {.state_to = 2, .saves = 1, .save = {{3, 0}}},
+                              {.state_to = 2, .saves = 2, .save = {{1, 0}, {1, 0}}},
+                              {.state_to = 2, .saves = 3}};
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        llm42_seq seq = wild[i];
+        llm42_output out[2];
+        const llm42_row row[] = {{0, 0, 3, 0}, {0, 1, 3, 0}};
+        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 2, 2, row, &seq, out, NULL, NULL, NULL, false};
+        seq.pages = pages;
+        CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
+        CHECK_CONTAINS(error.text, "restore, saves: must be of the 1 snapshots");
     }
     // Nor may another sequence's row stand between two of one sequence.
     const llm42_seq both[2] = {{.pages = pages}, {.pages = pages + 8}};
