@@ -2603,7 +2603,7 @@ static llm42_result llm42__config_recurrent(llm42_config *c, const llm42__json *
     LLM42__TRY(llm42__json_size(json, "linear_conv_kernel_dim", 4096, &taps));
     if (taps != LLM42__TAPS) LLM42__NOT_SUPPORTED("linear_conv_kernel_dim: %d: only %d", taps, LLM42__TAPS);
     LLM42__TRY(llm42__json_bool(json, "attn_output_gate", &gated));
-    if (!gated) LLM42__NOT_SUPPORTED("attn_output_gate: false: beside recurrent layers only gated attention is");
+    if (!gated) LLM42__NOT_SUPPORTED("attn_output_gate: false: only attention with gates is supported");
     llm42__json_get(json, 0, "mtp_num_hidden_layers");
     c->recurrent_layers = c->gated = true;  // how many they are llm42__config_windows counts
     return LLM42_OK;
