@@ -2399,6 +2399,8 @@ static llm42_result llm42__config_check(const llm42_config *c, const llm42__json
     if (c->key_heads && c->value_heads % c->key_heads)
         LLM42__MALFORMED("linear_num_value_heads %d is not a multiple of linear_num_key_heads %d", c->value_heads,
                          c->key_heads);
+    if (c->key_dim % 2 || c->value_dim % 2)  // arithmetic sm90 sums squares by pairs
+        LLM42__MALFORMED("linear_key_head_dim %d, linear_value_head_dim %d: must be even", c->key_dim, c->value_dim);
     return LLM42_OK;
 }
 

@@ -127,6 +127,7 @@ TEST(what_is_refused) {
                {"\"qwen3_5_text", "\"qwen3_5_moe_text\", \"num_experts\": 2, \"num_experts_per_tok\": 1, \"x\": \"",
                 "shared_expert_intermediate_size: must be given", LLM42_FORMAT},
                {"_factor\": 0.5", "_factor\": 0.1", "partial_rotary_factor", LLM42_FORMAT},
+               {"key_head_dim\": 8", "key_head_dim\": 7", "linear_value_head_dim 8: must be even", LLM42_FORMAT},
                {"\"full_attention_interval\": 2", "\"layer_types\": [\"linear_attention\", \"mamba\", 1, 2]", "mamba",
                 LLM42_UNSUPPORTED},
                {"_dim\": 8, \"linear_value", "_dim\": 16, \"linear_value", "wrong shape", LLM42_FORMAT}};
