@@ -165,7 +165,7 @@ ends 2 '^drafts: --draft: 0\.50 is there twice$' "${worth[@]}" --draft 0.5,looku
 ends 2 '^drafts: --draft: lookup is there twice$' "${worth[@]}" --draft lookup,lookup
 ends 2 '^drafts: --way: dvr is there twice$' "${worth[@]}" --way dvr,best,dvr
 ends 2 '^drafts: --batch: 1 is there twice$' "${worth[@]}" --batch 1,2,1
-ends 2 'synthetic:tiny has a vocabulary of 512 tokens, and' "${worth[@]}" --draft model:examples/tiny42,model:synthetic:tiny
+ends 2 '^drafts: --draft model:synthetic:tiny: .* has a vocabulary of 512 tokens, and' "${worth[@]}" --draft model:examples/tiny42,model:synthetic:tiny
 ends 1 '^generate: --draft model:gone: gone: no such model folder' generate --draft model:gone
 # What lies in a folder that is no model folder, and keys of config.json that nothing uses.
 mkdir "$out/folder"
