@@ -1245,6 +1245,16 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
                         "%s backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
                         "follow one another, at most %d positions after the state",
                         backend, r, row->seq, row->position, seq->state, desc->behind);
+        bool wild = first && (seq->restore < 0 || seq->restore > desc->snapshots || seq->saves < 0 || seq->saves > 2);
+        for (int i = 0; first && !wild && i < seq->saves; i++)
+            wild = seq->save[i].snapshot < 0 || seq->save[i].snapshot >= desc->snapshots ||
+                   seq->save[i].at > seq->state_to || seq->save[i].at <= (i ? seq->save[i - 1].at : seq->state);
+        if (wild)
+            LLM42__FAIL(
+                INVALID,
+                "%s backend: row %d: sequence %d: restore, saves: must be of the %d snapshots, and saved on the "
+                "way from state %d to %d",
+                backend, r, row->seq, desc->snapshots, seq->state, seq->state_to);
     }
     return LLM42_OK;
 }
@@ -2389,6 +2399,8 @@ static llm42_result llm42__config_check(const llm42_config *c, const llm42__json
     if (c->key_heads && c->value_heads % c->key_heads)
         LLM42__MALFORMED("linear_num_value_heads %d is not a multiple of linear_num_key_heads %d", c->value_heads,
                          c->key_heads);
+    if (c->key_dim % 2 || c->value_dim % 2)  // arithmetic sm90 sums squares by pairs
+        LLM42__MALFORMED("linear_key_head_dim %d, linear_value_head_dim %d: must be even", c->key_dim, c->value_dim);
     return LLM42_OK;
 }
 
@@ -2537,7 +2549,7 @@ static llm42_result llm42__config_mixture(llm42_config *c, const llm42__json *js
         LLM42__NOT_SUPPORTED(
             "decoder_sparse_step, mlp_only_layers: layers of both kinds in one model are not supported");
     if (c->recurrent_layers)
-        LLM42__TRY(llm42__json_int(json, "shared_expert_intermediate_size", 1, 1 << 20, &c->shared_ffn));
+        LLM42__TRY(llm42__json_size(json, "shared_expert_intermediate_size", 1 << 20, &c->shared_ffn));
     c->experts_renorm = c->arch == LLM42_ARCH_MIXTRAL || c->recurrent_layers;
     return llm42__json_bool(json, "norm_topk_prob", &c->experts_renorm);
 }
@@ -2585,13 +2597,16 @@ static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *js
 // llm42__config_windows reads.
 static llm42_result llm42__config_recurrent(llm42_config *c, const llm42__json *json) {
     int taps = 0;
+    bool gated = true;
     LLM42__TRY(llm42__json_size(json, "linear_num_key_heads", 4096, &c->key_heads));
     LLM42__TRY(llm42__json_size(json, "linear_num_value_heads", 4096, &c->value_heads));
     LLM42__TRY(llm42__json_size(json, "linear_key_head_dim", 256, &c->key_dim));
     LLM42__TRY(llm42__json_size(json, "linear_value_head_dim", 256, &c->value_dim));
     LLM42__TRY(llm42__json_size(json, "linear_conv_kernel_dim", 4096, &taps));
     if (taps != LLM42__TAPS) LLM42__NOT_SUPPORTED("linear_conv_kernel_dim: %d: only %d", taps, LLM42__TAPS);
-    llm42__json_get(json, 0, "attn_output_gate"), llm42__json_get(json, 0, "mtp_num_hidden_layers");
+    LLM42__TRY(llm42__json_bool(json, "attn_output_gate", &gated));
+    if (!gated) LLM42__NOT_SUPPORTED("attn_output_gate: false: only attention with gates is supported");
+    llm42__json_get(json, 0, "mtp_num_hidden_layers");
     c->recurrent_layers = c->gated = true;  // how many they are llm42__config_windows counts
     return LLM42_OK;
 }
@@ -2671,7 +2686,8 @@ static llm42_result llm42__config_windows(llm42__owner *owner, const llm42__json
             "max_window_layers, layer_types: a window in some layers only is not supported for this model_type");
     if (!sliding) c->sliding_window = 0;
     if (c->recurrent_layers && (!recurrent || recurrent == c->layers))
-        LLM42__NOT_SUPPORTED("layer_types: model_type %s needs layers of both kinds", owner->family->type);
+        LLM42__NOT_SUPPORTED("layer_types, full_attention_interval: model_type %s needs layers of both kinds",
+                             owner->family->type);
     c->recurrent_layers = recurrent;
     return LLM42_OK;
 }
@@ -3055,11 +3071,14 @@ static llm42_result llm42__config_all(llm42_model *model, const llm42__json *jso
         text.token += inner, text.count = llm42__json_skip(json, inner) - inner;
     LLM42__TRY(llm42__config_kind(owner, &text));
     LLM42__TRY(llm42__config_read(owner, &text));
+    if (owner->scaling && owner->family->recurrent)
+        LLM42__NOT_SUPPORTED("quantization_config: recurrent layers have no weights in FP8 yet");
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &model->config.tied));
     LLM42__TRY(llm42__model_layers(model, layer, json->error));
     LLM42__TRY(llm42__config_windows(owner, &text, *layer));
     LLM42__TRY(llm42__config_rotations(&model->config, &text, *layer));
     LLM42__TRY(llm42__json_unique(json, 0));
+    LLM42__TRY(llm42__json_unique(&text, 0));
     return llm42__config_unread(owner, &text);
 }
 
@@ -4461,9 +4480,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     if (!llm42__cpu_allocate(cpu)) {
         llm42__cpu_close(cpu);
         LLM42__FAIL(MEMORY,
-                    "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, max_context or "
+                    "cpu backend: out of memory for %d pages of %d tokens and %d rows: lower pages, max_context%s or "
                     "token_budget",
-                    desc->pages, desc->page_size, desc->max_rows);
+                    desc->pages, desc->page_size, desc->max_rows,
+                    c->recurrent_layers ? ", max_running, kv.snapshots, window, draft_limit" : "");
     }
     llm42__rope_table(c, false, cpu->rope, desc->max_context);
     if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);

@@ -245,6 +245,10 @@ static tensor layer_tensor(const llm42_config *c, llm42_layer *l, const char *na
                {"ffn_norm", NULL, &l->ffn_norm, c->dim},
                {"q_norm", NULL, &l->q_norm, c->head_dim},
                {"k_norm", NULL, &l->k_norm, c->head_dim},
+               {"decay", NULL, &l->decay, c->value_heads},
+               {"alpha_bias", NULL, &l->alpha_bias, c->value_heads},
+               {"head_norm", NULL, &l->head_norm, c->value_dim},
+               {"taps", NULL, &l->taps, (2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim) * 4},
                {"q_bias", NULL, &l->q_bias, c->heads * c->head_dim},
                {"k_bias", NULL, &l->k_bias, c->kv_heads * c->head_dim},
                {"v_bias", NULL, &l->v_bias, c->kv_heads * c->head_dim}};

@@ -438,6 +438,8 @@ static void open_demo(demo *d) {
     args_choice("--planner", d->planner, planner_names);
     d->how.planner = planner_find(d->planner);
     args_check(llm42_model_load(&d->model, &desc, &error), &error);
+    if (d->keep_fast_state && !d->model->config.recurrent_layers)
+        args_fail(2, "--keep-fast-state: %s has no recurrent layers: try examples/hybrid42", d->model_path);
     args_check(tok_open(&d->tok, d->model, desc.path, NULL, &error), &error);
     if (d->trace_path) args_check(llm42_trace_open(&d->trace, d->trace_path, &error), &error);
     size_t vocab = (size_t)d->model->config.vocab, rows = (size_t)(d->window * d->group);

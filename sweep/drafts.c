@@ -138,7 +138,7 @@ static void drafter_open(study *s, turn *t, const char *name) {
                                               .max_context = (int)(s->prompt_tokens + s->tokens),
                                               .always = s->always,
                                               .other_noise = s->other_noise};
-        args_check(llm42_draft_model_open(&t->now, &model, &error), &error);
+        if (llm42_draft_model_open(&t->now, &model, &error)) args_fail(2, "--draft %s: %s", name, error.text);
     }
 }
 

@@ -68,6 +68,7 @@ flips $arch/qwen2 layer1.v_bias:3:30 "layer 1, v"
 flips $arch/qwen3 layer1.q_norm:3:30 "layer 1, q"
 flips $arch/qwen3 layer0.k_norm:3:30 "layer 0, k"
 flips $arch/qwen3_moe layer1.router:40:14 "layer 1, down"
+for t in decay:0 alpha_bias:3 head_norm:5 taps:7; do flips $arch/qwen3_5_text layer1.$t:24 "layer 1, attention"; done
 # Every expert is tried until one is used.
 for e in 0 1 2 3; do
     "$B/diff" --model $arch/qwen3_moe --ids 3,5,9 -b flip=layer0.expert$e.gate:9:13

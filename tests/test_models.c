@@ -399,6 +399,11 @@ TEST(prefixes_of_names) {
                  tiny.config);
         test_write_text(test_path(dir, "config.json"), i ? text : tiny.config);
         CHECK_MSG(same_bits(dir, TINY), "%s", all[i]);
+        llm42_model *model = NULL;  // each of the two objects has its keys once
+        snprintf(text, sizeof text, "{\"text_config\": {\"rms_norm_eps\": 0.5, %s}", strchr(tiny.config, '{') + 1);
+        test_write_text(test_path(dir, "config.json"), text);
+        CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = dir}, &error), LLM42_FORMAT);
+        CHECK_CONTAINS(error.text, "rms_norm_eps: the key is there twice");
     }
     prefix = "model.";
 }

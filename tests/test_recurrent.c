@@ -118,8 +118,16 @@ TEST(what_is_refused) {
     } bad[] = {{"key_heads\": 1", "key_heads\": 4", "linear_num_value_heads", LLM42_FORMAT},
                {"_heads\": 1, \"linear", "_heads\": 0, \"linear", "linear_num_key_heads", LLM42_FORMAT},
                {"kernel_dim\": 4", "kernel_dim\": 3", "linear_conv_kernel_dim", LLM42_UNSUPPORTED},
-               {"_interval\": 2", "_interval\": 9", "layers of both kinds", LLM42_UNSUPPORTED},
+               {"_interval\": 2", "_interval\": 9", "full_attention_interval: model_type", LLM42_UNSUPPORTED},
+               {"\"full_att", "\"attn_output_gate\": false, \"full_att", "attn_output_gate", LLM42_UNSUPPORTED},
+               {"\"full_att",
+                "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], "
+                "\"activation_scheme\": \"dynamic\"}, \"full_att",
+                "quantization_config: recurrent", LLM42_UNSUPPORTED},
+               {"\"qwen3_5_text", "\"qwen3_5_moe_text\", \"num_experts\": 2, \"num_experts_per_tok\": 1, \"x\": \"",
+                "shared_expert_intermediate_size: must be given", LLM42_FORMAT},
                {"_factor\": 0.5", "_factor\": 0.1", "partial_rotary_factor", LLM42_FORMAT},
+               {"key_head_dim\": 8", "key_head_dim\": 7", "linear_value_head_dim 8: must be even", LLM42_FORMAT},
                {"\"full_attention_interval\": 2", "\"layer_types\": [\"linear_attention\", \"mamba\", 1, 2]", "mamba",
                 LLM42_UNSUPPORTED},
                {"_dim\": 8, \"linear_value", "_dim\": 16, \"linear_value", "wrong shape", LLM42_FORMAT}};
@@ -147,6 +155,7 @@ TEST(what_is_refused) {
                                      .numerics.compute = LLM42_DTYPE_BF16,
                                      .max_rows = 4,
                                      .behind = 2,
+                                     .snapshots = 1,
                                      .max_context = 64,
                                      .pages = 16,
                                      .page_size = PAGE,
@@ -160,6 +169,22 @@ TEST(what_is_refused) {
         const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 2, 2, row, &seq, out, NULL, NULL, NULL, false};
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
         CHECK_CONTAINS(error.text, "state");
+    }
+    // Or that name snapshots which there are not, or positions that the state does not pass. (There is one snapshot.)
+    const llm42_seq wild[] = {{.state_to = 2, .restore = 2},
+                              {.state_to = 2, .saves = 1, .save = {{2, 1}}},
+                              {.state_to = 2, .saves = 1, .save = {{0, 0}}},
+                              {.state_to = 2, .saves = 1, .save = {{3, 0}}},
+                              {.state_to = 2, .saves = 2, .save = {{1, 0}, {1, 0}}},
+                              {.state_to = 2, .saves = 3}};
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        llm42_seq seq = wild[i];
+        llm42_output out[2];
+        const llm42_row row[] = {{0, 0, 3, 0}, {0, 1, 3, 0}};
+        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 2, 2, row, &seq, out, NULL, NULL, NULL, false};
+        seq.pages = pages;
+        CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
+        CHECK_CONTAINS(error.text, "restore, saves: must be of the 1 snapshots");
     }
     // Nor may another sequence's row stand between two of one sequence.
     const llm42_seq both[2] = {{.pages = pages}, {.pages = pages + 8}};

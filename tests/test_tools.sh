@@ -165,7 +165,7 @@ ends 2 '^drafts: --draft: 0\.50 is there twice$' "${worth[@]}" --draft 0.5,looku
 ends 2 '^drafts: --draft: lookup is there twice$' "${worth[@]}" --draft lookup,lookup
 ends 2 '^drafts: --way: dvr is there twice$' "${worth[@]}" --way dvr,best,dvr
 ends 2 '^drafts: --batch: 1 is there twice$' "${worth[@]}" --batch 1,2,1
-ends 2 'synthetic:tiny has a vocabulary of 512 tokens, and' "${worth[@]}" --draft model:examples/tiny42,model:synthetic:tiny
+ends 2 '^drafts: --draft model:synthetic:tiny: .* has a vocabulary of 512 tokens, and' "${worth[@]}" --draft model:examples/tiny42,model:synthetic:tiny
 ends 1 '^generate: --draft model:gone: gone: no such model folder' generate --draft model:gone
 # What lies in a folder that is no model folder, and keys of config.json that nothing uses.
 mkdir "$out/folder"
@@ -423,6 +423,7 @@ ends 2 '^generate: --top-p: 0.99999999 .* 1' generate --top-p 0.99999999
 ends 0 '^Once' generate --prompt Once -n 2 --temperature 0.7 --top-p 0.9999 --min-p 1e-30
 ends 2 '^determinism: --temperature: 1e-50 .* 0' determinism --temperature 1e-50
 ends 2 '^rollback: --inject: 1e-400 ' rollback --inject 1e-400
+ends 2 '^rollback: --keep-fast-state: examples/tiny42 has no recurrent layers' rollback --keep-fast-state
 ends 2 '^sweep: --flip-scale: 1e-400 ' sweep --flip-scale 1e-400
 ends 2 '^sweep: --ratio: 1e-400 ' sweep --ratio 0,1e-400
 ends 2 '^generate: --seed: 9223372036854775808 is outside' generate --seed 9223372036854775808

@@ -666,16 +666,16 @@ static bool llm42__model_allocate(llm42__draft_model *m) {
 }
 
 llm42_result llm42_draft_model_open(llm42_drafter *drafter, const llm42_draft_model_desc *desc, llm42_error *error) {
-    const char *const name = "llm42_draft_model_desc";
+    const char *const name = "llm42_draft_model_desc.model";
     *drafter = (llm42_drafter){0};
-    if (!desc->model) return llm42_fail(error, LLM42_INVALID, "%s.model: required", name);
+    if (!desc->model) return llm42_fail(error, LLM42_INVALID, "%s: required", name);
     const llm42_config *c = &desc->model->config;
     if (desc->vocab && desc->vocab != c->vocab)
         return llm42_fail(error, LLM42_INVALID,
-                          "%s.model: %s has a vocabulary of %d tokens, and the model that it drafts for has %d: they "
+                          "%s: %s has a vocabulary of %d tokens, and the model that it drafts for has %d: they "
                           "must have the same tokenizer",
                           name, desc->model->name, c->vocab, desc->vocab);
-    if (c->recurrent_layers) return llm42_fail(error, LLM42_UNSUPPORTED, "%s.model: has recurrent layers", name);
+    if (c->recurrent_layers) return llm42_fail(error, LLM42_UNSUPPORTED, "%s: must have no recurrent layers", name);
     llm42__draft_model *m = llm42__alloc_zero(1, sizeof *m);
     if (!m) return llm42_fail(error, LLM42_MEMORY, "llm42_draft_model_open: out of memory");
     m->desc = *desc;
