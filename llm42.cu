@@ -3069,7 +3069,11 @@ static llm42_result llm42__validate_recurrent(const llm42_backend_desc *d, int l
                         "model %s: its recurrent layers have keys of %d and values of %d: the CUDA backend takes 16, "
                         "32, 64, 128 or 256",
                         d->model->name, c->key_dim, c->value_dim);
-    if (leaves == 1 || leaves == 0 || attended == values) return LLM42_OK;
+    if (c->scaling == LLM42_SCALING_BLOCK && c->head_dim % LLM42__BLOCK)
+        LLM42__FAIL(UNSUPPORTED,
+                    "model %s: head_dim: %d: with gated attention in FP8 the CUDA backend takes heads of 128 or 256",
+                    d->model->name, c->head_dim);
+    if (leaves <= 1 || attended == values) return LLM42_OK;
     LLM42__FAIL(UNSUPPORTED,
                 "llm42_engine_desc.%s: %d: the CUDA backend cuts recurrent layers only where they are as wide as "
                 "attention: %d and %d values",

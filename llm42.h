@@ -1793,7 +1793,7 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
                         "%s.%s: %d: must divide the model's %d key heads and %d value heads of recurrent layers, and "
                         "the shared expert's width %d",
                         desc, name, n, c->key_heads, c->value_heads, c->shared_ffn);
-        if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128))
+        if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128 || c->shared_ffn / n % 128))
             LLM42__FAIL(
                 INVALID,
                 "%s.%s: %d: products with FP8 weights are sums of chains of 128 terms, so each part of the widths %d "
@@ -2883,7 +2883,8 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     if (t->type == LLM42_DTYPE_DEFAULT)
         LLM42__FAIL(UNSUPPORTED, "%s: %s: dtype must be BF16, F16, F32 or, in FP8 models, F8_E4M3", t->path, name);
     if (t->type == LLM42_DTYPE_E4M3 && !eight_bits)
-        LLM42__FAIL(UNSUPPORTED, "%s: %s: only projections and experts may be F8_E4M3", t->path, name);
+        LLM42__FAIL(UNSUPPORTED, "%s: %s: only projections and experts may be F8_E4M3, and none of recurrent layers",
+                    t->path, name);
     if (t->type == LLM42_DTYPE_E4M3 && !owner->scaling)
         LLM42__FAIL(FORMAT, "%s: %s is F8_E4M3, but config.json has no quantization_config", t->path, name);
     const int rows = w->rows ? w->rows : w->n;
@@ -3071,8 +3072,6 @@ static llm42_result llm42__config_all(llm42_model *model, const llm42__json *jso
         text.token += inner, text.count = llm42__json_skip(json, inner) - inner;
     LLM42__TRY(llm42__config_kind(owner, &text));
     LLM42__TRY(llm42__config_read(owner, &text));
-    if (owner->scaling && owner->family->recurrent)
-        LLM42__NOT_SUPPORTED("quantization_config: recurrent layers have no weights in FP8 yet");
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &model->config.tied));
     LLM42__TRY(llm42__model_layers(model, layer, json->error));
     LLM42__TRY(llm42__config_windows(owner, &text, *layer));
@@ -3159,7 +3158,7 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
-// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 is the same shape in e4m3. With
+// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 has e4m3, but not in recurrent layers. With
 // recurrent layers, three of four, Hk, Hv, the size of their keys and values, rotated values of an attention head, and
 // the width of the shared expert follow. (The vocabulary of Qwen3.5 is a multiple of 5, and 8 tokens less here.)
 #define LLM42__SHAPES(X)                                                                   \
@@ -3205,7 +3204,6 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
     c->ffn = n[6], c->context = n[7], c->experts = n[8], c->experts_used = n[9], c->experts_renorm = n[8] > 0;
     c->arch = c->experts ? LLM42_ARCH_QWEN3_MOE : LLM42_ARCH_LLAMA;
     if (n[10]) {
-        if (eight) LLM42__FAIL(UNSUPPORTED, "%s: recurrent layers have no weights in FP8 yet", model->name);
         c->arch = c->experts ? LLM42_ARCH_QWEN3_5_MOE : LLM42_ARCH_QWEN3_5, c->gated = true;
         c->recurrent_layers = c->layers - c->layers / 4, c->key_heads = n[10], c->value_heads = n[11];
         c->key_dim = c->value_dim = n[12], c->rotary_dim = n[13], c->shared_ffn = n[14];

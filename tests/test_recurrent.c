@@ -45,9 +45,9 @@ static int differing(llm42_engine_desc desc, bool alone, llm42_stats *stats) {
 }
 
 // Prompt i shares i + 1 pages with prompt 0, or all of it.
-TEST(alone) {
-    CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "tests/arch/qwen3_5_text"}, &error), "%s",
-              error.text);
+static void serve_alone(const char *path) {
+    llm42_model_free(model), model = NULL;
+    if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error), "%s", error.text)) return;
     for (int i = 0; i < REQUESTS; i++)
         for (int t = 0; t < PROMPT; t++)
             prompts[i][t] = (t * t * 7 + 31 * t + 3 + (i && t >= (i + 1) * PAGE ? 11 * i : 0)) % 320;
@@ -60,6 +60,19 @@ TEST(alone) {
         memcpy(want[i], r->tokens, sizeof want[i]), memcpy(want_logprobs[i], r->logprobs, sizeof want[i]);
         llm42_engine_close(engine);
     }
+}
+
+TEST(alone) { serve_alone("tests/arch/qwen3_5_text"); }
+
+TEST(other_layers_may_be_in_eight_bits) {
+    llm42_stats stats;
+    llm42_engine_desc desc = {.token_budget = 20, .max_running = REQUESTS, .kv.pages = 40, .max_context = 80};
+    desc.experiment.inject_rate = 0.1;
+    serve_alone("synthetic:tiny-hybrid-fp8");
+    CHECK(model && model->layer[3].q.type == LLM42_DTYPE_E4M3 && model->layer[0].down.type == LLM42_DTYPE_E4M3);
+    CHECK(model && model->layer[0].qkv.type == LLM42_DTYPE_BF16 && model->layer[0].o.type == LLM42_DTYPE_BF16);
+    CHECK_INT(differing(desc, false, &stats), 0);
+    serve_alone("tests/arch/qwen3_5_text");
 }
 
 TEST(chunks_presets_and_preemption_change_no_bit) {
@@ -120,10 +133,6 @@ TEST(what_is_refused) {
                {"kernel_dim\": 4", "kernel_dim\": 3", "linear_conv_kernel_dim", LLM42_UNSUPPORTED},
                {"_interval\": 2", "_interval\": 9", "full_attention_interval: model_type", LLM42_UNSUPPORTED},
                {"\"full_att", "\"attn_output_gate\": false, \"full_att", "attn_output_gate", LLM42_UNSUPPORTED},
-               {"\"full_att",
-                "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], "
-                "\"activation_scheme\": \"dynamic\"}, \"full_att",
-                "quantization_config: recurrent", LLM42_UNSUPPORTED},
                {"\"qwen3_5_text", "\"qwen3_5_moe_text\", \"num_experts\": 2, \"num_experts_per_tok\": 1, \"x\": \"",
                 "shared_expert_intermediate_size: must be given", LLM42_FORMAT},
                {"_factor\": 0.5", "_factor\": 0.1", "partial_rotary_factor", LLM42_FORMAT},
@@ -199,7 +208,8 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN_FIRST(alone);
     RUN(chunks_presets_and_preemption_change_no_bit, prefix_hits_begin_with_a_snapshot,
-        a_state_that_keeps_what_was_rolled_back_differs, what_is_refused, ranks_and_leaves_are_as_with_attention);
+        a_state_that_keeps_what_was_rolled_back_differs, what_is_refused, other_layers_may_be_in_eight_bits,
+        ranks_and_leaves_are_as_with_attention);
     llm42_model_free(model);
     return test_end("test_recurrent");
 }

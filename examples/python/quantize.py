@@ -107,13 +107,14 @@ def convert(folder, new):
         fail(folder, "no *.safetensors")
     for name, (dtype, shape, data) in everything:
         weights = to_fp32(name, dtype, shape, data) if dtype in TYPES else None
-        if len(shape) == 2 and ("_proj.weight" in name or ".experts." in name):
+        recurrent = ".linear_attn." in name  # stays as it is
+        if len(shape) == 2 and not recurrent and ("_proj.weight" in name or ".experts." in name):
             if weights is None:
                 fail(name, f"{dtype}: expected one of {', '.join(TYPES)}: is the folder quantised already?")
             data, scales = quantise(weights)
             kept.append((name + "_scale_inv", "F32", scales.shape, scales.tobytes()))
             dtype, data = "F8_E4M3", data.tobytes()
-        elif len(shape) == 3:
+        elif len(shape) == 3 and not recurrent:
             fail(name, "experts in one tensor: save the model with one tensor for each expert")
         kept.append((name, dtype, shape, data))
     if len(kept) == len(everything):
