@@ -3158,9 +3158,10 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
-// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 has e4m3, but not in recurrent layers. With
-// recurrent layers, three of four, Hk, Hv, the size of their keys and values, rotated values of an attention head, and
-// the width of the shared expert follow. (The vocabulary of Qwen3.5 is a multiple of 5, and 8 tokens less here.)
+// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 has e4m3, but not in recurrent
+// layers. With recurrent layers, three of four, Hk, Hv, the size of their keys and values, rotated values of an
+// attention head, and the width of the shared expert follow. (The vocabulary of Qwen3.5 is a multiple of 5, and 8
+// tokens less here.)
 #define LLM42__SHAPES(X)                                                                   \
     X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                                       \
     X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                                   \
