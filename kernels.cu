@@ -2477,17 +2477,19 @@ __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm
         sum = llm42__sum_of_lanes<LANES>(sum);
         scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(sum, (float)d) + a.eps)) + (sum - sum);
     }
-    LLM42__UNROLLED(int i = 0; i < 8; i++)
-        if (norm && p.there(i)) {
-            p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.low + i]);
-            p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.high + i]);
-        }
+    auto norm_pair = [&](int i) {
+        if (!norm || !p.there(i)) return;
+        p.x[i][0] = llm42__rounded(p.x[i][0] * scale * norm[p.low + i]);
+        p.x[i][1] = llm42__rounded(p.x[i][1] * scale * norm[p.high + i]);
+    };
     if constexpr (PARTIAL) {
         __shared__ float rotated[HEADS][DP];
+        LLM42__UNROLLED(int i = 0; i < 8; i++) norm_pair(i);
         p.rotate(rotated[threadIdx.x / LANES], a.rotated && (is_q || is_k) ? turned / 2 : 0, angle);
     }
     if (!needed) return;
     LLM42__UNROLLED(int i = 0; i < 8; i++) {
+        if (!PARTIAL) norm_pair(i);
         if (!PARTIAL && a.rotated && (is_q || is_k)) {
             const float2 before = {p.x[i][0], p.x[i][1]};
             p.x[i][0] = fmaf(before.x, turn[i].x, -(before.y * turn[i].y));
@@ -2602,10 +2604,9 @@ LLM42__DEVICE void llm42__save_inputs(const llm42__recurrent &a, const llm42__ru
                                       int half) {
     for (int i = 0; i < run.saves; i++) {
         const int at = run.save[i].at;
-        for (int j = 0; j < LLM42__TAPS - 1 && at > first && at <= end; j++) {
+        llm42__bf16 *to = a.saved_inputs + (size_t)run.save[i].snapshot * a.saved_inputs_apart + low;
+        for (int j = 0; j < LLM42__TAPS - 1 && at > first && at <= end; j++, to += a.channels) {
             const llm42__bf16 *from = llm42__inputs_at(a, run, max(at - LLM42__TAPS + 1 + j, 0)) + low;
-            llm42__bf16 *to = a.saved_inputs + (size_t)run.save[i].snapshot * a.saved_inputs_apart + j * a.channels +
-                              low;
             *(uint4 *)to = *(const uint4 *)from, *(uint4 *)(to + half) = *(const uint4 *)(from + half);
         }
     }
@@ -2873,8 +2874,7 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
 // Shapes: out [R, out_stride], in place: each head's output, normed, times silu(z); zeros behind the last head. V:
 // value_dim. Work: V / 16 lanes for a head of a row. Order: that of head norms in k_rope.
 template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__recurrent a) {
-    enum { LANES = V / 16 };
-    const int u = (int)(blockIdx.y * 128 + threadIdx.x), head = u / LANES, low = u % LANES * 8;
+    const int u = (int)(blockIdx.y * 128 + threadIdx.x), head = u / (V / 16), low = u % (V / 16) * 8;
     llm42__launch_next();
     llm42__wait_for_previous();
     llm42__bf16 *out = a.out + (size_t)blockIdx.x * a.out_stride + head * V + low;
@@ -2886,7 +2886,7 @@ template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__re
         x[i] = there ? __bfloat162float(out[at]) : 0.0f, gate[i] = there ? __bfloat162float(z[at]) : 0.0f;
     }
     LLM42__UNROLLED(int i = 0; i < 16; i++) squares = fmaf(x[i % 2 * 8 + i / 2], x[i % 2 * 8 + i / 2], squares);
-    squares = llm42__sum_of_lanes<LANES>(squares);
+    squares = llm42__sum_of_lanes<V / 16>(squares);
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(squares, (float)V) + a.eps)) + (squares - squares);
     LLM42__UNROLLED(int i = 0; i < 16; i++) up[i] = there ? x[i] * scale * a.norm[low + i % 8 + i / 8 * (V / 2)] : 0.0f;
     llm42__gate(gate, up, x);
