@@ -473,12 +473,12 @@ static bool llm42__lt_accepts(const llm42__cuda *cu, const llm42__algorithm &p) 
 }
 
 // ex->parts [count][rows, n] -> y [rows, n], in fp32 or bf16.
-static cudaError_t llm42__join_parts(const llm42__execution *ex, int count, int rows, int n,
+static cudaError_t llm42__join_parts(cudaStream_t stream, const float *parts, int count, int rows, int n,
                                      const llm42__owners &owners, bool fp32, void *y) {
     const size_t values = (size_t)rows * (size_t)n;
     auto join = [&](auto kernel, auto *to) {
         return llm42__launch(kernel, dim3((unsigned)std::min<size_t>((values + 1023) / 1024, 4096)), dim3(256), 0,
-                             ex->stream, ex->parts, values, count, values, n, owners, to);
+                             stream, parts, values, count, values, n, owners, to);
     };
     return fp32 ? join(llm42__k_join<float>, (float *)y) : join(llm42__k_join<llm42__bf16>, (llm42__bf16 *)y);
 }
@@ -541,7 +541,7 @@ static llm42_result llm42__run_e4m3(llm42__cuda *cu, llm42__execution *ex, int p
         LLM42__TRY(llm42__set_lt_scales(cu, scales, ex->eight_scale, error));
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, ex->eight, to, error));
     }
-    if (joined) return LLM42__STATUS(llm42__join_parts(ex, leaves.count, rows, n, owners, fp32, y));
+    if (joined) return LLM42__STATUS(llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, fp32, y));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, true, (llm42__bf16 *)y, gate_bias, rows));
     return LLM42_OK;
 }
@@ -575,7 +575,7 @@ static llm42_result llm42__run_product_to(llm42__cuda *cu, llm42__execution *ex,
         if (!gate_bias) return LLM42_OK;
     } else if (several || owners.rows) {  // a product for each leaf, all at once
         LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, ex->parts, error));
-        return LLM42__STATUS(llm42__join_parts(ex, leaves.count, rows, n, owners, fp32, y));
+        return LLM42__STATUS(llm42__join_parts(ex->stream, ex->parts, leaves.count, rows, n, owners, fp32, y));
     }
     if (algorithm->tile < 0) LLM42__TRY(llm42__run_lt(cu, ex, algorithm, w, x, gated ? between : y, error));
     if (gated) LLM42__CU(llm42__run_gate(cu, ex, between, false, (llm42__bf16 *)y, gate_bias, rows));

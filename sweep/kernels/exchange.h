@@ -152,8 +152,8 @@ static llm42_result enqueue_step(exchange_bench *e, const chain *c, int step, ll
         if (c->way == OWN_ROWS)
             return llm42__cuda_status(error, "llm42__join_parts(",
                                       llm42__join_parts(ex->stream, (const float *)from, 1, c->rows, rank->Dp,
-                                                        llm42__owners_of(rank, key.schedule, c->rows, stage),
-                                                        (float *)nullptr));
+                                                        llm42__owners_of(rank, key.schedule, c->rows, stage), true,
+                                                        nullptr));
         return enqueue_copy(rank, from, rank->execution.part[stage], (size_t)c->rows * row, error);
     }));
     const bool by_parts = ours(c->way) || c->way == ALL_GATHER;

@@ -26,7 +26,8 @@ static way join_way(const bench *b, int product, int rows, llm42__bf16 *y) {
     const int n = llm42__product_shape(b->cu, product).n;
     return {LAYERS_IN_TURN,
             [=](int, llm42_error *error) -> llm42_result {
-                LLM42__CU(llm42__join_parts(b->ex->stream, b->ex->parts, b->cu->leaves, rows, n, llm42__owners{}, y));
+                LLM42__CU(
+                    llm42__join_parts(b->ex->stream, b->ex->parts, b->cu->leaves, rows, n, llm42__owners{}, false, y));
                 return LLM42_OK;
             },
             0};
