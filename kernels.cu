@@ -51,7 +51,7 @@ typedef __nv_bfloat16 llm42__bf16;
 #define LLM42__UNROLLED(...) _Pragma("unroll") for (__VA_ARGS__)
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 33 };
+enum { LLM42__KERNELS = 34 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
@@ -82,6 +82,7 @@ LLM42__DEVICE void llm42__launch_and_wait() {
 LLM42__DEVICE uint32_t llm42__shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 #ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
+LLM42__DEVICE void llm42__prefetch(const void *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 // Starts a copy of 16 bytes from global to shared memory, and goes on. If !valid it writes zeros.
 LLM42__DEVICE void llm42__copy16(uint32_t to, const void *from, bool valid) {
     int bytes = valid ? 16 : 0;
@@ -2531,12 +2532,14 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool 
 //
 // Section recurrent of llm42.h says what they compute. A sequence's slot has its state in fp32, for each value head S
 // turned, [value_dim][key_dim], and a ring of the inputs of the positions after it. k_convolve gives what the positions
-// from the state on need; k_delta takes them in one after the other, moves the state and writes the ring.
+// from the state on need; k_delta takes them in one after the other, moves the state and writes the ring; k_leave norms
+// the outputs. In passes of few rows k_recur does all of this.
 typedef struct llm42__recurrent {
     int key_heads, value_heads, value_dim;
     // Widths of a row of mixed: what is convolved; that with beta and alpha, as a ring keeps it; all. z: where z is.
     int channels, width, stride, z;
     int capacity, out_stride;  // capacity of a ring, in rows of `width`: position t is at t modulo this
+    int few;                   // see k_delta
     float eps;
     const llm42__bf16 *mixed;
     llm42__bf16 *out;                               // [R, out_stride]
@@ -2592,24 +2595,29 @@ LLM42__DEVICE void llm42__store_halves(llm42__bf16 *to, int half, int left, cons
 }
 
 // beta and the decay of a head, from a position's raw ones.
-LLM42__DEVICE void llm42__factors_of(const llm42__recurrent &a, const llm42__bf16 *raw, int head, float *to) {
+LLM42__DEVICE float2 llm42__factors_of(const llm42__recurrent &a, const llm42__bf16 *raw, int head) {
     const float alpha = __bfloat162float(raw[a.value_heads + head]) + a.alpha_bias[head];
-    to[head] = llm42__device_sigmoid(__bfloat162float(raw[head]));
-    to[a.value_heads + head] = llm42__exp(a.decay[head] *
-                                          (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha))));
+    return {llm42__device_sigmoid(__bfloat162float(raw[head])),
+            llm42__exp(a.decay[head] * (alpha > 20.0f ? alpha : llm42__log_f32(1.0f + llm42__exp(alpha))))};
 }
 
-// Copies, for each snapshot within a group of a run, a thread's channels of the three inputs before it.
-LLM42__DEVICE void llm42__save_inputs(const llm42__recurrent &a, const llm42__run &run, int first, int end, int low,
-                                      int half) {
+// Copies, for each snapshot within a group of a run, eight channels of the three inputs before it.
+LLM42__DEVICE void llm42__save_inputs(const llm42__recurrent &a, const llm42__run &run, int first, int end, int low) {
     for (int i = 0; i < run.saves; i++) {
         const int at = run.save[i].at;
         llm42__bf16 *to = a.saved_inputs + (size_t)run.save[i].snapshot * a.saved_inputs_apart + low;
-        for (int j = 0; j < LLM42__TAPS - 1 && at > first && at <= end; j++, to += a.channels) {
-            const llm42__bf16 *from = llm42__inputs_at(a, run, max(at - LLM42__TAPS + 1 + j, 0)) + low;
-            *(uint4 *)to = *(const uint4 *)from, *(uint4 *)(to + half) = *(const uint4 *)(from + half);
-        }
+        for (int j = 0; j < LLM42__TAPS - 1 && at > first && at <= end; j++, to += a.channels)
+            *(uint4 *)to = *(const uint4 *)(llm42__inputs_at(a, run, max(at - LLM42__TAPS + 1 + j, 0)) + low);
     }
+}
+
+// What a norm multiplies a head's output by. x: a lane's sixteen values of V: eight side by side, and eight half a head
+// behind them. Order: that of head norms in k_rope.
+template <int V> LLM42__DEVICE float llm42__scale_of(const float (&x)[16], float eps) {
+    float squares = 0;
+    LLM42__UNROLLED(int i = 0; i < 16; i++) squares = fmaf(x[i % 2 * 8 + i / 2], x[i % 2 * 8 + i / 2], squares);
+    squares = llm42__sum_of_lanes<V / 16>(squares);
+    return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(squares, (float)V) + eps)) + (squares - squares);
 }
 
 // Shapes: mixed, and rings or snapshots -> convolved, factors; and the inputs before snapshots that are to be saved.
@@ -2627,8 +2635,8 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
                                   : keys * K + in_values / value_lanes * a.value_dim + in_values % value_lanes * 8;
     float4 tap[16];
     LLM42__UNROLLED(int i = 0; i < 16; i++) tap[i] = ((const float4 *)a.taps)[low + i % 8 + i / 8 * half];
-    llm42__launch_next();
-    const int groups = meta.header->groups;
+    const int groups = meta.header->groups, runs = meta.header->runs;
+    if (groups == runs || runs > a.few) llm42__launch_next();  // else k_delta needs multiprocessors that are empty
     if ((int)blockIdx.y >= groups) return llm42__wait_for_previous();
     for (int group = blockIdx.y; group < groups; group += gridDim.y) {
         const llm42__run &run = llm42__run_of_group(meta, group);
@@ -2666,10 +2674,14 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
             if (head < keys && u % LANES == 0)
                 factors[(t - first) * (keys + 2 * heads) + head] = __fdiv_rn(1.0f, __fsqrt_rn(squares + 1e-6f));
         }
-        for (int i = u; i < (end - first) * heads; i += (int)gridDim.x * 128)
-            llm42__factors_of(a, llm42__inputs_at(a, run, first + i / heads) + a.channels, i % heads,
-                              factors + i / heads * (keys + 2 * heads) + keys);
-        if (there) llm42__save_inputs(a, run, first, end, low, half);
+        for (int i = u; i < (end - first) * heads; i += (int)gridDim.x * 128) {
+            const float2 two = llm42__factors_of(a, llm42__inputs_at(a, run, first + i / heads) + a.channels,
+                                                 i % heads);
+            float *place = factors + i / heads * (keys + 2 * heads) + keys + i % heads;
+            place[0] = two.x, place[heads] = two.y;
+        }
+        LLM42__UNROLLED(int i = 0; i < 2; i++)
+            if (there) llm42__save_inputs(a, run, first, end, low + i * half);
     }
 }
 
@@ -2679,7 +2691,7 @@ LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run
                                      int parts) {
     const int pieces = a.width / 8, own = (pieces + parts - 1) / parts, end = run.begin + run.rows;
     const int first = LLM42__MAX(LLM42__MAX(0, run.state_to - LLM42__TAPS + 1), end - a.capacity);
-    for (int i = threadIdx.x; i < (end - first) * own; i += blockDim.x) {
+    for (int i = threadIdx.x ^ (blockDim.x / 2); i < (end - first) * own; i += blockDim.x) {
         const int t = first + i / own, piece = part * own + i % own;
         const bool restored = run.restore && t < run.state;
         if (t < run.begin ? !restored : slot[run.row + t - run.begin] < 0) continue;  // it is there, or is to stay
@@ -2690,8 +2702,8 @@ LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run
 }
 
 // What a block has of a group of positions: k and q of a key head, v of its columns, beta and decay.
-template <int K, int C> struct llm42__delta_stage {
-    enum { COLUMNS = 16 * C, PIECES = LLM42__GROUP * K / 4, EACH = (PIECES + 127) / 128 };
+template <int K, int C, int WARPS = 4> struct llm42__delta_stage {
+    enum { COLUMNS = 4 * WARPS * C, PIECES = LLM42__GROUP * K / 4, EACH = (PIECES + 127) / 128 };
     float4 k_q[LLM42__GROUP][2][K / 4];
     alignas(16) float v[LLM42__GROUP][COLUMNS], factor[LLM42__GROUP][2];
 };
@@ -2757,10 +2769,13 @@ template <int K, int C> struct llm42__delta_part {
     int lane;
 
     LLM42__DEVICE bool there() const { return K >= 32 || lane * 4 < K; }
-    LLM42__DEVICE void load(const float *from, bool zero) {
+    // The state that a run begins with. place: of the lane's part in a state.
+    LLM42__DEVICE void load(const llm42__recurrent &a, const llm42__run &run, size_t place) {
+        const float *from = run.restore ? a.saved_states + (run.restore - 1) * a.states_apart + place
+                                        : a.states + run.slot * a.states_apart + place;
         LLM42__UNROLLED(int i = 0; i < C * EACH; i++)
-            S[i / EACH][i % EACH] = zero || !there() ? float4{}
-                                                     : *(const float4 *)(from + i / EACH * K + i % EACH * 32);
+            S[i / EACH][i % EACH] = !run.state || !there() ? float4{}
+                                                           : *(const float4 *)(from + i / EACH * K + i % EACH * 32);
     }
     LLM42__DEVICE void store(float *to) const {
         LLM42__UNROLLED(int i = 0; i < C * EACH; i++)
@@ -2776,13 +2791,15 @@ template <int K, int C> struct llm42__delta_part {
             sum[c] = (part.x + part.y) + (part.z + part.w);
         }
     }
-    LLM42__DEVICE void load_k(const llm42__delta_stage<K, C> &stage, int t) {
+    template <typename STAGE> LLM42__DEVICE void load_k(const STAGE &stage, int t) {
         LLM42__UNROLLED(int i = 0; i < EACH; i++) k[i] = there() ? stage.k_q[t][0][i * 8 + lane] : float4{};
         beta = stage.factor[t][0], decay = stage.factor[t][1];
     }
     // Takes in position t of a stage, whose k has been loaded, and loads that of the next one before it stores
     // anything: a load would wait for stores. part: the lane's part of what the columns give.
-    LLM42__DEVICE void step(const llm42__delta_stage<K, C> &stage, int t, int columns, float4 (*part)[16][2]) {
+    template <int WARPS>
+    LLM42__DEVICE void step(const llm42__delta_stage<K, C, WARPS> &stage, int t, int columns,
+                            float4 (*part)[4 * WARPS][2]) {
         float4 q[EACH];
         float delta[C], out[C];
         LLM42__UNROLLED(int i = 0; i < EACH; i++) q[i] = there() ? stage.k_q[t][1][i * 8 + lane] : float4{};
@@ -2804,17 +2821,35 @@ template <int K, int C> struct llm42__delta_part {
         dot(q, out);
         LLM42__UNROLLED(int c = 0; c < C; c++) ((float *)part[c][columns])[lane] = out[c];
     }
+    // When the positions before t have been taken in: stores the state where it is to go. place: of the lane's part.
+    LLM42__DEVICE void settle(const llm42__recurrent &a, const llm42__run &run, int t, size_t place) const {
+        if (t == run.state_to && (t > run.from || run.restore)) store(a.states + run.slot * a.states_apart + place);
+        LLM42__UNROLLED(int i = 0; i < 2; i++)
+            if (i < run.saves && t == run.save[i].at && t > run.from)
+                store(a.saved_states + run.save[i].snapshot * a.states_apart + place);
+    }
+    // What the columns give, from all lanes' parts.
+    static LLM42__DEVICE float sum_of(const float4 (&lanes)[2]) {
+        const float4 x = lanes[0], y = lanes[1];
+        return ((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w));
+    }
 };
 
 // Shapes: convolved, factors, states or snapshots -> out [R, out_stride], states, snapshots, rings. K: key_dim. Work: a
 // block takes 16 C columns of a value head of a run, and position after position; eight lanes share C columns. States
 // are read before the wait, because no kernel of the pass has written them. Order: that of llm42__recurrent_dot in
 // llm42.h: a lane has the partial sums 4 lane to 4 lane + 3, then a tree of lanes. It depends on key_dim alone.
+//
+// Long runs wait for one another's sums only, so two blocks on a multiprocessor take half as long again as one, and
+// multiprocessors must share blocks evenly. An H200 does not do so if a launch has many more blocks than work, or finds
+// blocks of k_convolve. So passes with at most a.few runs have a launch of their own with just so many blocks, before
+// that for others. Either does nothing if the pass is the other's.
 template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta(llm42__recurrent a, llm42__meta meta) {
     using stage = llm42__delta_stage<K, C>;
     __shared__ stage stages[2];
     __shared__ float4 parts[2][LLM42__GROUP][C][16][2];  // of outputs, by lane: they are added up after a group
-    const int across = a.value_dim / stage::COLUMNS, each = a.value_heads * across, tasks = meta.header->runs * each;
+    const int across = a.value_dim / stage::COLUMNS, each = a.value_heads * across, runs = meta.header->runs,
+              tasks = (runs <= a.few) == ((int)gridDim.x == a.few * each) ? runs * each : 0;
     const int own = threadIdx.x / 32 * 4 + threadIdx.x % 4;  // of sixteen times C columns
     const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
     llm42__delta_part<K, C> part;
@@ -2827,19 +2862,11 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
         const int head = task % each / across, column = task % across * stage::COLUMNS, end = run.begin + run.rows;
         const size_t row = (size_t)run.group * LLM42__GROUP,
                      place = ((size_t)head * a.value_dim + column + own * C) * K + part.lane * 4;
-        float *state = a.states + (size_t)run.slot * a.states_apart + place;
-        part.load(run.restore ? a.saved_states + (size_t)(run.restore - 1) * a.states_apart + place : state,
-                  !run.state);
+        part.load(a, run, place);
         if (task == (int)blockIdx.x) llm42__wait_for_previous();
         load.begin(a, row, head, column), load.take(a);
-        auto settle = [&](int t) {  // when the positions before t have been taken in
-            if (t == run.state_to && (t > run.from || run.restore)) part.store(state);
-            LLM42__UNROLLED(int i = 0; i < 2; i++)
-                if (i < run.saves && t == run.save[i].at && t > run.from)
-                    part.store(a.saved_states + (size_t)run.save[i].snapshot * a.states_apart + place);
-        };
         auto inside = [&](int t, int at) { return t < at && at < t + LLM42__GROUP; };
-        settle(run.from);
+        part.settle(a, run, run.from, place);
         load.put(&stages[turn], scale);
         if (run.from + LLM42__GROUP < end) load.take(a);
         __syncthreads();
@@ -2851,20 +2878,18 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
             if (end - t < LLM42__GROUP || inside(t, run.state_to) || (run.saves && inside(t, run.save[0].at)) ||
                 (run.saves > 1 && inside(t, run.save[1].at))) {
                 LLM42__UNROLLED(int i = 0; i < LLM42__GROUP; i++)
-                    if (t + i < end) part.step(now, i, own, parts[turn][i]), settle(t + i + 1);
+                    if (t + i < end) part.step(now, i, own, parts[turn][i]), part.settle(a, run, t + i + 1, place);
             } else {
                 LLM42__UNROLLED(int i = 0; i < LLM42__GROUP; i++) part.step(now, i, own, parts[turn][i]);
-                settle(t + LLM42__GROUP);
+                part.settle(a, run, t + LLM42__GROUP, place);
             }
             __syncthreads();
             const int of = threadIdx.x / 16, at = t + of, columns = threadIdx.x % 16;
             if (at < run.begin || at >= end) continue;
             llm42__bf16 *to = a.out + (size_t)(run.row + at - run.begin) * a.out_stride + head * a.value_dim + column +
                               columns * C;
-            LLM42__UNROLLED(int c = 0; c < C; c++) {
-                const float4 *lanes = parts[turn][of][c][columns], x = lanes[0], y = lanes[1];
-                to[c] = __float2bfloat16_rn(((x.x + x.y) + (x.z + x.w)) + ((y.x + y.y) + (y.z + y.w)));
-            }
+            LLM42__UNROLLED(int c = 0; c < C; c++)
+                to[c] = __float2bfloat16_rn(part.sum_of(parts[turn][of][c][columns]));
         }
         llm42__write_ring(a, run, meta.slot, task % each, each);
     }
@@ -2872,7 +2897,7 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
 }
 
 // Shapes: out [R, out_stride], in place: each head's output, normed, times silu(z); zeros behind the last head. V:
-// value_dim. Work: V / 16 lanes for a head of a row. Order: that of head norms in k_rope.
+// value_dim. Work: V / 16 lanes for a head of a row.
 template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__recurrent a) {
     const int u = (int)(blockIdx.y * 128 + threadIdx.x), head = u / (V / 16), low = u % (V / 16) * 8;
     llm42__launch_next();
@@ -2880,17 +2905,142 @@ template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__re
     llm42__bf16 *out = a.out + (size_t)blockIdx.x * a.out_stride + head * V + low;
     const llm42__bf16 *z = a.mixed + (size_t)blockIdx.x * a.stride + a.z + head * V + low;
     const bool there = head < a.value_heads;
-    float x[16], gate[16], up[16], squares = 0;
+    float x[16], gate[16], up[16];
     LLM42__UNROLLED(int i = 0; i < 16; i++) {
         const int at = i % 8 + i / 8 * (V / 2);
         x[i] = there ? __bfloat162float(out[at]) : 0.0f, gate[i] = there ? __bfloat162float(z[at]) : 0.0f;
     }
-    LLM42__UNROLLED(int i = 0; i < 16; i++) squares = fmaf(x[i % 2 * 8 + i / 2], x[i % 2 * 8 + i / 2], squares);
-    squares = llm42__sum_of_lanes<V / 16>(squares);
-    const float scale = __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(squares, (float)V) + a.eps)) + (squares - squares);
+    const float scale = llm42__scale_of<V>(x, a.eps);
     LLM42__UNROLLED(int i = 0; i < 16; i++) up[i] = there ? x[i] * scale * a.norm[low + i % 8 + i / 8 * (V / 2)] : 0.0f;
     llm42__gate(gate, up, x);
     llm42__store_halves(out, V / 2, a.out_stride - head * V - low, x);
+}
+
+// What k_convolve, k_delta and k_leave do, for few rows, whose time is that of kernels that wait for one another. K:
+// key_dim and value_dim. Work: a cluster has a value head of a run, and each of its blocks 32 columns, as in k_delta.
+// For each group of positions threads convolve eight channels of q, of k or of the block's v, lanes give q and k their
+// lengths, all take the positions in, and the blocks send one another what their columns give, for the norm. Loops are
+// not unrolled, because a pass runs most instructions once, and waits for each that is not in a cache. Rings have room
+// for LLM42__GROUP rows more than k_delta needs, because blocks write a run's ring while others read it. Order: that of
+// the three kernels.
+template <int K> struct llm42__recur_memory {
+    llm42__delta_stage<K, 2> now;
+    float4 parts[LLM42__GROUP][2][16][2], outputs[2][LLM42__GROUP][K / 4];  // outputs: of all blocks, groups in turn
+    float scales[LLM42__GROUP];
+    uint64_t sent[2];  // barriers, of groups in turn
+};
+template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42__recurrent a, llm42__meta meta) {
+#if LLM42__WARPGROUPS
+    enum { BLOCKS = K / 32, LANES = K / 16, PIECES = K / 4 + 4 };  // of eight channels: q, k, the block's v
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto &memory = *(llm42__recur_memory<K> *)shared;
+    auto &now = memory.now;
+    const int heads = a.value_heads, rank = blockIdx.x % BLOCKS, head = blockIdx.x / BLOCKS % heads,
+              each = heads / a.key_heads, u = threadIdx.x, own = u / 32 * 4 + u % 4, value = head * K + rank * 32;
+    const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
+    llm42__launch_next();
+    if ((int)blockIdx.x >= meta.header->runs * heads * BLOCKS) return llm42__wait_for_previous();
+    const llm42__run run = meta.run[blockIdx.x / BLOCKS / heads];
+    const int end = run.begin + run.rows;
+    llm42__delta_part<K, 2> part;
+    part.lane = u / 4 % 8;
+    const size_t place = (size_t)(value + own * 2) * K + part.lane * 4;
+    part.load(a, run, place);
+    auto channel_of = [&](int piece) {
+        return piece < K / 4 ? (piece / (K / 8) * a.key_heads + head / each) * K + piece % (K / 8) * 8
+                             : 2 * a.key_heads * K + value + (piece - K / 4) * 8;
+    };
+    const float4 *taps = (const float4 *)a.taps;
+    if (u < PIECES) llm42__prefetch(taps + channel_of(u));
+    if (u < 2) llm42__mbarrier_open(llm42__shared_address(&memory.sent[u]), 1), llm42__mbarriers_opened();
+    if (BLOCKS > 1) llm42__cluster_barrier();
+    llm42__wait_for_previous();
+    part.settle(a, run, run.from, place);
+    for (int first = run.from, turn = 0; first < end; first += LLM42__GROUP, turn++) {
+        const int count = min(end - first, (int)LLM42__GROUP);
+        const uint32_t barrier = llm42__shared_address(&memory.sent[turn % 2]);
+        if (u == 0 && BLOCKS > 1) llm42__mbarrier_expect(barrier, count * K * 4);
+        for (int i = u; i < count * PIECES; i += 128) {
+            const int t = i / PIECES, piece = i % PIECES, channel = channel_of(piece);
+            const llm42__bf16 *from[LLM42__TAPS];  // all loads follow one another
+            uint4 taken[LLM42__TAPS];
+            auto at = [&](int j) { return first + t - LLM42__TAPS + 1 + j; };
+            LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++) from[j] = llm42__inputs_at(a, run, max(at(j), 0));
+            LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++) taken[j] = *(const uint4 *)(from[j] + channel);
+            LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++)
+                if (at(j) < 0) taken[j] = uint4{};
+            float x[8];
+            LLM42__UNROLLED(int c = 0; c < 8; c++) {
+                const float4 tap = taps[channel + c];
+                auto input = [&](int j) { return __bfloat162float(((const llm42__bf16 *)&taken[j])[c]); };
+                x[c] = fmaf(input(1), tap.y, fmaf(input(0), tap.x, 0.0f));
+                x[c] = fmaf(input(3), tap.w, fmaf(input(2), tap.z, x[c]));
+            }
+            llm42__silu_rounded(x);
+            float *to = piece < K / 4 ? (float *)now.k_q[t][piece < K / 8] + piece % (K / 8) * 8
+                                      : now.v[t] + (piece - K / 4) * 8;
+            LLM42__UNROLLED(int c = 0; c < 8; c++) to[c] = x[c];
+            if (!t && (piece >= K / 4 || (head % each == 0 && !rank)))
+                llm42__save_inputs(a, run, first, first + count, channel);
+        }
+        const int behind = u - 128 + LLM42__GROUP;
+        if (behind >= 0 && behind < count) {
+            const float2 two = llm42__factors_of(a, llm42__inputs_at(a, run, first + behind) + a.channels, head);
+            now.factor[behind][0] = two.x, now.factor[behind][1] = two.y;
+        }
+        if (!turn) llm42__write_ring(a, run, meta.slot, head * BLOCKS + rank, heads * BLOCKS);
+        __syncthreads();
+        if (u / 32 * 32 < count * 2 * LANES) {  // LANES lanes have q or k of a position
+            const bool is_q = u / LANES % 2;
+            float *x = (float *)now.k_q[u / LANES / 2 % LLM42__GROUP][is_q] + u % LANES * 8, squares = 0;
+            LLM42__UNROLLED(int i = 0; i < 16; i++) {
+                const float one = x[i / 2 + i % 2 * (K / 2)];
+                squares = fmaf(one, one, squares);
+            }
+            const float length = __fdiv_rn(1.0f, __fsqrt_rn(llm42__sum_of_lanes<LANES>(squares) + 1e-6f));
+            LLM42__UNROLLED(int i = 0; i < 16; i++) {
+                float &one = x[i % 8 + i / 8 * (K / 2)];
+                one = is_q ? one * length * scale : one * length;
+            }
+        }
+        __syncthreads();
+        part.load_k(now, 0);
+#pragma unroll 1
+        for (int t = 0; t < count; t++)
+            part.step(now, t, own, memory.parts[t]), part.settle(a, run, first + t + 1, place);
+        __syncthreads();
+        if (u < count * 8) {
+            const int t = u / 8, column = u % 8 * 4;
+            float four[4];
+            LLM42__UNROLLED(int c = 0; c < 4; c++)
+                four[c] = llm42__rounded(part.sum_of(memory.parts[t][c % 2][column / 2 + c / 2]));
+            float4 *to = &memory.outputs[turn % 2][t][rank * 8 + u % 8];
+            if (BLOCKS == 1) *to = make_float4(four[0], four[1], four[2], four[3]);
+            LLM42__UNROLLED(uint32_t r = 0; BLOCKS > 1 && r < BLOCKS; r++)
+                llm42__store4_in(llm42__address_in(llm42__shared_address(to), r), four, llm42__address_in(barrier, r));
+        }
+        if (BLOCKS == 1) __syncthreads();  // then there is no cluster
+        else llm42__mbarrier_wait(barrier, turn / 2 % 2);
+        auto output = [&](int t, int column) { return ((const float *)memory.outputs[turn % 2][t])[column]; };
+        if (u / 32 * 32 < count * LANES) {
+            const int t = u / LANES % LLM42__GROUP;
+            float x[16];
+            LLM42__UNROLLED(int i = 0; i < 16; i++) x[i] = output(t, u % LANES * 8 + i % 8 + i / 8 * (K / 2));
+            memory.scales[t] = llm42__scale_of<K>(x, a.eps);
+        }
+        __syncthreads();
+        const int t = u / 16, at = first + t, column = u % 16 * 2;
+        if (at < run.begin || at >= end) continue;
+        const size_t row = run.row + at - run.begin;
+        float gate[2], up[2], out[2];
+        LLM42__UNROLLED(int c = 0; c < 2; c++) {
+            gate[c] = __bfloat162float(a.mixed[row * a.stride + a.z + value + column + c]);
+            up[c] = output(t, rank * 32 + column + c) * memory.scales[t] * a.norm[rank * 32 + column + c];
+        }
+        llm42__gate(gate, up, out);
+        *(uint32_t *)(a.out + row * a.out_stride + value + column) = llm42__pack(out[0], out[1]);
+    }
+#endif
 }
 
 // Shapes: out [R, stride], in place: the first `width` values of a row are multiplied by sigmoid of `gates`, and

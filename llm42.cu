@@ -1197,8 +1197,9 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
 }
 
 // What a recurrent layer has instead of attention. A block of k_delta takes 32 columns of a state, or 16 where there
-// are no more.
+// are no more. At most FEW_ROWS rows have one kernel for all of it.
 static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
+    enum { FEW_ROWS = 8, LONG_ROWS = 160 };
     const llm42_config *c = &cu->config;
     llm42__execution *ex = &cu->execution;
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
@@ -1216,19 +1217,35 @@ static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape
     a.rings = cu->rings + cache * ring, a.saved_inputs = cu->saved_inputs + cache * inputs;
     a.states_apart = L * state, a.rings_apart = L * ring, a.saved_inputs_apart = L * inputs;
     const unsigned processors = (unsigned)cu->device.multiProcessorCount, lanes = (unsigned)cu->attended / 16;
-    const unsigned across = ((unsigned)cu->channels + 2047) / 2048,
-                   groups = (unsigned)llm42__most_groups(cu, key->rows);
-    auto delta = [&](auto kernel, int columns) {
-        const unsigned blocks = (unsigned)(llm42__most_runs(cu, key->rows) * c->value_heads * c->value_dim / columns);
-        return llm42__launch(kernel, dim3(std::min(blocks, 8 * processors)), dim3(128), 0, ex->stream, a, meta);
+    const unsigned across = ((unsigned)cu->channels + 2047) / 2048, runs = (unsigned)llm42__most_runs(cu, key->rows),
+                   groups = (unsigned)llm42__most_groups(cu, key->rows), columns = c->value_dim % 32 ? 16 : 32,
+                   each = (unsigned)(c->value_heads * c->value_dim) / columns, few = 2 * processors / each;
+    if (cu->device.major == 9 && key->rows <= FEW_ROWS && c->key_dim == c->value_dim && c->key_dim % 32 == 0 &&
+        c->key_dim <= 128 && cu->attended == c->value_heads * c->value_dim) {
+        LLM42__STAGE("delta", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
+                         if constexpr (dim.value < 32 || dim.value > 128) return cudaErrorInvalidValue;
+                         else
+                             return llm42__launch_clusters(dim.value / 32, llm42__k_recur<dim.value>, dim3(runs * each),
+                                                           dim3(128), sizeof(llm42__recur_memory<dim.value>),
+                                                           ex->stream, a, meta);
+                     })));
+        return LLM42_OK;
+    }
+    if (key->prefill && key->rows >= LONG_ROWS) a.few = (int)few;
+    auto delta = [&](auto kernel) {
+        auto launch = [&](unsigned blocks) {
+            return llm42__launch(kernel, dim3(blocks), dim3(128), 0, ex->stream, a, meta);
+        };
+        const cudaError_t status = a.few ? launch(few * each) : cudaSuccess;
+        if (status != cudaSuccess || (a.few && runs <= few)) return status;
+        return launch(std::min(runs * each, 8 * processors));
     };
     LLM42__STAGE("convolve", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
                      return llm42__launch(llm42__k_convolve<dim.value>, dim3(across, std::min(groups, 4 * processors)),
                                           dim3(128), 0, ex->stream, a, meta);
                  })));
     LLM42__STAGE("delta", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
-                     return c->value_dim % 32 ? delta(llm42__k_delta<dim.value, 1>, 16)
-                                              : delta(llm42__k_delta<dim.value, 2>, 32);
+                     return columns == 16 ? delta(llm42__k_delta<dim.value, 1>) : delta(llm42__k_delta<dim.value, 2>);
                  })));
     LLM42__STAGE("leave", LLM42__CU(llm42__by_head_dim(c->value_dim, [&](auto dim) {
                      return llm42__launch(llm42__k_leave<dim.value>, dim3((unsigned)key->rows, (lanes + 127) / 128),
@@ -3141,7 +3158,7 @@ static void llm42__recurrent_sizes(llm42__cuda *cu) {
     cu->channels = 2 * c->key_heads * c->key_dim + values;
     cu->z_at = cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8;
     cu->mixed = llm42__padded(cu->z_at + values);
-    cu->capacity = cu->desc.behind + LLM42__TAPS;
+    cu->capacity = cu->desc.behind + LLM42__TAPS + LLM42__GROUP;
 }
 
 static void llm42__cuda_sizes(llm42__cuda *cu) {

@@ -445,7 +445,7 @@ typedef struct llm42_seq {
     int state;     // positions that the state has taken in; 0: none, it is zero
     int state_to;  // that it has taken in when the pass has run
     int restore;   // the state is first copied from snapshot `restore` - 1, which has `state` positions; 0: it is not
-    int saves;     // times that the state is copied to a snapshot on its way from .state to .state_to, ascending
+    int saves;     // times that the state is copied to another snapshot on its way from .state to .state_to, ascending
     llm42_save save[2];
 } llm42_seq;
 
@@ -1248,12 +1248,13 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
         bool wild = first && (seq->restore < 0 || seq->restore > desc->snapshots || seq->saves < 0 || seq->saves > 2);
         for (int i = 0; first && !wild && i < seq->saves; i++)
             wild = seq->save[i].snapshot < 0 || seq->save[i].snapshot >= desc->snapshots ||
-                   seq->save[i].at > seq->state_to || seq->save[i].at <= (i ? seq->save[i - 1].at : seq->state);
+                   seq->save[i].snapshot == seq->restore - 1 || seq->save[i].at > seq->state_to ||
+                   seq->save[i].at <= (i ? seq->save[i - 1].at : seq->state);
         if (wild)
             LLM42__FAIL(
                 INVALID,
-                "%s backend: row %d: sequence %d: restore, saves: must be of the %d snapshots, and saved on the "
-                "way from state %d to %d",
+                "%s backend: row %d: sequence %d: restore, saves: must be of the %d snapshots, not of the same, "
+                "and saved on the way from state %d to %d",
                 backend, r, row->seq, desc->snapshots, seq->state, seq->state_to);
     }
     return LLM42_OK;

@@ -986,6 +986,7 @@ inline void llm42__copy16(uint32_t to, const void *from, bool valid) {
     if (emulator::draw() % 2) emulator::self->late.push_back(copy);
     else emulator::arrive(copy);
 }
+inline void llm42__prefetch(const void *) {}
 inline void llm42__copy_commit() { emulator::self->groups.push_back(emulator::self->late.size()); }
 inline void llm42__copy_arrive(uint32_t barrier) { emulator::arrive_behind_copies(barrier); }
 template <int LEFT> void llm42__copy_wait() { emulator::arrive_all_but(LEFT + emulator::wait_fault); }

@@ -100,7 +100,7 @@ llm42_result rig_try(rig *g, const llm42_backend *backend, llm42_backend_desc de
     if (!desc.numerics.leaves) desc.numerics.leaves = leaves_for(desc.model);
     if (!desc.tensor_parallel) desc.tensor_parallel = ranks_for(desc.model);
     if (!desc.page_size) desc.page_size = 16;
-    if (!desc.behind) desc.behind = LAG, desc.snapshots = desc.max_running ? desc.max_running : 1;
+    if (!desc.behind) desc.behind = LAG, desc.snapshots = 2 * (desc.max_running ? desc.max_running : 1);
     if (!desc.max_running) desc.max_running = 1;
     if (!desc.fixed_rows) desc.fixed_rows = desc.max_rows;
     if (!desc.schedules)
@@ -153,7 +153,7 @@ static void move_states(rig *g, const llm42_pass *pass) {
         const int s = pass->row[r].seq, position = pass->row[r].position;
         llm42_seq *seq = &g->seq[s];
         if (!r || s != pass->row[r - 1].seq) {
-            seq->restore = position && seq->saves ? s + 1 : 0;
+            seq->restore = position && seq->saves ? seq->save[0].snapshot + 1 : 0;
             seq->state = position ? seq->state_to : 0, seq->state_to = seq->state, seq->saves = 0;
             const llm42_seq own = *seq;
             const llm42_row spoils = {s, 0, 1, LLM42_ROW_KEEP_KV};
@@ -164,7 +164,8 @@ static void move_states(rig *g, const llm42_pass *pass) {
         }
         if (position + 1 - LAG <= seq->state_to) continue;
         seq->state_to = position + 1 - LAG;
-        seq->saves = 1, seq->save[0] = (llm42_save){seq->state_to, s};
+        const int snapshot = 2 * s + (seq->restore == 2 * s + 1);  // one of two, not what is restored
+        seq->saves = 1, seq->save[0] = (llm42_save){seq->state_to, snapshot};
     }
 }
 
