@@ -72,7 +72,6 @@ LLM42__DEVICE uint32_t llm42__shared_address(const void *p) { return (uint32_t)_
 
 #ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
 LLM42__DEVICE void llm42__wait_for_previous() { LLM42__SM90("griddepcontrol.wait;"); }
-
 // Starts a copy of 16 bytes from global to shared memory, and goes on. If !valid it writes zeros.
 LLM42__DEVICE void llm42__copy16(uint32_t to, const void *from, bool valid) {
     int bytes = valid ? 16 : 0;
@@ -593,7 +592,8 @@ LLM42__DEVICE void llm42__multiply(float (&sum)[TILES][4], uint32_t at, LEAVES &
     }
 }
 
-// Takes a leaf's sums into the tree: pending[l] waits for its neighbour of 2^l leaves. sum: then 0; if last, of all.
+// Takes a leaf's sums into the tree: pending[l] waits for its neighbour of 2^l leaves. Sets them to zero, or to the
+// sums of all leaves behind the last one.
 template <int TILES>
 __host__ LLM42__DEVICE void llm42__join_leaf(float (&pending)[3][TILES][4], float (&sum)[TILES][4], int leaf,
                                              bool last) {
@@ -812,8 +812,8 @@ LLM42__DEVICE int llm42__warp() { return __shfl_sync(0xffffffffu, (int)threadIdx
 
 // A block's place in its cluster and in the work. Tiles of rows change first, so that blocks share few tiles of w.
 template <typename TILE> struct llm42__leaf_work {
-    int part, share, row_tiles, tiles, rows;  // a tile here has the rows of all SHARE blocks
-    LLM42__DEVICE llm42__leaf_work(int rows, int n) : rows(rows) {
+    int part, share, row_tiles, tiles, row_end;  // a tile here has the rows of all SHARE blocks
+    LLM42__DEVICE llm42__leaf_work(int rows, int n) : row_end(rows) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
         row_tiles = (rows + TILE::CLUSTER_ROWS - 1) / TILE::CLUSTER_ROWS;
@@ -822,22 +822,21 @@ template <typename TILE> struct llm42__leaf_work {
     LLM42__DEVICE int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
     LLM42__DEVICE int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
     LLM42__DEVICE int row0(int tile) const { return tile % row_tiles * TILE::CLUSTER_ROWS + share * TILE::ROWS; }
-    LLM42__DEVICE int row_end() const { return rows; }
     LLM42__DEVICE int n0(int tile) const { return tile / row_tiles * TILE::OUTPUTS; }
     LLM42__DEVICE int w_row(int tile) const { return n0(tile); }
     LLM42__DEVICE int column(int terms) const { return part * TILE::LEAVES * terms; }
     LLM42__DEVICE size_t part_at() const { return 0; }
     LLM42__DEVICE void seek(int) {}
 };
-
-// The same for a mixture (llm42__k_experts): an item is a tile of an expert's rows, a leaf and 128 outputs (the
-// fastest). table [E + 1], shared: first tile, first row, end, number of each expert with rows; then the tile count.
+// The same for a mixture (llm42__k_experts): an item is a tile of one expert's rows, a leaf and 128 outputs, of which
+// the last changes fastest. table [E + 1], in shared memory: of each expert that has rows, its first tile, the first of
+// its rows, their end, and its number; then the number of all tiles.
 template <typename TILE> struct llm42__expert_work {
     enum { part = 0, share = 0 };
     const int4 *table;
     int leaves, n, tiles;  // tiles: items, in all
     size_t part_stride;
-    int expert = 0, row = 0, end = 0, output = 0, leaf = 0;  // of the item that seek has found
+    int expert = 0, row = 0, row_end = 0, output = 0, leaf = 0;  // of the item that seek has found
     LLM42__DEVICE llm42__expert_work(const int4 *table, int row_tiles, int leaves, int n, size_t part_stride)
         : table(table), leaves(leaves), n(n), tiles(row_tiles * leaves * (n / TILE::OUTPUTS)),
           part_stride(part_stride) {}
@@ -848,10 +847,9 @@ template <typename TILE> struct llm42__expert_work {
         const int blocks = n / TILE::OUTPUTS, rest = item / blocks, tile = rest / leaves;
         output = (item - rest * blocks) * TILE::OUTPUTS, leaf = rest - tile * leaves;
         while (tile >= table[1].x) table++;
-        row = table->y + (tile - table->x) * TILE::ROWS, end = table->z, expert = table->w;
+        row = table->y + (tile - table->x) * TILE::ROWS, row_end = table->z, expert = table->w;
     }
     LLM42__DEVICE int row0(int) const { return row; }
-    LLM42__DEVICE int row_end() const { return end; }
     LLM42__DEVICE int n0(int) const { return output; }
     LLM42__DEVICE int w_row(int) const { return expert * n + output; }
     LLM42__DEVICE int column(int terms) const { return leaf * terms; }
@@ -1031,7 +1029,6 @@ LLM42__DEVICE void llm42__sum_leaves(llm42__stage_products<TILE> &products, floa
     }
     llm42__settle(a);
 }
-
 // The same with registers for two leaves' sums. Others wait where there is room.
 template <typename TILE>
 LLM42__DEVICE void llm42__sum_leaf_pairs(llm42__stage_products<TILE> &products, float (&a)[TILE::EIGHTS][4],
@@ -1146,7 +1143,6 @@ LLM42__DEVICE void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y,
     }
     __syncwarp();
 }
-
 // The same with a gate: sixteen outputs from n0 on, eight of gate and eight of up, give one piece of a row.
 template <int EIGHTS>
 LLM42__DEVICE void llm42__write_gated(const float (&sum)[EIGHTS][4], llm42__bf16 *y, int n, int n0, int row0, int rows,
@@ -1181,13 +1177,13 @@ LLM42__DEVICE void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *
         else llm42__sum_leaves(products, sum, scratch);
         const int n0 = work.n0(tile) + warp * 16, row0 = work.row0(tile) + work.part * TILE::OWN * 8;
         if constexpr (GATED) {
-            llm42__write_gated(sum, y, n, n0, row0, work.row_end(), scratch);
+            llm42__write_gated(sum, y, n, n0, row0, work.row_end, scratch);
         } else if constexpr (TILE::SPLIT == 1) {
-            llm42__write_rows(sum, y + work.part_at(), owners, n, n0, row0, work.row_end(), scratch);
+            llm42__write_rows(sum, y + work.part_at(), owners, n, n0, row0, work.row_end, scratch);
         } else {
             float own[TILE::OWN][4];
             llm42__join_blocks<TILE>(own, sum, base, scratch, work.part, work.share);
-            llm42__write_rows(own, y, owners, n, n0, row0, work.row_end(), scratch);
+            llm42__write_rows(own, y, owners, n, n0, row0, work.row_end, scratch);
         }
     }
 }
@@ -1256,11 +1252,19 @@ static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, 
     return llm42__encode_map(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, from, size, stride, box);
 }
 
-template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
-static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *w, OUT *y, int rows, int n, int k,
-                                       const llm42__leaves &leaves, int processors, cudaStream_t stream) {
+// An llm42__product_fn. A block has LEAVES leaves, or twice as many where that is too few.
+template <int ROWS, int SPLIT, int SHARE, typename OUT, int LEAVES = SPLIT == 1 ? 2 : 1>
+static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
+                                    llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
     using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
     auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
+    if constexpr (SPLIT * LEAVES < 8)
+        if (leaves.count > SPLIT * LEAVES)
+            return llm42__cu_leaves<ROWS, SPLIT, SHARE, OUT, 2 * LEAVES>(x, w, y, rows, n, k, groups, leaves,
+                                                                         processors, stream);
+    if (leaves.count != SPLIT * LEAVES || leaves.terms % tile::CHUNK || leaves.count * leaves.terms != k ||
+        n % tile::OUTPUTS)
+        return cudaErrorNotSupported;
     CUtensorMap w_map, x_map;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
     if (error == cudaSuccess) error = llm42__map_matrix(&w_map, w, n, k, tile::W_ROWS);
@@ -1272,25 +1276,8 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
     if ((size_t)(clusters * tile::BLOCKS) * (size_t)tile::WORKSPACE > leaves.workspace_bytes)
         return cudaErrorNotSupported;
     return llm42__launch_clusters(tile::BLOCKS, kernel, dim3((unsigned)(clusters * tile::BLOCKS)), dim3(tile::THREADS),
-                                  tile::BYTES, stream, w_map, x_map, y, leaves.owners, (float4 *)leaves.workspace, rows,
-                                  n, leaves.terms);
-}
-
-// An llm42__product_fn.
-template <int ROWS, int SPLIT, int SHARE, typename OUT>
-static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
-                                    llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
-    auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves, processors, stream); };
-    if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % LLM42__LEAF_OUTPUTS) return cudaErrorNotSupported;
-    if constexpr (SPLIT <= 4)
-        if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 2, OUT>);
-    if constexpr (SPLIT <= 2)
-        if (leaves.count == 4 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 4, OUT>);
-    if constexpr (SPLIT == 1)
-        if (leaves.count == 8) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 8, OUT>);
-    if constexpr (SPLIT > 1)
-        if (leaves.count == SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 1, OUT>);
-    return cudaErrorNotSupported;
+                                  tile::BYTES, stream, w_map, x_map, (OUT *)y, leaves.owners,
+                                  (float4 *)leaves.workspace, rows, n, leaves.terms);
 }
 
 // The builds of llm42__k_leaves to choose from, with the bits of llm42__k_matmul with leaves. With 4,096 outputs rows
@@ -1408,10 +1395,9 @@ static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4
 // >>kernel-e4m3 --------------------------------------------------------------------------------------------------
 // Owns: products of weights in e4m3 (FP8 models), and their inputs in e4m3, by warpgroups (sm_90a).
 //
-// Shapes: x [R, k] and w [n, k], in e4m3, n and k multiples of 128 -> y [R, n], in bf16 or fp32.
-// Order: see DETERMINISM in llm42.h. A chain of 128 terms takes four steps of 32 (wgmma), and each leaf is a sum of its
-// own, so that the order depends on k, the scaling and the leaves alone. CHANNEL: y = (sum * scale of w) * scale of x.
-// cuBLASLt has the same order where it does not split k, and reads the same scales.
+// Shapes: x [R, k] and w [n, k], in e4m3, n and k multiples of 128 -> y [R, n], in bf16 or fp32. Order: see DETERMINISM
+// in llm42.h. A chain of 128 terms takes four steps of 32 (wgmma). Each leaf is a sum. CHANNEL: y = (sum * scale of w)
+// * scale of x. It depends on k, the scaling and the leaves alone. cuBLASLt has it where it does not split k.
 typedef struct llm42__e4m3_args {
     const float *x_scale, *w_scale;  // BLOCK: [k / 128][R], [n / 128][stride]; CHANNEL: [R], [n]
     void *y;
@@ -1804,15 +1790,14 @@ typedef cudaError_t llm42__e4m3_fn(const void *x, const void *w, int k, const ll
 // there, as many as blocks have room for. The time of a product that runs alone does not show that.
 typedef struct llm42__e4m3_kind {
     const char *name;
-    int least, most, outputs;  // of rows that it may be for; outputs of its tiles
-    llm42__e4m3_fn *fn[2];     // of scaling BLOCK and CHANNEL
+    int least, most, outputs;         // of rows that it may be for; outputs of its tiles
+    llm42__e4m3_fn *block, *channel;  // by scaling
 } llm42__e4m3_kind;
-#define LLM42__E4M3_KIND(TILE, OUTPUTS, ROWS, LEAST, MOST)                  \
-    {                                                                       \
-        "e4m3_" #OUTPUTS "x" #ROWS, LEAST, MOST, OUTPUTS, {                 \
-            llm42__launch_e4m3<llm42__e4m3_##TILE<OUTPUTS, ROWS, false>>,   \
-                llm42__launch_e4m3<llm42__e4m3_##TILE<OUTPUTS, ROWS, true>> \
-        }                                                                   \
+#define LLM42__E4M3_KIND(TILE, OUTPUTS, ROWS, LEAST, MOST)                \
+    {                                                                     \
+        "e4m3_" #OUTPUTS "x" #ROWS, LEAST, MOST, OUTPUTS,                 \
+            llm42__launch_e4m3<llm42__e4m3_##TILE<OUTPUTS, ROWS, false>>, \
+            llm42__launch_e4m3<llm42__e4m3_##TILE<OUTPUTS, ROWS, true>>   \
     }
 static const llm42__e4m3_kind llm42__e4m3_kinds[] = {
     LLM42__E4M3_KIND(few, 16, 8, 1, 8),        LLM42__E4M3_KIND(few, 16, 16, 9, 32),
@@ -1880,7 +1865,6 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_blocks(const llm42__bf1
     const bool there = i < to.rows * pieces;
     llm42__quantise(to, i / pieces, i % pieces, pieces, there ? ((const uint4 *)x)[i] : uint4{}, there);
 }
-
 // The same with one scale a row, scales [R]: of its values or, unless that is 0, given[expert]. Work: a block a row.
 __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 *x, uint8_t *out, float *scales, int k,
                                                               const float *given, llm42__groups groups) {
@@ -1935,9 +1919,7 @@ typedef struct llm42__header {
 // on. What is to be applied begins at position `from`: that is the state's, and there the run's first group begins.
 typedef struct llm42__run {
     int32_t row, rows, begin, from, slot, group, state, state_to, restore, saves;
-    struct {
-        int32_t at, snapshot;
-    } save[2];
+    llm42_save save[2];
 } llm42__run;
 typedef struct llm42__meta {
     const llm42__header *header;
@@ -2003,7 +1985,6 @@ template <int PARTS> struct llm42__quad {
 __host__ __device__ static inline int llm42__mail_quads(int stride, int elements) {
     return (stride / elements + 31) / 32 * 32;
 }
-
 // Where the first half of a quad lies in the mail from a rank. The second half lies 32 places behind it.
 template <int PARTS>
 LLM42__DEVICE ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
@@ -3033,7 +3014,6 @@ LLM42__DEVICE void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *c
                       cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8, from != LLM42__NOWHERE);
     }
 }
-
 // The same for the keys t <= k < end of a sequence, in pages of sixteen keys or more. page: of the strip's first
 // sixteen keys, and of the others. stride: pieces from a key to the next. t is a multiple of sixteen.
 template <int DP, int KEYS>
@@ -4343,7 +4323,6 @@ __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, ui
         to[i] = value;
     }
 }
-
 // The same for products with weights in e4m3: their chains are of very different size, and those of the second half
 // take away what those of the first half give, so that a sum consists of what was lost in rounding.
 __global__ void llm42__k_fill_spread(llm42__bf16 *to, size_t rows, int k, uint64_t key) {

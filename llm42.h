@@ -374,9 +374,8 @@ typedef struct llm42_model {
 } llm42_model;
 
 typedef struct llm42_model_desc {
-    // Required. One of: an HF folder (config.json and *.safetensors); "shape:NAME", a named shape without weights, for
-    // the simulator (see llm42_synthetic_names); "synthetic:NAME[,seed=N][,margin=X]", such a shape with random
-    // weights, where the companion llm42_synthetic.h is built in.
+    // Required. An HF folder (config.json and *.safetensors); "shape:NAME" (see llm42_synthetic_names): no weights, for
+    // the simulator; or "synthetic:NAME[,seed=N][,margin=X]": random ones, with the companion llm42_synthetic.h.
     const char *path;
     bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     // Read the files of weights into memory. Default: map them, which takes no time and shares memory between
@@ -576,11 +575,10 @@ LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": wha
 LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
 
 // >>api-sim ------------------------------------------------------------------------------------------------------
-// The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
-// a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass may return
-// another one, as real passes do; all others return the true token. The share of candidates for which a FAST pass does
-// is the flip rate. It depends on the pass's shape and, with verifier FIXED, on M; with verifier INVARIANT it is that
-// of the table's smallest M. Each request multiplies it by a number drawn from a gamma distribution with mean 1.
+// The simulator is a backend whose passes take virtual time, which a calibration gives. The true token at a position is
+// a hash of request and position. A FAST pass may return another one, as real passes do. The share of candidates for
+// which it does is the flip rate. It depends on the pass's shape and, with verifier FIXED, on M; with INVARIANT it is
+// that of the table's smallest M. Requests multiply it by a number from a gamma distribution with mean 1.
 
 // A table of a calibration: value[i * ys + k] is for x[i] and y[k]. llm42_calibration says what these are.
 typedef struct llm42_table {
@@ -842,9 +840,8 @@ LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
 
 // >>api-planner --------------------------------------------------------------------------------------------------
 // A planner decides which requests share the next pass. It sees the requests and fills in a plan: a schedule, a shape,
-// and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan that obeys the rules
-// below is safe: no token and no log-probability bit of a deterministic request depends on the planner.
-// examples/planners.h has two planners; examples/06_planner.c compares them.
+// and a list of choices. The engine checks it, takes KV pages and runs it. Every plan that obeys the rules is safe: no
+// token or log-probability bit of a deterministic request depends on the planner. examples/planners.h has two.
 typedef struct llm42_choice {
     int64_t request;  // id
     llm42_kind kind;
@@ -1027,11 +1024,10 @@ struct llm42_engine_desc {
     llm42_numerics numerics;       // what canonical bits depend on, beside the model and the request
     llm42_kv_desc kv;              // the KV cache
     llm42_experiment experiment;   // default: none
-    // Tensor parallelism: the model is cut into this number of equal parts, called ranks: 1, 2, 4 or 8; default: 1. A
-    // rank has a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's
-    // .heads and .ffn, and divide .kv_heads or be a multiple of it. (Then several ranks have a copy of a KV head.) On
-    // the CPU ranks make nothing faster. On GPUs each has a device (see llm42_cuda_desc.devices). The simulator takes
-    // as many as its calibration has devices, or another number if the calibration says what exchanges take.
+    // Tensor parallelism: the number of ranks, equal parts (of heads, feed-forward width and vocabulary) into which the
+    // model is cut: 1, 2, 4 or 8; default: 1. It must divide the model's .heads and .ffn, and divide .kv_heads or be a
+    // multiple of it (several ranks then have a KV head). On the CPU ranks make nothing faster. On GPUs each has a
+    // device (llm42_cuda_desc.devices). The simulator takes as many as its calibration has devices or exchanges for.
     int tensor_parallel;
     int max_context;  // tokens in a sequence; default: the model's, at most 8192
     int max_running;  // sequences that run at once; default: 32
@@ -1789,8 +1785,7 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
-// Owns: the public functions of api-math, except the sampler's. Those on doubles are simple and slow, because none of
-// them runs for every token.
+// Owns: the public functions of api-math but the sampler's. Those on doubles are simple and slow, as they run seldom.
 // Calls: numbers; neither the locale nor the C library's mathematics.
 // Invariant: an argument is reduced to the range in which its series is accurate.
 
@@ -2006,7 +2001,6 @@ static llm42_result llm42__json_field(const llm42__json *json, int object, const
     *value = x;
     return LLM42_OK;
 }
-
 // The same of the root object, for a whole number.
 static llm42_result llm42__json_int(const llm42__json *json, const char *key, int low, int high, int *value) {
     double x = *value;
@@ -2015,14 +2009,12 @@ static llm42_result llm42__json_int(const llm42__json *json, const char *key, in
     *value = (int)x;
     return LLM42_OK;
 }
-
 // The same for a size. If *value is 0 and the field is missing, that is an error.
 static llm42_result llm42__json_size(const llm42__json *json, const char *key, int high, int *value) {
     LLM42__TRY(llm42__json_int(json, key, 1, high, value));
     if (!*value) LLM42__MALFORMED("%s: must be given and at least 1", key);
     return LLM42_OK;
 }
-
 // The same for true or false.
 static llm42_result llm42__json_bool(const llm42__json *json, const char *key, bool *value) {
     int i = llm42__json_get(json, 0, key);
@@ -3243,10 +3235,9 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 // >>vectors ------------------------------------------------------------------------------------------------------
 // Owns: vectors of sixteen floats, in versions for AVX-512, AVX2 and plain C, which all give the same bits.
 // Calls: nothing.
-// Invariant: every sum of this section and of section fp32 is taken in the same order, here called the one order. A sum
-// that is cut into parts uses it for each part. Of its sixteen partial sums, number j starts at +0 and adds, products
-// by fused multiply-add, the terms whose index is j modulo 16, in ascending order. Then partial sums are added in a
-// tree: j + 8 is added to j for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
+// Invariant: every sum of this section and of section fp32, or each part of it, is taken in the one order. Of sixteen
+// partial sums, number j starts at +0 and adds, products by fused multiply-add, the terms whose index is j modulo 16,
+// ascending. Then they are added in a tree: j + 8 to j for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, 1 to 0.
 
 #if !defined(LLM42_SCALAR) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define LLM42__ISA 2
@@ -3466,9 +3457,7 @@ static void llm42__team_relax(int *turns) {
 static void llm42__team_work(llm42__team *team) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
-        if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket + 1, memory_order_acq_rel,
-                                                   memory_order_acquire))
-            continue;
+        if (!atomic_compare_exchange_weak(&team->ticket, &ticket, ticket + 1)) continue;
         const int64_t first = (int64_t)(ticket & 0xffffff) * team->grain;
         for (int64_t task = first; task < LLM42__MIN(first + team->grain, team->tasks); task++)
             team->fn(team->job, task);
@@ -3534,8 +3523,7 @@ static int llm42__argmax(const float *x, int n) {
         for (int i = i0; i < end; i++) block = x[i] > block ? x[i] : block;
         if (!(block > largest)) continue;
         largest = block;
-        for (best = i0; x[best] != block; best++) {
-        }
+        for (best = i0; x[best] != block;) best++;
     }
     return best;
 }
@@ -4177,8 +4165,7 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     const llm42__product products[3] = {
         {.w = &layer->q, .bias = layer->q_bias, .y = c->gated ? cpu->mixed : cpu->q, .ranks = ranks, .k = c->dim},
         {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks, .k = c->dim},
-        {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim},
-    };
+        {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim}};
     llm42__cpu_matmul(cpu, cpu->h, cpu->pass.rows, products, 3);
     const llm42__job job = {.cpu = cpu, .layer = l};
     double work = 8.0 * cpu->pass.rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
@@ -4683,10 +4670,12 @@ static void llm42__leave_task(const llm42__job *w, int64_t r) {
     llm42__cpu_round_all(cpu, out, values);
 }
 
-// Copies what a sequence's layer begins with from a snapshot.
-static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq *seq, size_t cache) {
+// Copies what a sequence's layer begins with from a snapshot, if there is one to begin with.
+static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, size_t cache) {
+    const llm42_seq *seq = &cpu->pass.seq[slot];
     const llm42__recurrence *n = &cpu->recurrence;
     const size_t L = (size_t)cpu->model->config.recurrent_layers, width = (size_t)n->width;
+    if (!seq->restore) return;
     const float *from = cpu->snapshots + ((size_t)(seq->restore - 1) * L + cache) * n->snapshot;
     float *ring = cpu->behind + ((size_t)slot * L + cache) * n->ring;
     memcpy(cpu->states + ((size_t)slot * L + cache) * n->state, from, n->state * sizeof *from);
@@ -4710,11 +4699,8 @@ static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
         {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
         {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
     llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
-    for (int i = 0; i < cpu->sequences; i++) {
-        const int slot = cpu->pass.row[cpu->order[i]].seq;
-        const llm42_seq *seq = &cpu->pass.seq[slot];
-        if (seq->restore) llm42__recurrent_restore(cpu, slot, seq, (size_t)layer->cache);
-    }
+    for (int i = 0; i < cpu->sequences; i++)
+        llm42__recurrent_restore(cpu, cpu->pass.row[cpu->order[i]].seq, (size_t)layer->cache);
     const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
     const double work = 6.0 * R * (double)cpu->recurrence.state;
     llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
@@ -4972,7 +4958,6 @@ static double llm42__table_at(const llm42_table *t, int i, double y) {
     const double *value = t->value + i * t->ys + k;
     return t->ys == 1 ? *value : value[0] + (y - t->y[k]) / (t->y[k + 1] - t->y[k]) * (value[1] - value[0]);
 }
-
 // The same of pass times. Where the lines of two numbers of rows cross, beyond the table, the later one is raised.
 static double llm42__cost_at(const llm42_table *t, int row, double context) {
     double ms = 0;
@@ -5154,15 +5139,13 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->config->layers);
     return 1e-3 * ((slowed ? sim->desc.invariant_slowdown : 1) * ms + host);
 }
-
 // The same of a pass. Rows that pad a FIXED pass count as rows that attend to nothing.
 static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
     llm42_mix mix = {.schedule = pass->schedule};
     double keys[LLM42_KIND_COUNT] = {0};
     for (int first = 0, end; first < pass->rows; first = end) {
         const llm42_row *row = &pass->row[first];
-        for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {
-        }
+        for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq;) end++;
         llm42_kind kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
         if (end == first + 1 && pass->schedule != LLM42_SCHEDULE_FIXED) kind = LLM42_KIND_DECODE;
         mix.windows += kind == LLM42_KIND_WINDOW;
@@ -5234,16 +5217,12 @@ const llm42_backend *llm42_backend_sim(void) {
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
-// Owns: the structs of the engine, events, requests by id, the queue of waiting requests, what planners
-// see, and how what planners and backends return is judged.
-// Calls: nothing; the backend's clock, the user's on_event.
-// Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
-// it waits (state WAITING), but one that was submitted inside an event enters the queue after that event.
+// Owns: the engine's structs, events, requests by id, the waiting queue, what planners see, and judging what others
+// return.
 //
 // A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens, and its first `kv` positions
-// have KV. The first `reproducible` of these were last written by the kind of pass that deterministic prompts run in.
-// That is FIXED with verifier FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is
-// P+C+U-1, because the pass that reads the newest token also writes its KV.
+// have KV. The first `reproducible` of these were last written by passes of the schedule that deterministic prompts
+// have. While a request decodes, kv is P+C+U-1, because the pass that reads the newest token also writes its KV.
 
 // What is to be done with a request, for llm42__ask.
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
@@ -5755,7 +5734,6 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 //
 // Below is the way of one token, in the order of its calls. Each function is defined further down, in the section that
 // its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
-//
 // submit: checks the request and copies it. It enters the queue by llm42__ask, _carry_out and _queue_insert.
 // step: one turn of the loop. admit: gives a request a slot and pages.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
@@ -5996,9 +5974,8 @@ static void llm42__forget_saves(llm42_engine *e, int slot) {
         e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
 }
 
-// How far a state moves in the pass: over what was final before it, and over rows that will be, which are those of a
-// prompt and the first one of a window or of a decode whose token is final. Snapshots are wanted at the end of the last
-// page on this way, and where another request's tokens began to differ.
+// How far a state moves in the pass: over what was final before it, and over rows that will be: those of a prompt, the
+// first of a window, a decode's if final. Snapshots are wanted at the last page's end, and where requests differ.
 static void llm42__move_state(llm42_engine *e, llm42__request *r, const llm42_choice *c, int first) {
     if (!e->desc.model->config.recurrent_layers) return;
     llm42_seq *seq = &e->seq[r->slot];
@@ -7212,7 +7189,6 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     else llm42_engine_close(e);
     return result;
 }
-
 #endif  // LLM42_IMPLEMENTATION
 
 /* MIT License
