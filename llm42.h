@@ -1026,7 +1026,7 @@ struct llm42_engine_desc {
     llm42_experiment experiment;   // default: none
     // Tensor parallelism: the number of ranks, equal parts (of heads, feed-forward width and vocabulary) into which the
     // model is cut: 1, 2, 4 or 8; default: 1. It must divide the model's .heads and .ffn, and divide .kv_heads or be a
-    // multiple of it (several ranks then have a KV head). On the CPU ranks make nothing faster. On GPUs each has a
+    // multiple of it (several ranks then copy a KV head). On the CPU ranks make nothing faster. On GPUs each has a
     // device (llm42_cuda_desc.devices). The simulator takes as many as its calibration has devices or exchanges for.
     int tensor_parallel;
     int max_context;  // tokens in a sequence; default: the model's, at most 8192
@@ -1086,11 +1086,10 @@ LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, ll
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
-// Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run. So one program can run
-// several engines, as sweep/lib/fleet.h does. No pass begins at or after that time, but one may end after it. Returns
-// LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: steps until idle.) Where times can repeat (the
-// simulator) and the planner uses none, a run that is cut into pieces by such calls gives the same events at the same
-// times as one uncut run. Errors: those of llm42_engine_step, and INVALID (`seconds` is NaN).
+// Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run, so that one program can
+// run several engines (sweep/lib/fleet.h). No pass begins at or after that time, but one may end later. Returns
+// LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: until idle.) Where times repeat (simulator) and
+// the planner uses none, cutting a run into such calls changes nothing. Errors: those of a step, and INVALID (NaN).
 LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
@@ -3631,9 +3630,8 @@ float llm42_logprob(const float *logits, int vocab, int token) {
 //   them in fp32 by a binary tree of neighbours, (0 + 1) + (2 + 3), and rounds once. A rank's leaves are a subtree, so
 //   the tree is the same for any number of ranks.
 //
-// FAST and FIXED cut a sum into as many contiguous parts as this function returns. Each is summed by the one order
-// (section vectors), then they are added in order. The table imitates GPU libraries, which split some sums of passes
-// with few rows, because else multiprocessors would be idle:
+// FAST and FIXED cut a sum into as many contiguous parts as this function returns, each in the one order (section
+// vectors), and add them in order. The table imitates GPU libraries, which split sums if few rows leave a GPU idle:
 // - those of matrices of which a rank has no more outputs than terms (n <= k). With one rank these are mostly o and
 //   down, and q, k, v one by one, but not gate, up and the LM head.
 // - attention, along the context (n = 0, k is the number of positions).
@@ -4066,9 +4064,8 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     }
 }
 
-// Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
-// depend on which other rows go to the same expert. Order: in each part of the sums over F, a row's experts are added
-// from +0, the likeliest first and the shared one last, by fma; then the parts are joined.
+// Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert, each with sums of its own. Order: in each part of
+// F a row's experts are added from +0 by fma, the likeliest first and the shared one last; then the parts are joined.
 static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const float *h, float *out) {
     const llm42_config *c = &cpu->model->config;
     const int shared = c->shared_ffn > 0;
@@ -4460,9 +4457,8 @@ const llm42_backend *llm42_backend_cpu(void) {
 // Invariant: a state has taken in only rows that are final. Whatever is rolled back was in a copy of it.
 //
 // A value head has a state S [key_dim, value_dim]. A position has a decay a, beta and v, and q and k of a key head. S
-// becomes a S, then S + k (beta (v - S^T k))^T, and the output is S^T q. q, k and v are silu of a convolution over the
-// last four positions; then q and k are divided by their lengths, and q by sqrt(key_dim). A ring keeps what positions
-// after the state need. FAST passes take in prompts by chunks, which is equal but for rounding.
+// becomes a S, then S + k (beta (v - S^T k))^T, and the output is S^T q. q, k and v are silu of a convolution over four
+// positions; q and k are then divided by their lengths, and q by sqrt(key_dim). A ring keeps what later ones need.
 
 static void llm42__recurrent_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
@@ -5217,8 +5213,10 @@ const llm42_backend *llm42_backend_sim(void) {
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
-// Owns: the engine's structs, events, requests by id, the waiting queue, what planners see, and judging what others
-// return.
+// Owns: the engine's structs, events, requests by id, the queue, what planners see, and judging what others return.
+// Calls: nothing; the backend's clock, the user's on_event.
+// Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
+// it waits (state WAITING), but one that was submitted inside an event enters the queue after that event.
 //
 // A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens, and its first `kv` positions
 // have KV. The first `reproducible` of these were last written by passes of the schedule that deterministic prompts
@@ -5974,8 +5972,8 @@ static void llm42__forget_saves(llm42_engine *e, int slot) {
         e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
 }
 
-// How far a state moves in the pass: over what was final before it, and over rows that will be: those of a prompt, the
-// first of a window, a decode's if final. Snapshots are wanted at the last page's end, and where requests differ.
+// How far a state moves in the pass: over what was final before it, and over rows that will be: those of a prompt, and
+// the first of a window or of a final decode. Snapshots are wanted at the last page's end, and where requests differ.
 static void llm42__move_state(llm42_engine *e, llm42__request *r, const llm42_choice *c, int first) {
     if (!e->desc.model->config.recurrent_layers) return;
     llm42_seq *seq = &e->seq[r->slot];
@@ -6388,8 +6386,8 @@ const llm42_planner *llm42_planner_default(void) {
 //
 // Deterministic requests are served in one of three ways. Their times can be compared, because in each of them every
 // request that decodes gets one more token (in VERIFY a candidate), and the same prompts run.
-// - VERIFY (mode DVR): a FAST pass decodes for all, to be verified later. Deterministic prompts run in INVARIANT
-// passes.
+// - VERIFY, as in mode DVR: a FAST pass decodes for all, and its candidates are verified later. Deterministic prompts
+//   have an INVARIANT pass of their own.
 // - APART: a FAST pass for ordinary requests takes turns with an INVARIANT one for deterministic requests, whose tokens
 //   are then final. Requests that have candidates decode in the FAST one until their window is ready.
 // - TOGETHER: an INVARIANT pass for all requests, which also verifies what candidates there are.
