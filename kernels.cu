@@ -18,8 +18,7 @@
 //   slot     the place of a position in the KV cache: page x page_size + place in the page
 //   draw     a row for which a token is drawn
 //
-// Sections, in order: kernel-ptx, -product, -leaves, -e4m3, -pass, -exchange, -rows, -recurrent, -attention, -sample,
-// -mixture, -tools. Each uses only those before it, and numbers (llm42.h).
+// Each section uses only those before it, and numbers (llm42.h).
 //
 // What runs an operator, in order of a layer. Launchers stand in llm42.cu (cuda-products, cuda-launches), because they
 // need an engine; their names begin with llm42__. A test is a part of tests/test_cuda or a file of tests/cuda.
@@ -56,12 +55,11 @@ enum { LLM42__KERNELS = 34 };
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
 //
-// Programmatic dependent launch (sm_90): a kernel may start while the kernel before it drains. It must call
-// llm42__wait_for_previous() before it reads that kernel's output, and must not read it through the read-only cache (so
-// no __restrict__). A kernel waits only for the one right before it. So every kernel must wait, even one that reads
-// nothing: if kernels A, B and C follow one another and B did not wait, then B could end first, and C's wait would
-// return while A still runs. Before its wait a kernel may read only what no kernel of this pass writes, such as
-// metadata and keys of earlier passes. Earlier devices run kernels one after another and need neither.
+// Programmatic dependent launch (sm_90): a kernel may start while the one before it drains. It must call
+// llm42__wait_for_previous() before it reads that kernel's output, but not through the read-only cache (no
+// __restrict__). It waits only for the kernel right before it, so every kernel must wait, even one that reads nothing:
+// if B, between A and C, did not, it could end first, and C's wait return while A runs. Before its wait a kernel may
+// read only what no kernel of this pass writes: metadata and keys of earlier passes. Earlier devices need neither.
 #if __CUDA_ARCH__ >= 900
 #define LLM42__SM90(...) asm volatile(__VA_ARGS__ ::: "memory")
 #define LLM42__TRY_WAIT "mbarrier.try_wait.parity"
@@ -69,19 +67,11 @@ enum { LLM42__KERNELS = 34 };
 #define LLM42__SM90(...)
 #define LLM42__TRY_WAIT "mbarrier.test_wait.parity"
 #endif
-#ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
-LLM42__DEVICE void llm42__wait_for_previous() { LLM42__SM90("griddepcontrol.wait;"); }
-#endif
 LLM42__DEVICE void llm42__launch_next() { LLM42__SM90("griddepcontrol.launch_dependents;"); }
-// For kernels that have nothing to do before their wait.
-LLM42__DEVICE void llm42__launch_and_wait() {
-    llm42__launch_next();
-    llm42__wait_for_previous();
-}
-
 LLM42__DEVICE uint32_t llm42__shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 #ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
+LLM42__DEVICE void llm42__wait_for_previous() { LLM42__SM90("griddepcontrol.wait;"); }
 LLM42__DEVICE void llm42__prefetch(const void *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 // Starts a copy of 16 bytes from global to shared memory, and goes on. If !valid it writes zeros.
 LLM42__DEVICE void llm42__copy16(uint32_t to, const void *from, bool valid) {
@@ -191,7 +181,6 @@ LLM42__DEVICE uint4 llm42__load_shared_by_ranks(const void *from) {
                  : "memory");
     return v;
 }
-
 // Two words of mail. Each is an access of its own in the memory model, and as such whole.
 LLM42__DEVICE void llm42__put_mail(ulonglong2 *to, uint32_t first, uint32_t second, unsigned stamp) {
     const unsigned long long high = (unsigned long long)stamp << 32;
@@ -203,7 +192,6 @@ LLM42__DEVICE ulonglong2 llm42__get_mail(const ulonglong2 *from) {
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(from) : "memory");
     return v;
 }
-
 // A number that devices tell one another. Who sees it also sees what was written before it was told.
 LLM42__DEVICE void llm42__tell(unsigned *flag, unsigned value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
@@ -213,70 +201,8 @@ LLM42__DEVICE unsigned llm42__seen(const unsigned *flag) {
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
     return value;
 }
-#endif
-
-LLM42__DEVICE float llm42__rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
-
-LLM42__DEVICE uint32_t llm42__pack(float low, float high) {
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<uint32_t *>(&pair);
-}
-
-// Rounds COUNT pairs (an even number) to bf16 and gives silu(gate) x up, on Hopper with the bits of llm42__silu. All
-// kernels that need it use this one. The compiler's division branches for operands near the ends of the range, so that
-// a thread's divisions would run one after another. Here they run side by side and have one branch in all, for |gate|
-// from 64 on. For smaller gates a divisor is less than 2^93, and a tiny gate is halved, which is exact. Quotients are
-// rounded right only if the device's near inverse is good enough, so cuda_leaves tries the gate of each bf16 value. (An
-// error of one unit would show only in the gate 2^-23, whose divisor is just below 2.) With NaN both ways give NaN.
-template <int COUNT>
-LLM42__DEVICE void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
-    static_assert(COUNT % 2 == 0, "gates are rounded in pairs");
-    float g[COUNT], u[COUNT], largest = 0;
-    LLM42__UNROLLED(int i = 0; i < COUNT; i += 2) {
-        const uint32_t gates = llm42__pack(gate[i], gate[i + 1]), ups = llm42__pack(up[i], up[i + 1]);
-        g[i] = llm42__float(gates << 16), g[i + 1] = llm42__float(gates & 0xffff0000);
-        u[i] = llm42__float(ups << 16), u[i + 1] = llm42__float(ups & 0xffff0000);
-    }
-    LLM42__UNROLLED(int i = 0; i < COUNT; i++) {
-        largest = fmaxf(largest, fabsf(g[i]));
-        const float divisor = 1.0f + llm42__power(g[i] * -1.44269504f), inverse = llm42__near_inverse(divisor),
-                    quotient = g[i] * inverse, excess = fmaf(divisor, quotient, -g[i]);  // a zero keeps its sign
-        out[i] = fmaf(-inverse, excess, quotient) * u[i];
-    }
-    if (largest < 64.0f) return;
-    LLM42__UNROLLED(int i = 0; i < COUNT; i++)
-        out[i] = __fdiv_rn(g[i], 1.0f + llm42__power(fminf(g[i] * -1.44269504f, 128.0f))) * u[i];
-}
-
-// The sum over a warp, or over groups of LANES lanes. Order: lanes by butterfly. Each lane gets the sum.
-template <int LANES = 32, typename T> LLM42__DEVICE T llm42__sum_of_lanes(T x) {
-    LLM42__UNROLLED(int i = LANES / 2; i; i >>= 1) x += __shfl_xor_sync(0xffffffffu, x, i);
-    return x;
-}
-
-// Byte offset of a piece in rows of 128 bytes, permuted so that the same piece of eight rows lies in eight banks.
-LLM42__DEVICE uint32_t llm42__swizzle(int row, int piece) { return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4)); }
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they have the order of those of one warp (mma)
-#else
-#define LLM42__WARPGROUPS 0
-#endif
-// The 64-bit word by which wgmma finds an operand in shared memory ("matrix descriptor" in the PTX manual). The operand
-// lies in panels with rows of 128 bytes whose pieces are exchanged (swizzled).
-//   bits  0-13   address / 16
-//   bits 16-29   leading dimension: bytes from one panel to the next / 16; unused (1) where the operand has one panel
-//   bits 32-45   stride: bytes from eight rows to the next eight / 16
-//   bits 62-63   1: pieces are permuted within 128 bytes
-LLM42__DEVICE uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
-    enum { EIGHT_ROWS = 8 * 128 };
-    const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
-                   swizzle_128 = 1;
-    return start | leading << 16 | stride << 32 | swizzle_128 << 62;
-}
 
 // Instructions of sm_90a. On other devices no kernel calls them, and what nothing calls is not compiled.
-#ifndef LLM42__EMULATED  // tests/cuda/emulator.h has its own
 // The registers that a thread of this warpgroup has from here on.
 template <int COUNT> LLM42__DEVICE void llm42__fewer_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -352,15 +278,13 @@ template <typename T> LLM42__DEVICE const T *llm42__in_block(const T *p, uint32_
     asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(rank));
     return (const T *)there;
 }
-// Waits for all threads of a cluster.
 LLM42__DEVICE void llm42__cluster_barrier() {
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
-// The same. What a thread has written before, all of them see behind it.
+// What a thread has written before, all threads of the cluster see behind it.
 LLM42__DEVICE void llm42__cluster_meet() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-
 // Makes opened barriers known to the cluster and to copies.
 LLM42__DEVICE void llm42__mbarriers_opened() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // Arrives, and says how many bytes this phase waits for.
@@ -419,6 +343,70 @@ LLM42__DEVICE void llm42__store_matrices_turned(uint32_t address, const uint32_t
                  : "memory");
 }
 #endif
+
+// For kernels that have nothing to do before their wait.
+LLM42__DEVICE void llm42__launch_and_wait() {
+    llm42__launch_next();
+    llm42__wait_for_previous();
+}
+
+LLM42__DEVICE float llm42__rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
+LLM42__DEVICE uint32_t llm42__pack(float low, float high) {
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<uint32_t *>(&pair);
+}
+
+// Rounds COUNT pairs (an even number) to bf16 and gives silu(gate) x up, on Hopper with the bits of llm42__silu. The
+// compiler's division branches near the ends of the range, so that a thread's divisions would run one after another.
+// Here they run side by side and have one branch in all, for |gate| from 64 on. For smaller gates a divisor is below
+// 2^93, and a tiny gate is halved, which is exact. Quotients are right only if the device's near inverse is good
+// enough, so cuda_leaves tries the gate of each bf16 value. (An error of one unit shows only in the gate 2^-23.)
+template <int COUNT>
+LLM42__DEVICE void llm42__gate(const float (&gate)[COUNT], const float (&up)[COUNT], float (&out)[COUNT]) {
+    static_assert(COUNT % 2 == 0, "gates are rounded in pairs");
+    float g[COUNT], u[COUNT], largest = 0;
+    LLM42__UNROLLED(int i = 0; i < COUNT; i += 2) {
+        const uint32_t gates = llm42__pack(gate[i], gate[i + 1]), ups = llm42__pack(up[i], up[i + 1]);
+        g[i] = llm42__float(gates << 16), g[i + 1] = llm42__float(gates & 0xffff0000);
+        u[i] = llm42__float(ups << 16), u[i + 1] = llm42__float(ups & 0xffff0000);
+    }
+    LLM42__UNROLLED(int i = 0; i < COUNT; i++) {
+        largest = fmaxf(largest, fabsf(g[i]));
+        const float divisor = 1.0f + llm42__power(g[i] * -1.44269504f), inverse = llm42__near_inverse(divisor),
+                    quotient = g[i] * inverse, excess = fmaf(divisor, quotient, -g[i]);  // a zero keeps its sign
+        out[i] = fmaf(-inverse, excess, quotient) * u[i];
+    }
+    if (largest < 64.0f) return;
+    LLM42__UNROLLED(int i = 0; i < COUNT; i++)
+        out[i] = __fdiv_rn(g[i], 1.0f + llm42__power(fminf(g[i] * -1.44269504f, 128.0f))) * u[i];
+}
+
+// The sum over a warp, or over groups of LANES lanes. Order: lanes by butterfly. Each lane gets the sum.
+template <int LANES = 32, typename T> LLM42__DEVICE T llm42__sum_of_lanes(T x) {
+    LLM42__UNROLLED(int i = LANES / 2; i; i >>= 1) x += __shfl_xor_sync(0xffffffffu, x, i);
+    return x;
+}
+
+// Byte offset of a piece in rows of 128 bytes, permuted so that the same piece of eight rows lies in eight banks.
+LLM42__DEVICE uint32_t llm42__swizzle(int row, int piece) { return (uint32_t)(row * 128 + ((piece ^ (row & 7)) << 4)); }
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define LLM42__WARPGROUPS 1  // products of four warps at once (wgmma); they have the order of those of one warp (mma)
+#else
+#define LLM42__WARPGROUPS 0
+#endif
+// The 64-bit word by which wgmma finds an operand in shared memory ("matrix descriptor" in the PTX manual). The operand
+// lies in panels with rows of 128 bytes whose pieces are exchanged (swizzled).
+//   bits  0-13   address / 16
+//   bits 16-29   leading dimension: bytes from one panel to the next / 16; unused (1) where the operand has one panel
+//   bits 32-45   stride: bytes from eight rows to the next eight / 16
+//   bits 62-63   1: pieces are permuted within 128 bytes
+LLM42__DEVICE uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
+    enum { EIGHT_ROWS = 8 * 128 };
+    const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
+                   swizzle_128 = 1;
+    return start | leading << 16 | stride << 32 | swizzle_128 << 62;
+}
 
 // Starts a kernel that may begin before the one ahead of it in the stream has ended. `blocks` blocks are a cluster.
 template <typename... PARAMS, typename... ARGS>
@@ -492,9 +480,7 @@ template <int TILES, int WARPS, int CHUNK_, int STAGES_> struct llm42__ring {
 // How far the copies of an operand have come: the stage that is filled next, and its term of k and block of outputs.
 // Copies go on from block to block without a break. A thread copies a piece of every COPIED-th row from `first` on.
 template <typename RING> struct llm42__operand {
-    int block, blocks, stride, k, at = 0, stage = 0;
-    LLM42__DEVICE llm42__operand(int blocks, int k)
-        : block((int)blockIdx.x), blocks(blocks), stride((int)gridDim.x), k(k) {}
+    int blocks, k, block = (int)blockIdx.x, stride = (int)gridDim.x, at = 0, stage = 0;
     LLM42__DEVICE bool ended() const { return block >= blocks; }
     // Goes on by one stage. True if another block of outputs begins.
     LLM42__DEVICE bool advance() {
@@ -668,7 +654,7 @@ __global__ void __launch_bounds__(WARPS * 32)
         if (!llm42__find_group(groups, blockIdx.y, ring::ROWS, &expert, &row0, &row_end)) return;
         w += (size_t)expert * n * k;
     }
-    llm42__operand<ring> w_operand(blocks, k), x_operand(blocks, k);
+    llm42__operand<ring> w_operand = {blocks, k}, x_operand = {blocks, k};
     const llm42__bf16 *w_from = w + ((size_t)blockIdx.x * ring::OUTPUTS + my_row) * k + piece * 8;
     auto load_w = [&]() { llm42__load_w(w_operand, w_from, my_row, piece, stages); };
     auto load_x = [&]() { llm42__load_x(x_operand, x, groups.source, row0, row_end, my_row, piece, stages); };
@@ -762,7 +748,6 @@ template <int MOST> LLM42__DEVICE float4 llm42__leaf_sum(const float4 (&part)[MO
                 sum[p] = make_float4(sum[p].x + other.x, sum[p].y + other.y, sum[p].z + other.z, sum[p].w + other.w);
     return sum[0];
 }
-
 LLM42__DEVICE void llm42__write4(float4 sum, float *to) { *(float4 *)to = sum; }
 LLM42__DEVICE void llm42__write4(float4 sum, llm42__bf16 *to) {
     *(uint2 *)to = make_uint2(llm42__pack(sum.x, sum.y), llm42__pack(sum.z, sum.w));
@@ -828,8 +813,8 @@ LLM42__DEVICE int llm42__warp() { return __shfl_sync(0xffffffffu, (int)threadIdx
 
 // A block's place in its cluster and in the work. Tiles of rows change first, so that blocks share few tiles of w.
 template <typename TILE> struct llm42__leaf_work {
-    int part, share, row_tiles, tiles, rows;  // a tile here has the rows of all SHARE blocks
-    LLM42__DEVICE llm42__leaf_work(int rows, int n) : rows(rows) {
+    int part, share, row_tiles, tiles, row_end;  // a tile here has the rows of all SHARE blocks
+    LLM42__DEVICE llm42__leaf_work(int rows, int n) : row_end(rows) {
         const int rank = (int)llm42__block_in_cluster();
         part = rank / TILE::SHARE, share = rank % TILE::SHARE;
         row_tiles = (rows + TILE::CLUSTER_ROWS - 1) / TILE::CLUSTER_ROWS;
@@ -838,14 +823,12 @@ template <typename TILE> struct llm42__leaf_work {
     LLM42__DEVICE int first() const { return (int)blockIdx.x / TILE::BLOCKS; }
     LLM42__DEVICE int stride() const { return (int)gridDim.x / TILE::BLOCKS; }
     LLM42__DEVICE int row0(int tile) const { return tile % row_tiles * TILE::CLUSTER_ROWS + share * TILE::ROWS; }
-    LLM42__DEVICE int row_end() const { return rows; }
     LLM42__DEVICE int n0(int tile) const { return tile / row_tiles * TILE::OUTPUTS; }
     LLM42__DEVICE int w_row(int tile) const { return n0(tile); }
     LLM42__DEVICE int column(int terms) const { return part * TILE::LEAVES * terms; }
     LLM42__DEVICE size_t part_at() const { return 0; }
     LLM42__DEVICE void seek(int) {}
 };
-
 // The same for a mixture (llm42__k_experts): an item is a tile of one expert's rows, a leaf and 128 outputs, of which
 // the last changes fastest. table [E + 1], in shared memory: of each expert that has rows, its first tile, the first of
 // its rows, their end, and its number; then the number of all tiles.
@@ -854,7 +837,7 @@ template <typename TILE> struct llm42__expert_work {
     const int4 *table;
     int leaves, n, tiles;  // tiles: items, in all
     size_t part_stride;
-    int expert = 0, row = 0, end = 0, output = 0, leaf = 0;  // of the item that seek has found
+    int expert = 0, row = 0, row_end = 0, output = 0, leaf = 0;  // of the item that seek has found
     LLM42__DEVICE llm42__expert_work(const int4 *table, int row_tiles, int leaves, int n, size_t part_stride)
         : table(table), leaves(leaves), n(n), tiles(row_tiles * leaves * (n / TILE::OUTPUTS)),
           part_stride(part_stride) {}
@@ -865,10 +848,9 @@ template <typename TILE> struct llm42__expert_work {
         const int blocks = n / TILE::OUTPUTS, rest = item / blocks, tile = rest / leaves;
         output = (item - rest * blocks) * TILE::OUTPUTS, leaf = rest - tile * leaves;
         while (tile >= table[1].x) table++;
-        row = table->y + (tile - table->x) * TILE::ROWS, end = table->z, expert = table->w;
+        row = table->y + (tile - table->x) * TILE::ROWS, row_end = table->z, expert = table->w;
     }
     LLM42__DEVICE int row0(int) const { return row; }
-    LLM42__DEVICE int row_end() const { return end; }
     LLM42__DEVICE int n0(int) const { return output; }
     LLM42__DEVICE int w_row(int) const { return expert * n + output; }
     LLM42__DEVICE int column(int terms) const { return leaf * terms; }
@@ -1048,7 +1030,6 @@ LLM42__DEVICE void llm42__sum_leaves(llm42__stage_products<TILE> &products, floa
     }
     llm42__settle(a);
 }
-
 // The same with registers for two leaves' sums. Others wait where there is room.
 template <typename TILE>
 LLM42__DEVICE void llm42__sum_leaf_pairs(llm42__stage_products<TILE> &products, float (&a)[TILE::EIGHTS][4],
@@ -1163,7 +1144,6 @@ LLM42__DEVICE void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y,
     }
     __syncwarp();
 }
-
 // The same with a gate: sixteen outputs from n0 on, eight of gate and eight of up, give one piece of a row.
 template <int EIGHTS>
 LLM42__DEVICE void llm42__write_gated(const float (&sum)[EIGHTS][4], llm42__bf16 *y, int n, int n0, int row0, int rows,
@@ -1198,13 +1178,13 @@ LLM42__DEVICE void llm42__multiply_tiles(unsigned char *shared, WORK work, OUT *
         else llm42__sum_leaves(products, sum, scratch);
         const int n0 = work.n0(tile) + warp * 16, row0 = work.row0(tile) + work.part * TILE::OWN * 8;
         if constexpr (GATED) {
-            llm42__write_gated(sum, y, n, n0, row0, work.row_end(), scratch);
+            llm42__write_gated(sum, y, n, n0, row0, work.row_end, scratch);
         } else if constexpr (TILE::SPLIT == 1) {
-            llm42__write_rows(sum, y + work.part_at(), owners, n, n0, row0, work.row_end(), scratch);
+            llm42__write_rows(sum, y + work.part_at(), owners, n, n0, row0, work.row_end, scratch);
         } else {
             float own[TILE::OWN][4];
             llm42__join_blocks<TILE>(own, sum, base, scratch, work.part, work.share);
-            llm42__write_rows(own, y, owners, n, n0, row0, work.row_end(), scratch);
+            llm42__write_rows(own, y, owners, n, n0, row0, work.row_end, scratch);
         }
     }
 }
@@ -1273,11 +1253,19 @@ static cudaError_t llm42__map_matrix(CUtensorMap *map, const llm42__bf16 *from, 
     return llm42__encode_map(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, from, size, stride, box);
 }
 
-template <int ROWS, int SPLIT, int SHARE, int LEAVES, typename OUT>
-static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *w, OUT *y, int rows, int n, int k,
-                                       const llm42__leaves &leaves, int processors, cudaStream_t stream) {
+// An llm42__product_fn. A block has LEAVES leaves, or twice as many where that is too few.
+template <int ROWS, int SPLIT, int SHARE, typename OUT, int LEAVES = SPLIT == 1 ? 2 : 1>
+static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
+                                    llm42__groups groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
     using tile = llm42__leaf_tile<ROWS, SPLIT, SHARE, LEAVES>;
     auto kernel = llm42__k_leaves<ROWS, SPLIT, SHARE, LEAVES, OUT>;
+    if constexpr (SPLIT * LEAVES < 8)
+        if (leaves.count > SPLIT * LEAVES)
+            return llm42__cu_leaves<ROWS, SPLIT, SHARE, OUT, 2 * LEAVES>(x, w, y, rows, n, k, groups, leaves,
+                                                                         processors, stream);
+    if (leaves.count != SPLIT * LEAVES || leaves.terms % tile::CHUNK || leaves.count * leaves.terms != k ||
+        n % tile::OUTPUTS)
+        return cudaErrorNotSupported;
     CUtensorMap w_map, x_map;
     cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile::BYTES);
     if (error == cudaSuccess) error = llm42__map_matrix(&w_map, w, n, k, tile::W_ROWS);
@@ -1289,31 +1277,13 @@ static cudaError_t llm42__cu_leaves_as(const llm42__bf16 *x, const llm42__bf16 *
     if ((size_t)(clusters * tile::BLOCKS) * (size_t)tile::WORKSPACE > leaves.workspace_bytes)
         return cudaErrorNotSupported;
     return llm42__launch_clusters(tile::BLOCKS, kernel, dim3((unsigned)(clusters * tile::BLOCKS)), dim3(tile::THREADS),
-                                  tile::BYTES, stream, w_map, x_map, y, leaves.owners, (float4 *)leaves.workspace, rows,
-                                  n, leaves.terms);
+                                  tile::BYTES, stream, w_map, x_map, (OUT *)y, leaves.owners,
+                                  (float4 *)leaves.workspace, rows, n, leaves.terms);
 }
 
-// An llm42__product_fn.
-template <int ROWS, int SPLIT, int SHARE, typename OUT>
-static cudaError_t llm42__cu_leaves(const llm42__bf16 *x, const llm42__bf16 *w, void *y, int rows, int n, int k,
-                                    llm42__groups, llm42__leaves leaves, int processors, cudaStream_t stream) {
-    auto as = [&](auto fn) { return fn(x, w, (OUT *)y, rows, n, k, leaves, processors, stream); };
-    if (leaves.terms % 64 || leaves.count * leaves.terms != k || n % LLM42__LEAF_OUTPUTS) return cudaErrorNotSupported;
-    if constexpr (SPLIT <= 4)
-        if (leaves.count == 2 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 2, OUT>);
-    if constexpr (SPLIT <= 2)
-        if (leaves.count == 4 * SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 4, OUT>);
-    if constexpr (SPLIT == 1)
-        if (leaves.count == 8) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 8, OUT>);
-    if constexpr (SPLIT > 1)
-        if (leaves.count == SPLIT) return as(llm42__cu_leaves_as<ROWS, SPLIT, SHARE, 1, OUT>);
-    return cudaErrorNotSupported;
-}
-
-// The builds of llm42__k_leaves that algorithms are chosen from. All give the bits of llm42__k_matmul with leaves. With
-// 4,096 outputs the same rows have 32 tiles, so the 132 multiprocessors of an H200 compute four tiles of rows at once:
-// 384 to 768 rows, or with SPLIT 2 half as many. If pairs share w, tiles of 96 to 128 rows are faster and larger ones
-// not; of an odd number of tiles of rows a pair computes one for nothing.
+// The builds of llm42__k_leaves to choose from, with the bits of llm42__k_matmul with leaves. With 4,096 outputs rows
+// have 32 tiles, so an H200's 132 multiprocessors compute four tiles of rows at once: 384 to 768 rows, or with SPLIT 2
+// half as many. If pairs share w, tiles of 96 to 128 rows are faster; an odd tile of rows costs a pair as much as two.
 typedef struct llm42__leaf_kind {
     const char *name;
     int rows, split;
@@ -1333,9 +1303,8 @@ enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds 
 
 // Shapes: x [entries, k], sorted by expert, and w [E, n, k], by their maps as [E n, k]; offset [E + 1]: each expert's
 // first row -> y [entries, n] = x w^T of each row's expert, or with GATED [entries, n / 2], as in llm42__k_matmul. Leaf
-// l of a sum goes to y + l x part_stride. leaves x terms are the terms that are summed, terms is a multiple of 64 and n
-// of 128. Work: a block takes one item of llm42__expert_work after the other; its ring of stages is filled across them.
-// Order: the sequential order in each leaf. It depends on k and the leaves alone.
+// l of a sum goes to y + l x part_stride. A sum has leaves x terms terms; 64 divides terms, 128 n. Work: a block takes
+// items of llm42__expert_work, its ring filled across them. Order: sequential in each leaf, by k and the leaves alone.
 template <int ROWS, bool GATED, typename OUT>
 __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     llm42__k_experts(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
@@ -1427,11 +1396,9 @@ static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4
 // >>kernel-e4m3 --------------------------------------------------------------------------------------------------
 // Owns: products of weights in e4m3 (FP8 models), and their inputs in e4m3, by warpgroups (sm_90a).
 //
-// Shapes: x [R, k] and w [n, k], in e4m3, n and k multiples of 128 -> y [R, n], in bf16 or fp32.
-// Order: a chain is the sum of 128 terms, from zero on, in four steps of 32 (wgmma). A sum has one chain after the
-// other, ascending. BLOCK: sum = fma(chain, scale of x * scale of w, sum). CHANNEL: sum = sum + chain, and at the end y
-// = sum * scale of w * scale of x, from left to right. Each leaf is a sum of its own. So the order depends on k, the
-// scaling and the leaves alone. cuBLASLt has the same one where it does not split k, and reads the same scales.
+// Shapes: x [R, k] and w [n, k], in e4m3, n and k multiples of 128 -> y [R, n], in bf16 or fp32. Order: see DETERMINISM
+// in llm42.h. A chain of 128 terms takes four steps of 32 (wgmma). Each leaf is a sum. CHANNEL: y = (sum * scale of w)
+// * scale of x. It depends on k, the scaling and the leaves alone. cuBLASLt has it where it does not split k.
 typedef struct llm42__e4m3_args {
     const float *x_scale, *w_scale;  // BLOCK: [k / 128][R], [n / 128][stride]; CHANNEL: [R], [n]
     void *y;
@@ -1813,31 +1780,26 @@ static cudaError_t llm42__launch_e4m3(const void *x, const void *w, int k, const
     cudaError_t error = llm42__make_ready(kernel, TILE::THREADS, TILE::BYTES);
     if (error == cudaSuccess) error = llm42__map_e4m3(&w_map, w, experts * a.n, k, TILE::OUTPUTS, TILE::STACK, false);
     if (error == cudaSuccess) error = llm42__map_e4m3(&x_map, x, a.rows, k, TILE::ROWS, TILE::STACK, true);
-    return error != cudaSuccess ? error
-                                : llm42__launch(kernel, dim3((unsigned)blocks), dim3(TILE::THREADS), TILE::BYTES,
-                                                stream, w_map, x_map, a);
+    if (error != cudaSuccess) return error;
+    return llm42__launch(kernel, dim3((unsigned)blocks), dim3(TILE::THREADS), TILE::BYTES, stream, w_map, x_map, a);
 }
 typedef cudaError_t llm42__e4m3_fn(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
                                    cudaStream_t stream);
-template <template <int, int, bool> class TILE, int OUTPUTS, int ROWS>
-static cudaError_t llm42__cu_e4m3(const void *x, const void *w, int k, const llm42__e4m3_args &a, int processors,
-                                  cudaStream_t stream) {
-    auto *launch = a.channel ? llm42__launch_e4m3<TILE<OUTPUTS, ROWS, true>>
-                             : llm42__launch_e4m3<TILE<OUTPUTS, ROWS, false>>;
-    return launch(x, w, k, a, processors, stream);
-}
 
-// The builds that algorithms are chosen from, for how many rows each may be, and the outputs of its tiles. All give the
-// same bits. One is for any number of rows. Up to 8 rows there is no choice. Up to 16 a build is tried only if there is
-// a tile for each multiprocessor, or if its tiles are the smallest, because in a pass weights come before x is there,
-// as many as blocks have room for. The time of a product that runs alone does not show that.
+// The builds to choose from. All give the same bits. Up to 8 rows there is no choice. Up to 16 a build is tried only if
+// it has a tile for each multiprocessor, or if its tiles are the smallest, because in a pass weights come before x is
+// there, as many as blocks have room for. The time of a product that runs alone does not show that.
 typedef struct llm42__e4m3_kind {
     const char *name;
-    int least, most, outputs;
-    llm42__e4m3_fn *fn;
+    int least, most, outputs;         // of rows that it may be for; outputs of its tiles
+    llm42__e4m3_fn *block, *channel;  // by scaling
 } llm42__e4m3_kind;
-#define LLM42__E4M3_KIND(TILE, OUTPUTS, ROWS, LEAST, MOST) \
-    { "e4m3_" #OUTPUTS "x" #ROWS, LEAST, MOST, OUTPUTS, llm42__cu_e4m3<llm42__e4m3_##TILE, OUTPUTS, ROWS> }
+#define LLM42__E4M3_KIND(TILE, OUTPUTS, ROWS, LEAST, MOST)                \
+    {                                                                     \
+        "e4m3_" #OUTPUTS "x" #ROWS, LEAST, MOST, OUTPUTS,                 \
+            llm42__launch_e4m3<llm42__e4m3_##TILE<OUTPUTS, ROWS, false>>, \
+            llm42__launch_e4m3<llm42__e4m3_##TILE<OUTPUTS, ROWS, true>>   \
+    }
 static const llm42__e4m3_kind llm42__e4m3_kinds[] = {
     LLM42__E4M3_KIND(few, 16, 8, 1, 8),        LLM42__E4M3_KIND(few, 16, 16, 9, 32),
     LLM42__E4M3_KIND(many, 64, 16, 9, 16),     LLM42__E4M3_KIND(many, 64, 32, 9, 128),
@@ -1904,7 +1866,6 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_blocks(const llm42__bf1
     const bool there = i < to.rows * pieces;
     llm42__quantise(to, i / pieces, i % pieces, pieces, there ? ((const uint4 *)x)[i] : uint4{}, there);
 }
-
 // The same with one scale a row, scales [R]: of its values or, unless that is 0, given[expert]. Work: a block a row.
 __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 *x, uint8_t *out, float *scales, int k,
                                                               const float *given, llm42__groups groups) {
@@ -1938,8 +1899,7 @@ __global__ void __launch_bounds__(256) llm42__k_quantise_rows(const llm42__bf16 
 typedef struct llm42__prefill_task {
     int32_t row, rows, first, end, seq, old;
 } llm42__prefill_task;
-// A task of attention for a single row (decode): from key `begin` on, `units` of the row's units, or what is left.
-// position: of the row; seq: whose pages.
+// A task of attention for a row (decode) at `position`: from key `begin` on, `units` of its units, or what is left.
 typedef struct llm42__decode_task {
     int32_t row, position, seq, begin, first_unit, row_units, units;
     int32_t record;  // place of the first unit's record in llm42__attention.partial; -1: the task has all units
@@ -1956,14 +1916,11 @@ typedef struct llm42__header {
     int32_t old;           // 1: an earlier pass has written the KV of all positions before a single row's
     int32_t runs, groups;  // of recurrent layers
 } llm42__header;
-// The rows of one sequence, for recurrent layers: `rows` rows from `row` on, at positions from `begin` on. What is to
-// be applied begins at position `from`: that is the state's, and there the first of the run's groups begins. See
-// llm42_seq.
+// The rows of one sequence (for recurrent layers, see llm42_seq): `rows` rows from `row` on, at positions from `begin`
+// on. What is to be applied begins at position `from`: that is the state's, and there the run's first group begins.
 typedef struct llm42__run {
     int32_t row, rows, begin, from, slot, group, state, state_to, restore, saves;
-    struct {
-        int32_t at, snapshot;
-    } save[2];
+    llm42_save save[2];
 } llm42__run;
 typedef struct llm42__meta {
     const llm42__header *header;
@@ -1997,6 +1954,7 @@ LLM42__DEVICE const llm42__run &llm42__run_of_group(const llm42__meta &meta, int
 // - By mail, for few rows. A rank writes its part into the others' mailboxes and waits for theirs in its own. Each word
 //   of 64 bits there holds four bytes of a part and a stamp, which belongs to one exchange of one pass. A word is
 //   written and read whole, so no meeting is needed, and nobody takes old mail for new.
+// Of many rows with fp32 parts each rank norms only some (own_rows): the others' products have written their parts of
 // these rows into its memory (llm42__owners). It writes their h into the memory of all ranks, which have to meet again.
 typedef struct llm42__rank_parts {
     const void *of[8];
@@ -2028,7 +1986,6 @@ template <int PARTS> struct llm42__quad {
 __host__ __device__ static inline int llm42__mail_quads(int stride, int elements) {
     return (stride / elements + 31) / 32 * 32;
 }
-
 // Where the first half of a quad lies in the mail from a rank. The second half lies 32 places behind it.
 template <int PARTS>
 LLM42__DEVICE ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
@@ -2174,11 +2131,10 @@ typedef struct llm42__meeting {
     int devices, self;
 } llm42__meeting;
 
-// Waits until all devices have come here. What they have written before is then there for all to read. It is a kernel
-// of one small block: nothing else that runs on the device has to wait for room. The kernels behind it may begin while
-// it waits. They load weights meanwhile, but hold the multiprocessors' shared memory. If two passes did so at once on
-// the same devices, each could hold on one device what the other one needs there, and both would wait for ever: so
-// passes on shared devices take turns (llm42__turn). Work: a thread for each other device.
+// Waits until all devices have come here. What they have written before is then there for all to read. With one small
+// block, nothing else on the device has to wait for room. The kernels behind it may begin while it waits. They load
+// weights, but hold the multiprocessors' shared memory. Two passes at once could each hold on one device what the other
+// needs there, and both wait for ever: passes on shared devices take turns (llm42__turn). Work: a thread a device.
 __global__ void llm42__k_meet(llm42__meeting b) {
     __shared__ unsigned meeting;
     llm42__launch_and_wait();
@@ -2329,11 +2285,10 @@ LLM42__DEVICE void llm42__norm_row(uint4 (&piece)[4], float squares, const float
     }
 }
 
-// Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First,
-// x += delta, or x = the embedding of the row's token.
-// Work: a block takes one row at a time. Each of its first `threads` threads holds up to four pieces of eight elements.
-// For few rows a block has more threads than sum squares. h goes to `eight`, too, and need not go anywhere else (NULL).
-// Order: that of llm42__sum_squares, which depends on D alone. Of delta: llm42__sum_quads.
+// Shapes: x [R, D] (bf16, the residual stream), delta [R, D] -> h [R, D] = x / sqrt(mean(x^2) + eps) x weight. First, x
+// += delta, or x = the embedding of the row's token. Work: a block takes one row at a time. Each of its first `threads`
+// threads holds up to four pieces of eight elements; for few rows a block has more. h goes to `eight`, too, and need
+// not go anywhere else (NULL). Order: that of llm42__sum_squares, by D alone. Of delta: llm42__sum_quads.
 template <int KIND, int PARTS>
 __global__ void __launch_bounds__(LLM42__NORM_THREADS)
     llm42__k_norm(llm42__bf16 *x, llm42__rank_parts delta, const float *__restrict__ weight, llm42__bf16 *h,
@@ -2438,15 +2393,11 @@ template <int DP> struct llm42__pairs {
     }
 };
 
-// A kernel may read metadata before llm42__wait_for_previous(), because it was copied before the first kernel started.
-//
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP], rotated, and one layer of the cache [slots, K, DP]. DP is d, padded with
 // zeros. Work: DP / 16 lanes for each head of a row, each with eight pairs. Order (head norms): a lane's pairs
-// ascending, then lanes by butterfly. It depends on d alone.
-//
+// ascending, then lanes by butterfly. It depends on d alone. PARTIAL: only the first values of a head are rotated.
 // Where an element of v is infinite or NaN, 0 is stored, and NaN as that element of k. So a row that sees the position
-// gets NaN by its score, and no other row does: attention multiplies values that a row does not see by 0, and 0 x NaN
-// would be NaN. PARTIAL: only the first values of a head are rotated.
+// gets NaN by its score, and no other row does: attention multiplies values that a row does not see by 0.
 template <int DP, bool PARTIAL>
 __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
@@ -3074,11 +3025,9 @@ __global__ void __launch_bounds__(256)
 //   4. eight totals of weights, one for each remainder of a key's position modulo 8. In each of a step's four strips of
 //      32 keys a total adds its four weights, ascending; then total = fma(total, factor of 2., (s0 + s1) + (s2 + s3))
 //   5. weights x values, by the tensor cores, on top of the sums of the steps before
-// At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Steps and units
-// that a row does not see change none of the row's bits, nor do unseen keys within a step, whose weights are 0. So a
-// result depends on the row's keys and their positions, and not on the rows beside it, or on which block sums a unit.
-//
-// Units let blocks share a long row that is decoded. Units are long because a merge costs time, in prompts, too.
+// At the end of a unit its eight totals are added pairwise. Then units are merged in ascending order. Units let blocks
+// share a long row that is decoded, and are long because a merge costs time. Steps, units and keys that a row does not
+// see change none of its bits, so a result depends neither on the rows beside it nor on which block sums a unit.
 
 enum { LLM42__STRIP_KEYS = 32, LLM42__STEP_KEYS = 128, LLM42__UNIT_KEYS = 512, LLM42__TEAM_QUERIES = 64 };
 
@@ -3170,8 +3119,7 @@ LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a
     }
 }
 
-// The factors of a merge, `keep` for the sums so far and `take` for those of the unit, scale both sums to the higher of
-// the two bases. `base` becomes the higher one.
+// The factors of a merge, `keep` of the sums so far and `take` of the unit's, scale both to the higher base: `base`.
 LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
     const float higher = fmaxf(base, unit_base), from = llm42__from_base(higher);
     keep = llm42__power(base - from), take = llm42__power(unit_base - from);
@@ -3216,7 +3164,6 @@ LLM42__DEVICE void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *c
                       cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8, from != LLM42__NOWHERE);
     }
 }
-
 // The same for the keys t <= k < end of a sequence, in pages of sixteen keys or more. page: of the strip's first
 // sixteen keys, and of the others. stride: pieces from a key to the next. t is a multiple of sixteen.
 template <int DP, int KEYS>
@@ -3237,7 +3184,6 @@ LLM42__DEVICE void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *
 LLM42__DEVICE int llm42__row_of_query(const llm42__attention &a, int i) {
     return (int)((uint32_t)i * a.group_inverse >> 16);
 }
-
 // Where query i of a task lies, or the pass's first query if the task does not have it.
 template <int DP>
 LLM42__DEVICE const llm42__bf16 *llm42__query_at(const llm42__attention &a, const llm42__prefill_task &task,
@@ -3889,7 +3835,6 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
         add_values();
         strips += 2 * OWN;
     }
-    // Goes to the next unit and looks up the one behind it.
     LLM42__DEVICE void advance() {
         now = next;
         LLM42__UNROLLED(int i = 0; i < OWN; i++) place[i] = next_place[i];
@@ -3978,8 +3923,7 @@ LLM42__DEVICE void llm42__quantise_heads(const llm42__attention &a, int row, con
         llm42__quantise(a.eight, row, blockIdx.x * count + i, a.heads * 16, i < count ? heads[i] : uint4{}, i < count);
 }
 
-// True in the last block to finish of those that share a row and kv head. It can read the records of all. All threads
-// must call it. is_last: a word of shared memory.
+// True in the last block of those that share a row and kv head, when all records are there. is_last: in shared memory.
 LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsigned *is_last) {
     __threadfence();  // records must be visible before the arrival
     __syncthreads();
@@ -3992,12 +3936,11 @@ LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsig
     return *is_last;
 }
 
-// Attention of single rows (decode). Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride].
-// Work: as many blocks as run at once share the tasks. A task is units of one row, with all query heads of kv head
-// blockIdx.x, in octets. The whole block sums a unit: its warps compute the scores of their strips, share the largest
-// ones and then the weights, and multiply all values, each for its columns. Meanwhile the next unit is copied.
-// Order: the one order. The block of a row's first task merges its units as they come. If several tasks share a row, it
-// writes them as one record, the others one for each unit, and the last block to finish merges the records.
+// Attention of single rows (decode). Shapes: q [R, H, DP], cache [slots, K, DP] -> out [R, stride]. Work: as many
+// blocks as run at once share the tasks. A task is units of one row, with all query heads of kv head blockIdx.x, in
+// octets. The whole block sums a unit (see llm42__decode_block). Meanwhile the next unit is copied. Order: the one
+// order. The block of a row's first task merges its units as they come. If several tasks share a row, it writes them as
+// one record, the others one for each unit, and the last block to finish merges the records.
 template <int DP, int OCTETS, int WARPS, int RING>
 __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(llm42__attention a, llm42__meta meta) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -4056,7 +3999,6 @@ static inline llm42__decode_shape llm42__decode_shape_of(int dp, int group, int 
     // has, and with wider ones an engine opens only where llm42__k_attend_prefill fits, which needs more.
     return shape;
 }
-
 template <int DP, int OCTETS> static inline auto llm42__decode_build(const llm42__decode_shape &shape) {
     if constexpr (DP <= 128)
         if (shape.warps == 8) return llm42__k_attend_decode<DP, OCTETS, 8, 3>;
@@ -4086,10 +4028,7 @@ template <int BLOCKS> struct llm42__drawers {
     unsigned long long mass[WARPS], bins[256], found[2];
 
     static constexpr bool CLUSTER = LLM42__WARPGROUPS && BLOCKS > 1;
-    static LLM42__DEVICE int block() {
-        if constexpr (CLUSTER) return (int)llm42__block_in_cluster();
-        else return 0;
-    }
+    static LLM42__DEVICE int block() { return CLUSTER ? (int)llm42__block_in_cluster() : 0; }
     static LLM42__DEVICE int thread() { return block() * THREADS + (int)threadIdx.x; }
     static LLM42__DEVICE void meet() {
         if constexpr (CLUSTER) llm42__cluster_meet();
@@ -4186,8 +4125,7 @@ __device__ llm42__kept llm42__filter(const LOGIT *logits, int vocab, const llm42
     return llm42__keep(key, share - above, llm42__mass(llm42__key_value(key), largest, scale), kept, vocab);
 }
 
-// Calls see(id, logit) for the logits of one of 1,024 threads: the eight from 8 x thread on, then the eight that are
-// 8,192 higher, and so on. Eight are loaded at once.
+// Calls see(id, logit) for a thread's logits, loaded by eights: from 8 x thread on, then those 8,192 higher, and so on.
 template <typename LOGIT, typename SEE>
 LLM42__DEVICE void llm42__each_logit(const LOGIT *logits, int vocab, int thread, SEE see) {
     enum { WORDS = 8 * sizeof(LOGIT) / 16 };
@@ -4435,7 +4373,6 @@ enum { LLM42__PLAIN = 0, LLM42__GATE = 1, LLM42__UP = 2 };
 LLM42__DEVICE size_t llm42__placed(size_t r, int turn) {
     return turn == LLM42__PLAIN ? r : r / 8 * 16 + r % 8 + (turn == LLM42__UP ? 8 : 0);
 }
-
 // Where the indices of an axis go if it has leaves: each `part` of them takes `padded` places. 0: they stay.
 typedef struct llm42__gaps {
     int part, padded;
@@ -4443,7 +4380,6 @@ typedef struct llm42__gaps {
 LLM42__DEVICE size_t llm42__spread(size_t i, llm42__gaps gaps) {
     return gaps.part ? i / gaps.part * gaps.padded + i % gaps.part : i;
 }
-
 // The part of a matrix [n, k] that a rank has: `rows` rows from row0 on, and of them `columns` columns from column0 on.
 typedef struct llm42__slice {
     int row0, rows, column0, columns;
@@ -4537,7 +4473,6 @@ __global__ void llm42__k_fill_cancelling(llm42__bf16 *to, size_t rows, int k, ui
         to[i] = value;
     }
 }
-
 // The same for products with weights in e4m3: their chains are of very different size, and those of the second half
 // take away what those of the first half give, so that a sum consists of what was lost in rounding.
 __global__ void llm42__k_fill_spread(llm42__bf16 *to, size_t rows, int k, uint64_t key) {

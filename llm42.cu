@@ -518,7 +518,7 @@ static cudaError_t llm42__run_e4m3_kind(const llm42__cuda *cu, const llm42__exec
     a.channel = cu->config.scaling == LLM42_SCALING_CHANNEL, a.fp32 = fp32, a.y = y, a.rows = rows, a.n = n;
     a.leaves = leaves.count, a.blocks = (leaves.count > 1 ? leaves.terms : k) / LLM42__BLOCK;
     a.part_stride = leaves.part_stride, a.groups = groups;
-    return kind->fn(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream);
+    return (a.channel ? kind->channel : kind->block)(ex->eight, w, k, a, cu->device.multiProcessorCount, ex->stream);
 }
 
 // What llm42__run_product_to does, for weights in e4m3. Sums to be joined come from memory. x: NULL if it is quantised.

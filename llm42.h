@@ -316,9 +316,8 @@ typedef struct llm42_config {
     int stop_count;
 } llm42_config;
 
-// How a synthetic matrix is made: element i (row-major) is bf16(scale x noise(key, i)), where the noise is close to
-// normal. In the LM head, the embedding of each token, times `lead`, is then added to the row of that token's
-// successor. The companion llm42_synthetic.h has the formulas.
+// How a synthetic matrix is made (llm42_synthetic.h has the formulas): element i (row-major) is bf16(scale x noise(key,
+// i)). In the LM head the embedding of each token, times `lead`, is then added to the row of that token's successor.
 typedef struct llm42_recipe {
     uint64_t key;
     float scale;
@@ -375,9 +374,8 @@ typedef struct llm42_model {
 } llm42_model;
 
 typedef struct llm42_model_desc {
-    // Required. One of: an HF folder (config.json and *.safetensors); "shape:NAME", a named shape without weights, for
-    // the simulator (see llm42_synthetic_names); "synthetic:NAME[,seed=N][,margin=X]", such a shape with random
-    // weights, where the companion llm42_synthetic.h is built in.
+    // Required. An HF folder (config.json and *.safetensors); "shape:NAME" (see llm42_synthetic_names): no weights, for
+    // the simulator; or "synthetic:NAME[,seed=N][,margin=X]": random ones, with the companion llm42_synthetic.h.
     const char *path;
     bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     // Read the files of weights into memory. Default: map them, which takes no time and shares memory between
@@ -485,10 +483,9 @@ LLM42_API void llm42_follow_rows(llm42_seq *seq, const llm42_row *row, int rows)
 typedef enum llm42_arithmetic {
     LLM42_ARITHMETIC_DEFAULT,  // the backend's own: FP32 on a CPU, that of the tensor cores on a GPU
     LLM42_ARITHMETIC_FP32,     // fused multiply-adds in fp32 (section vectors); CPU only
-    // The bits that INVARIANT passes of the CUDA backend give on a Hopper GPU (sm_90: H100, H200). A CPU can give them
-    // too: it emulates the sums of the GPU's tensor cores. Its passes then take two to four times as long as with FP32
-    // (base42, one thread, AVX-512). Sums of every schedule have the INVARIANT order, so nothing rolls back. bf16 only,
-    // and only where the companion llm42_sm90.h is built in.
+    // The bits of the CUDA backend's INVARIANT passes on a Hopper GPU (sm_90: H100, H200). A CPU emulates the sums of
+    // its tensor cores, and takes two to four times as long as with FP32 (base42, one thread, AVX-512). Every schedule
+    // has the INVARIANT order of sums, so nothing rolls back. bf16 only, and only where llm42_sm90.h is built in.
     LLM42_ARITHMETIC_SM90,
 } llm42_arithmetic;
 
@@ -546,8 +543,7 @@ typedef struct llm42_mix {
 // - run returns when the pass's outputs are valid. The pass and all it points to belong to the caller and stay in place
 //   until then. Rows beyond pass->rows up to pass->shape are padding: they give no outputs and no KV.
 // - If run fails, the outputs, the KV of the positions in pass->row and the states of its sequences are undefined, and
-//   nothing else has changed. The engine has those positions written again before a pass reads them, and preempts
-//   requests whose states are undefined.
+//   nothing else. Such KV is written again before a pass reads it, and requests with such states are preempted.
 // - KV entries, tokens and log-probabilities depend on nothing but what the schedule allows (see llm42_schedule). The
 //   engine opens only if rows keep their bits wherever they stand in a FIXED or INVARIANT pass.
 // - A function returns LLM42_OK or an error. Anything else is LLM42_BACKEND to the engine.
@@ -579,11 +575,10 @@ LLM42_API const char *llm42_cpu_isa(void);  // "avx512", "avx2" or "scalar": wha
 LLM42_API int llm42_cpu_splits(llm42_schedule schedule, int shape, int n, int k);
 
 // >>api-sim ------------------------------------------------------------------------------------------------------
-// The simulator is a backend. Planner, KV pages and verification are the engine's own. A pass takes virtual time, which
-// a calibration gives. The true token at a position is a hash of the request and the position. A FAST pass may return
-// another one, as real passes do; all others return the true token. The share of candidates for which a FAST pass does
-// is the flip rate. It depends on the pass's shape and, with verifier FIXED, on M; with verifier INVARIANT it is that
-// of the table's smallest M. Each request multiplies it by a number drawn from a gamma distribution with mean 1.
+// The simulator is a backend whose passes take virtual time, which a calibration gives. The true token at a position is
+// a hash of request and position. A FAST pass may return another one, as real passes do. The share of candidates for
+// which it does is the flip rate. It depends on the pass's shape and, with verifier FIXED, on M; with INVARIANT it is
+// that of the table's smallest M. Requests multiply it by a number from a gamma distribution with mean 1.
 
 // A table of a calibration: value[i * ys + k] is for x[i] and y[k]. llm42_calibration says what these are.
 typedef struct llm42_table {
@@ -845,9 +840,8 @@ LLM42_API const char *llm42_event_name(llm42_event_type type);  // "committed"
 
 // >>api-planner --------------------------------------------------------------------------------------------------
 // A planner decides which requests share the next pass. It sees the requests and fills in a plan: a schedule, a shape,
-// and a list of choices. The engine checks the plan, takes KV pages for it and runs it. Every plan that obeys the rules
-// below is safe: no token and no log-probability bit of a deterministic request depends on the planner.
-// examples/planners.h has two planners; examples/06_planner.c compares them.
+// and a list of choices. The engine checks it, takes KV pages and runs it. Every plan that obeys the rules is safe: no
+// token or log-probability bit of a deterministic request depends on the planner. examples/planners.h has two.
 typedef struct llm42_choice {
     int64_t request;  // id
     llm42_kind kind;
@@ -1030,11 +1024,10 @@ struct llm42_engine_desc {
     llm42_numerics numerics;       // what canonical bits depend on, beside the model and the request
     llm42_kv_desc kv;              // the KV cache
     llm42_experiment experiment;   // default: none
-    // Tensor parallelism: the model is cut into this number of equal parts, called ranks: 1, 2, 4 or 8; default: 1. A
-    // rank has a part of the heads, of the feed-forward width and of the vocabulary. The number must divide the model's
-    // .heads and .ffn, and divide .kv_heads or be a multiple of it. (Then several ranks have a copy of a KV head.) On
-    // the CPU ranks make nothing faster. On GPUs each has a device (see llm42_cuda_desc.devices). The simulator takes
-    // as many as its calibration has devices, or another number if the calibration says what exchanges take.
+    // Tensor parallelism: the number of ranks, equal parts (of heads, feed-forward width and vocabulary) into which the
+    // model is cut: 1, 2, 4 or 8; default: 1. It must divide the model's .heads and .ffn, and divide .kv_heads or be a
+    // multiple of it (several ranks then copy a KV head). On the CPU ranks make nothing faster. On GPUs each has a
+    // device (llm42_cuda_desc.devices). The simulator takes as many as its calibration has devices or exchanges for.
     int tensor_parallel;
     int max_context;  // tokens in a sequence; default: the model's, at most 8192
     int max_running;  // sequences that run at once; default: 32
@@ -1093,11 +1086,10 @@ LLM42_API llm42_result llm42_engine_release(llm42_engine *engine, int64_t id, ll
 LLM42_API llm42_result llm42_engine_step(llm42_engine *engine, llm42_error *error);
 // Steps until idle. LLM42_OK, or the first error.
 LLM42_API llm42_result llm42_engine_run(llm42_engine *engine, llm42_error *error);
-// Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run. So one program can run
-// several engines, as sweep/lib/fleet.h does. No pass begins at or after that time, but one may end after it. Returns
-// LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: steps until idle.) Where times can repeat (the
-// simulator) and the planner uses none, a run that is cut into pieces by such calls gives the same events at the same
-// times as one uncut run. Errors: those of llm42_engine_step, and INVALID (`seconds` is NaN).
+// Steps until the backend's clock has reached `seconds`, and waits if there is nothing to run, so that one program can
+// run several engines (sweep/lib/fleet.h). No pass begins at or after that time, but one may end later. Returns
+// LLM42_IDLE when every request is finished, else LLM42_OK. (INFINITY: until idle.) Where times repeat (simulator) and
+// the planner uses none, cutting a run into such calls changes nothing. Errors: those of a step, and INVALID (NaN).
 LLM42_API llm42_result llm42_engine_run_until(llm42_engine *engine, double seconds, llm42_error *error);
 LLM42_API double llm42_engine_now(const llm42_engine *engine);  // the backend's clock, seconds
 LLM42_API llm42_stats llm42_engine_stats(const llm42_engine *engine);
@@ -1251,11 +1243,10 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
                    seq->save[i].snapshot == seq->restore - 1 || seq->save[i].at > seq->state_to ||
                    seq->save[i].at <= (i ? seq->save[i - 1].at : seq->state);
         if (wild)
-            LLM42__FAIL(
-                INVALID,
-                "%s backend: row %d: sequence %d: restore, saves: must be of the %d snapshots, not of the same, "
-                "and saved on the way from state %d to %d",
-                backend, r, row->seq, desc->snapshots, seq->state, seq->state_to);
+            LLM42__FAIL(INVALID,
+                        "%s backend: row %d: sequence %d: restore, saves: must be of the %d snapshots, not the same "
+                        "one, and saved on the way from state %d to %d",
+                        backend, r, row->seq, desc->snapshots, seq->state, seq->state_to);
     }
     return LLM42_OK;
 }
@@ -1284,13 +1275,11 @@ LLM42__MAYBE_UNUSED static void *llm42__alloc(size_t count, size_t size) {
     p[-1] = block;
     return p;
 }
-
 LLM42__MAYBE_UNUSED static void *llm42__alloc_zero(size_t count, size_t size) {
     void *p = llm42__alloc(count, size);
     if (p) memset(p, 0, count * size);
     return p;
 }
-
 LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
     if (p) LLM42_FREE(((void **)p)[-1]);
 }
@@ -1308,7 +1297,6 @@ LLM42__MAYBE_UNUSED static void *llm42__take(llm42__memory *b, size_t count, siz
     b->missing = b->missing || !p;
     return p;
 }
-
 LLM42__MAYBE_UNUSED static void llm42__free_all(llm42__memory *b) {
     while (b->count) llm42__free(b->block[--b->count]);
 }
@@ -1332,7 +1320,6 @@ LLM42__BOTH uint32_t llm42__bits(float x) {
     memcpy(&u, &x, sizeof u);
     return u;
 }
-
 LLM42__BOTH float llm42__float(uint32_t u) {
     float x;
     memcpy(&x, &u, sizeof x);
@@ -1412,11 +1399,9 @@ LLM42__BOTH float llm42__ex2(float x) {
     // 2^15 (c0 / 4 + r) is added behind the division, so that 32 bits are enough.
     const int32_t rest = ((c[0][row] & 3) << 13) + 6114 + (c[1][row] - 32768) * r + c[2][row] * square;
     const uint32_t y = ((uint32_t)k & 0xff800000u) + 0x3f800000u + (uint32_t)((c[0][row] >> 2) + r + (rest >> 15));
-    // Masks instead of branches and comparisons: loops over this function become vector instructions.
     const int32_t small = (k + (126 << 23)) >> 31, nan = (int32_t)(0x7f800000u - size) >> 31;
     return llm42__float((y & (uint32_t)~small) | (uint32_t)(nan & 0x7fffffff));
 }
-
 LLM42__BOTH float llm42__silu(float x) { return x / (1.0f + llm42__ex2(x * -1.44269504f)); }
 LLM42__BOTH float llm42__sigmoid(float x) { return 1.0f / (1.0f + llm42__ex2(x * -1.44269504f)); }
 
@@ -1498,7 +1483,6 @@ LLM42__BOTH float llm42__round_bf16(float x) {
     uint32_t u = llm42__bits(x), rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
     return llm42__float((u & 0x7fffffffu) > 0x7f800000u ? (u | 0x00400000u) & 0xffff0000u : rounded);
 }
-
 LLM42__BOTH uint16_t llm42__to_bf16(float x) { return (uint16_t)(llm42__bits(llm42__round_bf16(x)) >> 16); }
 LLM42__BOTH float llm42__from_bf16(uint16_t h) { return llm42__float((uint32_t)h << 16); }
 
@@ -1583,8 +1567,7 @@ LLM42__MAYBE_UNUSED static float llm42__scale_log2(const llm42_config *c) {
     return (float)(c->attention_scale > 0 ? log2_e * (double)c->attention_scale : log2_e / sqrt((double)c->head_dim));
 }
 
-// Fills rope [max_context][d/2][2] with the cosine and sine of position x frequency, for keys or for queries. Angles
-// are rounded to fp32, as HF does.
+// Fills rope [max_context][d/2][2], of keys or of queries: cosine and sine of position x frequency in fp32, as HF does.
 LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, bool queries, float *rope, int max_context) {
     const int half = llm42__rotary(c) / 2;
     for (int i = 0; i < half; i++) {
@@ -1603,9 +1586,7 @@ LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, bool qu
 // >>files --------------------------------------------------------------------------------------------------------
 // Owns: whole files, mapped or read, and the wall clock.
 // Calls: names, memory.
-// Invariant: a file is open as long as its data is not NULL.
-//
-// Only files of weights are mapped, because they are large, and only without no_mmap.
+// Invariant: a file is open as long as its data is not NULL. Only weights are mapped, as their files are large.
 
 typedef struct llm42__file {
     const char *data;
@@ -1643,7 +1624,6 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, cons
     close(fd);
     return result;
 }
-
 LLM42__MAYBE_UNUSED static void llm42__file_close(llm42__file *file) {
     void *data = (void *)(uintptr_t)file->data;
     if (data && file->mapped) munmap(data, file->size);
@@ -1658,7 +1638,6 @@ LLM42__MAYBE_UNUSED static double llm42__wall_now(void *state) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
-
 LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double seconds) {
     for (double left; (left = seconds - llm42__wall_now(state)) > 0;) {
         const struct timespec t = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - floor(left)) * 1e9)};
@@ -1747,7 +1726,6 @@ static const char *llm42__result_word(llm42_result result, bool text) {
     const size_t i = (size_t)(1 - (int64_t)result);
     return i < sizeof word / sizeof *word ? word[i][text] : "unknown result";
 }
-
 const char *llm42_result_name(llm42_result result) { return llm42__result_word(result, false); }
 const char *llm42_result_text(llm42_result result) { return llm42__result_word(result, true); }
 
@@ -1795,11 +1773,10 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
                         "the shared expert's width %d",
                         desc, name, n, c->key_heads, c->value_heads, c->shared_ffn);
         if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128 || c->shared_ffn / n % 128))
-            LLM42__FAIL(
-                INVALID,
-                "%s.%s: %d: products with FP8 weights are sums of chains of 128 terms, so each part of the widths %d "
-                "(heads) and %d (feed-forward) must be a multiple of 128",
-                desc, name, n, c->heads * c->head_dim, c->ffn);
+            LLM42__FAIL(INVALID,
+                        "%s.%s: %d: products with FP8 weights are sums of chains of 128 terms, so each part of the "
+                        "widths %d (heads) and %d (feed-forward) must be a multiple of 128",
+                        desc, name, n, c->heads * c->head_dim, c->ffn);
     }
     if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
         LLM42__FAIL(INVALID, "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them",
@@ -1808,8 +1785,7 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
 }
 
 // >>doubles ------------------------------------------------------------------------------------------------------
-// Owns: the public functions of api-math, except the sampler's. Those on doubles are simple and slow, because none of
-// them runs for every token.
+// Owns: the public functions of api-math but the sampler's. Those on doubles are simple and slow, as they run seldom.
 // Calls: numbers; neither the locale nor the C library's mathematics.
 // Invariant: an argument is reduced to the range in which its series is accurate.
 
@@ -1984,7 +1960,6 @@ static int llm42__json_get(const llm42__json *json, int object, const char *key)
         if (json->token[i].type == JSMN_STRING && llm42__json_is(json, i, key)) return json->token[i].size = 2, i + 1;
     return -1;
 }
-
 static bool llm42__json_was_read(const llm42__json *json, int key) { return json->token[key].size == 2; }
 
 // Of the keys that were read, none may be there again, because it could mean either value.
@@ -2026,7 +2001,6 @@ static llm42_result llm42__json_field(const llm42__json *json, int object, const
     *value = x;
     return LLM42_OK;
 }
-
 // The same of the root object, for a whole number.
 static llm42_result llm42__json_int(const llm42__json *json, const char *key, int low, int high, int *value) {
     double x = *value;
@@ -2035,14 +2009,12 @@ static llm42_result llm42__json_int(const llm42__json *json, const char *key, in
     *value = (int)x;
     return LLM42_OK;
 }
-
 // The same for a size. If *value is 0 and the field is missing, that is an error.
 static llm42_result llm42__json_size(const llm42__json *json, const char *key, int high, int *value) {
     LLM42__TRY(llm42__json_int(json, key, 1, high, value));
     if (!*value) LLM42__MALFORMED("%s: must be given and at least 1", key);
     return LLM42_OK;
 }
-
 // The same for true or false.
 static llm42_result llm42__json_bool(const llm42__json *json, const char *key, bool *value) {
     int i = llm42__json_get(json, 0, key);
@@ -2347,11 +2319,9 @@ static llm42_result llm42__check_alike(const llm42_model *model, const char *nam
 }
 
 // >>config -------------------------------------------------------------------------------------------------------
-// Owns: reading config.json into llm42_config: the table of families, and what the keys of a file mean. Names and
-// defaults are those of transformers.
+// Owns: reading config.json into llm42_config: the table of families, and what keys mean. Defaults are transformers'.
 // Calls: json, scales.
-// Invariant: in a config that was read, sizes are positive and the KV heads divide the heads. No key that changes what
-// a model computes was skipped.
+// Invariant: a config that was read has positive sizes, KV heads divide heads, and no key that counts was skipped.
 
 // Which layers have a sliding window. NONE; ALL, if sliding_window is a number; LATE, those from max_window_layers on,
 // or ASKED, all, if use_sliding_window is true.
@@ -2428,9 +2398,8 @@ static llm42_result llm42__config_kind(llm42__owner *owner, const llm42__json *j
 static llm42_result llm42__config_unread(const llm42__owner *owner, const llm42__json *json) {
     static const char *const nothing =
         " dtype initializer_range max_length max_window_layers norm_topk_prob original_max_position_embeddings "
-        "output_attentions output_hidden_states "
-        "output_router_logits pad_token_id pretraining_tp router_aux_loss_coef router_jitter_noise torch_dtype "
-        "transformers_version use_cache _name_or_path _attn_implementation ";
+        "output_attentions output_hidden_states output_router_logits pad_token_id pretraining_tp router_aux_loss_coef "
+        "router_jitter_noise torch_dtype transformers_version use_cache _name_or_path _attn_implementation ";
     static const char *const grave[] = {"rope",     "rot",     "attn",   "attention", "norm", "scal",
                                         "multipli", "softcap", "window", "alibi",     "clip", NULL};
     char key[64], others[200] = "";
@@ -2594,8 +2563,7 @@ static llm42_result llm42__config_granite(llm42_config *c, const llm42__json *js
     return LLM42_OK;
 }
 
-// The recurrent layers: all but every fourth (full_attention_interval), or as layer_types says, which
-// llm42__config_windows reads.
+// The recurrent layers: all but every fourth (full_attention_interval), or as layer_types says (llm42__config_windows).
 static llm42_result llm42__config_recurrent(llm42_config *c, const llm42__json *json) {
     int taps = 0;
     bool gated = true;
@@ -2711,8 +2679,7 @@ static llm42_result llm42__config_rotations(const llm42_config *c, const llm42__
 }
 
 // >>safetensors --------------------------------------------------------------------------------------------------
-// Owns: HF folders. Matrices in bf16 and fp32 are used in place, in the file's contents. Matrices in fp16, misaligned
-// matrices and all vectors are converted to fp32 copies.
+// Owns: HF folders. Matrices are used in place, in their file; misaligned ones, fp16 and vectors become fp32 copies.
 // Calls: json, owner.
 // Invariant: a tensor's bytes lie inside its file.
 
@@ -2733,10 +2700,8 @@ static llm42_result llm42__safetensors_entry(const llm42__json *json, int name, 
     if (dtype < 0 || shape < 0 || offsets < 0 || token[dtype].type != JSMN_STRING || token[shape].type != JSMN_ARRAY ||
         token[offsets].type != JSMN_ARRAY || token[offsets].size != 2)
         LLM42__MALFORMED("%.*s: needs dtype, shape and two data_offsets", LLM42__SHOW(json, name));
-    *tensor = (llm42__tensor){.name = json->text + token[name].start,
-                              .length = token[name].end - token[name].start,
-                              .dims = token[shape].size,
-                              .path = json->path};
+    *tensor = (llm42__tensor){.name = json->text + token[name].start, .dims = token[shape].size, .path = json->path};
+    tensor->length = token[name].end - token[name].start;
     if (llm42__json_is(json, dtype, "BF16")) tensor->type = LLM42_DTYPE_BF16;
     if (llm42__json_is(json, dtype, "F16")) tensor->type = LLM42_DTYPE_FP16;
     if (llm42__json_is(json, dtype, "F32")) tensor->type = LLM42_DTYPE_FP32;
@@ -3270,10 +3235,9 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
 // >>vectors ------------------------------------------------------------------------------------------------------
 // Owns: vectors of sixteen floats, in versions for AVX-512, AVX2 and plain C, which all give the same bits.
 // Calls: nothing.
-// Invariant: every sum of this section and of section fp32 is taken in the same order, here called the one order. A sum
-// that is cut into parts uses it for each part. Of its sixteen partial sums, number j starts at +0 and adds, products
-// by fused multiply-add, the terms whose index is j modulo 16, in ascending order. Then partial sums are added in a
-// tree: j + 8 is added to j for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, and 1 to 0.
+// Invariant: every sum of this section and of section fp32, or each part of it, is taken in the one order. Of sixteen
+// partial sums, number j starts at +0 and adds, products by fused multiply-add, the terms whose index is j modulo 16,
+// ascending. Then they are added in a tree: j + 8 to j for j = 0..7, then j + 4 for 0..3, j + 2 for 0..1, 1 to 0.
 
 #if !defined(LLM42_SCALAR) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define LLM42__ISA 2
@@ -3438,7 +3402,6 @@ static float llm42__sum_squares(const float *x, int n) {
     return llm42__v16_sum(s);
 }
 
-// Sum of exp(x[i] - largest) for i < n.
 static float llm42__sum_exp(const float *x, int n, float largest) {
     float partial[16] = {0};
     int i = 0;
@@ -3454,9 +3417,8 @@ LLM42__INLINE int8_t llm42__e4m3_exponent(uint8_t byte) {
     return (int8_t)(size ? LLM42__MAX(e, 1) : -64);
 }
 
-// Weights of one chain of sixteen outputs. fp32: value [16 outputs][128]. sm90, vectors: value [128][2][16 outputs],
-// where [0] has the positive ones and [1] the negative ones, and zeros elsewhere; exponent [128 / 4][16 outputs][4].
-// sm90, plain: value [128][16 outputs].
+// Weights of one chain. fp32: value [16 outputs][128]. sm90, plain: [128][16 outputs]; with vectors: [128][2][16
+// outputs], [0] the positive ones, [1] the negative ones, zeros elsewhere, and exponent [128 / 4][16 outputs][4].
 typedef struct llm42__e4m3_panel {
     _Alignas(64) float value[LLM42__BLOCK * 32];  // no vector of sixteen lies in two lines of the cache
     int8_t exponent[LLM42__BLOCK * 16];
@@ -3495,9 +3457,7 @@ static void llm42__team_relax(int *turns) {
 static void llm42__team_work(llm42__team *team) {
     uint64_t ticket = atomic_load_explicit(&team->ticket, memory_order_acquire);
     while ((ticket & 0xffffff) < (ticket >> 24 & 0xffffff)) {
-        if (!atomic_compare_exchange_weak_explicit(&team->ticket, &ticket, ticket + 1, memory_order_acq_rel,
-                                                   memory_order_acquire))
-            continue;
+        if (!atomic_compare_exchange_weak(&team->ticket, &ticket, ticket + 1)) continue;
         const int64_t first = (int64_t)(ticket & 0xffffff) * team->grain;
         for (int64_t task = first; task < LLM42__MIN(first + team->grain, team->tasks); task++)
             team->fn(team->job, task);
@@ -3539,7 +3499,6 @@ static bool llm42__team_lost(void) {
     return !atomic_compare_exchange_strong(&first, &none, own) && none != own;
 }
 
-// Without OpenMP a team is one thread.
 #ifdef _OPENMP
 static int llm42__team_most(void) { return LLM42__MIN(omp_get_max_threads(), LLM42__THREADS); }
 static int llm42__team_thread(void) { return omp_get_thread_num(); }
@@ -3564,8 +3523,7 @@ static int llm42__argmax(const float *x, int n) {
         for (int i = i0; i < end; i++) block = x[i] > block ? x[i] : block;
         if (!(block > largest)) continue;
         largest = block;
-        for (best = i0; x[best] != block; best++) {
-        }
+        for (best = i0; x[best] != block;) best++;
     }
     return best;
 }
@@ -3651,7 +3609,6 @@ static llm42_output llm42__sample(const float *logits, int vocab, const llm42_sa
     const int token = p->temperature > 0 ? llm42__race(logits, vocab, p, position, best) : best;
     return (llm42_output){token, (logits[token] - logits[best]) - llm42__log_f32(sum_exp(logits, vocab, logits[best]))};
 }
-
 llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *p, int position) {
     return llm42__sample(logits, vocab, p, position, llm42__sum_exp);
 }
@@ -3667,19 +3624,17 @@ float llm42_logprob(const float *logits, int vocab, int token) {
 // Calls: vectors, team, sampling, recurrent, fp32.
 // Invariant: one thread computes the whole sum of an output, and no operator knows which arithmetic it runs in.
 
-// Tensor parallelism cuts the sums of two matrix products, o and down, into one equal part for each rank.
+// Ranks of this backend share its memory. They only set the order of two sums, those of o and down:
 // - FAST and FIXED sum each rank's part and round it to the compute type. Then they add the ranks' parts in order and
 //   round again, as serving engines do.
 // - INVARIANT cuts the sum into leaves: as many equal parts as .leaves says, but at least one for each rank. It adds
-//   the leaves in fp32 by a binary tree of neighbours, and rounds once. For four leaves: (0 + 1) + (2 + 3). A rank's
-//   leaves are a subtree, so the tree is the same for any number of ranks.
-// Ranks of this backend share its memory. They only set the order of sums.
+//   them in fp32 by a binary tree of neighbours, (0 + 1) + (2 + 3), and rounds once. A rank's leaves are a subtree, so
+//   the tree is the same for any number of ranks.
 //
-// FAST and FIXED cut a sum into the number of contiguous parts that this function returns. Each part is summed by the
-// one order (section vectors). Then the parts are added in order. The table imitates what GPU libraries do. A GPU with
-// few rows has idle multiprocessors, so libraries split some sums:
-// - the sums of matrices of which a rank has no more outputs than terms (n <= k). With one rank these are mostly o and
-//   down, and q, k, v one by one. Wide matrices (mostly gate, up and the LM head) are not split.
+// FAST and FIXED cut a sum into as many contiguous parts as this function returns, each in the one order (section
+// vectors), and add them in order. The table imitates GPU libraries, which split sums if few rows leave a GPU idle:
+// - those of matrices of which a rank has no more outputs than terms (n <= k). With one rank these are mostly o and
+//   down, and q, k, v one by one, but not gate, up and the LM head.
 // - attention, along the context (n = 0, k is the number of positions).
 //
 //   rows of the pass    1   2..8   9..64   65..
@@ -3784,8 +3739,7 @@ typedef struct llm42__arithmetic {
                   float *sums);
     // The sum of squares of x [n]: of a row of the residual stream, and of one head.
     llm42__squares_fn *squares, *head_squares;
-    // Attention of one row and the heads of a task. q [heads, d] -> out [heads, d], rounded to the compute type.
-    // scratch: [3 pad + max_context + 32].
+    // Attention of a row and the heads of a task: q -> out [heads, d], rounded. scratch: [3 pad + max_context + 32].
     void (*attend)(const llm42__context *c, int heads, const float *q, float *out, float *scratch);
     // gate [n] = silu(gate) * up [n]. No sums.
     void (*gate)(float *gate, const float *up, size_t n);
@@ -4009,8 +3963,7 @@ typedef struct llm42__span {
     int first, end, begin, stop;
 } llm42__span;
 
-// Addresses of the sixteen vectors from position t0 on, in c->k or c->v. Positions outside the span repeat one inside
-// it, so that no unwritten memory is read.
+// The sixteen vectors from position t0 on, in c->k or c->v. Unwritten ones, outside the span, repeat one inside.
 LLM42__INLINE void llm42__cpu_addresses(const llm42__context *c, const void *cache, size_t width, llm42__span s, int t0,
                                         const void **at) {
     if (t0 >= s.first && t0 + 16 <= s.end && c->cpu->page_shift >= 4) {  // all belong to the span and lie in one page
@@ -4112,9 +4065,8 @@ static void llm42__cpu_route(llm42__cpu *cpu, const float *router, int rows) {
     }
 }
 
-// Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert. Each row has its own sums, so its result does not
-// depend on which other rows go to the same expert. Order: in each part of the sums over F, a row's experts are added
-// from +0, the likeliest first and the shared one last, by fma; then the parts are joined.
+// Shapes: h [R, D] -> out [R, D]. Rows are gathered expert by expert, each with sums of its own. Order: in each part of
+// F a row's experts are added from +0 by fma, the likeliest first and the shared one last; then the parts are joined.
 static void llm42__cpu_moe(llm42__cpu *cpu, const llm42_layer *layer, const float *h, float *out) {
     const llm42_config *c = &cpu->model->config;
     const int shared = c->shared_ffn > 0;
@@ -4165,7 +4117,6 @@ static void llm42__residual_task(const llm42__job *w, int64_t r) {
     llm42__cpu_round_all(w->cpu, x, (size_t)D);
     llm42__cpu_norm(w->cpu, x, 1, D, w->cpu->arithmetic->squares, w->weight, w->cpu->h + (size_t)r * (size_t)D);
 }
-
 static void llm42__cpu_residual(llm42__cpu *cpu, float *delta, const float *bias, const float *weight) {
     const llm42__job job = {.cpu = cpu, .out = delta, .out_bias = bias, .weight = weight};
     llm42__team_run(&cpu->team, 8.0 * cpu->pass.rows * cpu->model->config.dim, cpu->pass.rows, 1, llm42__residual_task,
@@ -4212,8 +4163,7 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
     const llm42__product products[3] = {
         {.w = &layer->q, .bias = layer->q_bias, .y = c->gated ? cpu->mixed : cpu->q, .ranks = ranks, .k = c->dim},
         {.w = &layer->k, .bias = layer->k_bias, .y = k, .ranks = kv_ranks, .k = c->dim},
-        {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim},
-    };
+        {.w = &layer->v, .bias = layer->v_bias, .y = v, .ranks = kv_ranks, .k = c->dim}};
     llm42__cpu_matmul(cpu, cpu->h, cpu->pass.rows, products, 3);
     const llm42__job job = {.cpu = cpu, .layer = l};
     double work = 8.0 * cpu->pass.rows * (c->heads + 2 * c->kv_heads) * c->head_dim;
@@ -4494,17 +4444,11 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     *state = cpu;
     return LLM42_OK;
 }
-
 static const char *llm42__cpu_arithmetic(void *state) { return ((const llm42__cpu *)state)->arithmetic->name; }
-
 const llm42_backend *llm42_backend_cpu(void) {
-    static const llm42_backend backend = {.name = "cpu",
-                                          .open = llm42__cpu_open,
-                                          .close = llm42__cpu_close,
-                                          .run = llm42__cpu_run,
-                                          .now = llm42__wall_now,
-                                          .wait_until = llm42__wall_wait_until,
-                                          .arithmetic = llm42__cpu_arithmetic};
+    static const llm42_backend backend = {"cpu",          llm42__cpu_open,      llm42__cpu_close,
+                                          llm42__cpu_run, llm42__wall_now,      llm42__wall_wait_until,
+                                          NULL,           llm42__cpu_arithmetic};
     return &backend;
 }
 
@@ -4514,9 +4458,8 @@ const llm42_backend *llm42_backend_cpu(void) {
 // Invariant: a state has taken in only rows that are final. Whatever is rolled back was in a copy of it.
 //
 // A value head has a state S [key_dim, value_dim]. A position has a decay a, beta and v, and q and k of a key head. S
-// becomes a S, then S + k (beta (v - S^T k))^T, and the output is S^T q. q, k and v are silu of a convolution over the
-// last four positions; then q and k are divided by their lengths, and q by sqrt(key_dim). A ring keeps what positions
-// after the state need. FAST passes take in prompts by chunks, which is equal but for rounding.
+// becomes a S, then S + k (beta (v - S^T k))^T, and the output is S^T q. q, k and v are silu of a convolution over four
+// positions; q and k are then divided by their lengths, and q by sqrt(key_dim). A ring keeps what later ones need.
 
 static void llm42__recurrent_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
@@ -4544,8 +4487,7 @@ static void llm42__recurrent_begin(llm42__cpu *cpu) {
     cpu->order[cpu->sequences] = cpu->pass.rows;
 }
 
-// The inputs at position t of a sequence: those of its row in the pass, or else those in its ring; NULL before its
-// first.
+// The inputs at position t of a sequence: those of its row in the pass, else those in its ring; NULL before the first.
 static const float *llm42__recurrent_row(const llm42__cpu *cpu, const float *ring, int first, int t) {
     const llm42__recurrence *n = &cpu->recurrence;
     const int begin = cpu->pass.row[first].position;
@@ -4609,10 +4551,9 @@ static void llm42__recurrent_step(const llm42_config *c, float *S, const float *
     llm42__recurrent_dot(S, q, n, columns, out);
 }
 
-// As many positions at once as are in a chunk: the way of engines with tensor cores, because a sum over earlier
-// positions of the chunk, and one with S as it was before it, are products of matrices. k, q [n][key_dim],
-// v [n][value_dim], which becomes what each position adds to S; decay: logarithms, out [n][stride]. Order: S, and then
-// the positions of the chunk, ascending. delta [value_dim].
+// The positions of a chunk at once, as engines with tensor cores do it, because a sum over its earlier positions, and
+// one with S as it was before, are products of matrices. k, q [n][key_dim]; v [n][value_dim], which becomes what each
+// position adds to S; decay: logarithms; out [n][stride]; delta [value_dim]. Order: S, then the positions, ascending.
 static void llm42__recurrent_chunk(const llm42_config *c, int n, float *S, const float *q, const float *k, float *v,
                                    const float *beta, float *decay, float *delta, float *out, size_t stride) {
     const int K = c->key_dim, V = c->value_dim;
@@ -4726,10 +4667,12 @@ static void llm42__leave_task(const llm42__job *w, int64_t r) {
     llm42__cpu_round_all(cpu, out, values);
 }
 
-// Copies what a sequence's layer begins with from a snapshot.
-static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq *seq, size_t cache) {
+// Copies what a sequence's layer begins with from a snapshot, if there is one to begin with.
+static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, size_t cache) {
+    const llm42_seq *seq = &cpu->pass.seq[slot];
     const llm42__recurrence *n = &cpu->recurrence;
     const size_t L = (size_t)cpu->model->config.recurrent_layers, width = (size_t)n->width;
+    if (!seq->restore) return;
     const float *from = cpu->snapshots + ((size_t)(seq->restore - 1) * L + cache) * n->snapshot;
     float *ring = cpu->behind + ((size_t)slot * L + cache) * n->ring;
     memcpy(cpu->states + ((size_t)slot * L + cache) * n->state, from, n->state * sizeof *from);
@@ -4740,8 +4683,7 @@ static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, const llm42_seq 
 }
 
 // Shapes: h [R, D] -> cpu->attended [R, Hv*value_dim]. Work: threads share the value heads of the pass's sequences.
-// Order: that of llm42__recurrent_dot, token by token, but for prompts in FAST passes (llm42__recurrent_chunk); that of
-// llm42__cpu_matmul in projections.
+// Order: that of llm42__recurrent_dot, token by token, or for prompts in FAST passes of llm42__recurrent_chunk.
 static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
@@ -4754,11 +4696,8 @@ static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
         {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
         {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
     llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
-    for (int i = 0; i < cpu->sequences; i++) {
-        const int slot = cpu->pass.row[cpu->order[i]].seq;
-        const llm42_seq *seq = &cpu->pass.seq[slot];
-        if (seq->restore) llm42__recurrent_restore(cpu, slot, seq, (size_t)layer->cache);
-    }
+    for (int i = 0; i < cpu->sequences; i++)
+        llm42__recurrent_restore(cpu, cpu->pass.row[cpu->order[i]].seq, (size_t)layer->cache);
     const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
     const double work = 6.0 * R * (double)cpu->recurrence.state;
     llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
@@ -4840,8 +4779,7 @@ static llm42__microkernel *const llm42__tiles[2][3] = {
     {llm42__tile_1x16_fp32, llm42__tile_2x8_fp32, llm42__tile_4x4_fp32},
     {llm42__tile_1x16_bf16, llm42__tile_2x8_bf16, llm42__tile_4x4_bf16}};
 
-// Rows r0 <= r < r1, outputs n0 <= n < n0 + count (at most 16), in tiles of 1, 2 or 4 rows. A
-// tile's sums over the parts of k are added in order.
+// Rows r0 <= r < r1, `tall` (1, 2 or 4) at a time, outputs n0 <= n < n0 + count (at most 16). Parts are added in order.
 static void llm42__fp32_tiles(const llm42__cpu *cpu, int tall, const float *x, int r0, int r1, const llm42__product *p,
                               int n0, int count, int parts, float *panel) {
     const int K = p->w->k, k = p->k, wide = 16 / tall, step = ((k + parts - 1) / parts + 15) & ~15;
@@ -4885,9 +4823,8 @@ static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, c
 }
 
 // Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights that is returned.
-// Order: dot products over d, the sum of weights over positions, and the sum of weighted v over positions, each by the
-// one order. Positions outside the span have weight 0. (The context is a copy so that it stays in registers: a compiler
-// must assume that vector stores change what a pointer points to.)
+// Order: sums over d (scores), and over positions (weights, weighted v), each by the one order. Positions outside the
+// span have weight 0. (The context is a copy that stays in registers: vector stores might change what is pointed to.)
 LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s, const float *q, float *scores,
                                      float *out, float *largest) {
     const llm42__cpu *cpu = c.cpu;
@@ -5018,7 +4955,6 @@ static double llm42__table_at(const llm42_table *t, int i, double y) {
     const double *value = t->value + i * t->ys + k;
     return t->ys == 1 ? *value : value[0] + (y - t->y[k]) / (t->y[k + 1] - t->y[k]) * (value[1] - value[0]);
 }
-
 // The same of pass times. Where the lines of two numbers of rows cross, beyond the table, the later one is raised.
 static double llm42__cost_at(const llm42_table *t, int row, double context) {
     double ms = 0;
@@ -5111,8 +5047,7 @@ double llm42_calibration_flip_rate(const llm42_calibration *c, double fast_rows,
     return t->value[llm42__step_of(t->x, t->xs, fast_rows) * t->ys + llm42__step_of(t->y, t->ys, replay_rows)];
 }
 // >>sim ----------------------------------------------------------------------------------------------------------
-// Owns: the simulator: the virtual clock and the tokens that a pass returns. It has no KV, because a true token depends
-// on nothing but its request and position.
+// Owns: the virtual clock and the tokens that a pass returns. No KV: a true token depends on its request and position.
 // Calls: calibrated.
 // Invariant: only a FAST pass returns a token that is not the true one.
 
@@ -5149,7 +5084,6 @@ static double llm42__sim_gamma(uint64_t key, double shape) {
         if (accept < 0.5 * x * x + d - d * w + d * llm42_log64(w)) return boost * d * w / mean;
     }
 }
-
 static int32_t llm42__sim_true(uint64_t hash, int vocab) { return (int32_t)((hash >> 32) * (uint64_t)vocab >> 32); }
 
 int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
@@ -5157,7 +5091,6 @@ int32_t llm42_sim_token(uint64_t seed, int vocab, int64_t key, int position) {
     return llm42__sim_true(llm42__hash(of_request ^ (uint64_t)(uint32_t)position), vocab);
 }
 
-// rate: the flip rate of this pass.
 static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, const llm42_row *row, double rate) {
     const int64_t id = pass->seq[row->seq].request;
     llm42__sim_request *r = &sim->request[row->seq < sim->max_running ? row->seq : 0];
@@ -5203,15 +5136,13 @@ static double llm42__sim_estimate(void *state, const llm42_mix *mix) {
     if (total != 0) ms = llm42_calibration_ranks_ms(c, schedule, ms, total, sim->ranks, sim->config->layers);
     return 1e-3 * ((slowed ? sim->desc.invariant_slowdown : 1) * ms + host);
 }
-
 // The same of a pass. Rows that pad a FIXED pass count as rows that attend to nothing.
 static double llm42__sim_cost(llm42__sim *sim, const llm42_pass *pass) {
     llm42_mix mix = {.schedule = pass->schedule};
     double keys[LLM42_KIND_COUNT] = {0};
     for (int first = 0, end; first < pass->rows; first = end) {
         const llm42_row *row = &pass->row[first];
-        for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq; end++) {
-        }
+        for (end = first + 1; end < pass->rows && pass->row[end].seq == row->seq;) end++;
         llm42_kind kind = row->flags & LLM42_ROW_SAMPLE ? LLM42_KIND_WINDOW : LLM42_KIND_PROMPT;
         if (end == first + 1 && pass->schedule != LLM42_SCHEDULE_FIXED) kind = LLM42_KIND_DECODE;
         mix.windows += kind == LLM42_KIND_WINDOW;
@@ -5241,7 +5172,6 @@ static void llm42__sim_wait_until(void *state, double seconds) {
     llm42__sim *sim = state;
     if (seconds > sim->now) sim->now = seconds;
 }
-
 static double llm42__sim_now(void *state) { return ((llm42__sim *)state)->now; }
 
 static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, llm42_error *error) {
@@ -5284,16 +5214,14 @@ const llm42_backend *llm42_backend_sim(void) {
 }
 
 // >>state --------------------------------------------------------------------------------------------------------
-// Owns: the structs of the engine, events, requests by id, the queue of waiting requests, what planners
-// see, and how what planners and backends return is judged.
+// Owns: the engine's structs, events, requests by id, the queue, what planners see, and judging what others return.
 // Calls: nothing; the backend's clock, the user's on_event.
 // Invariant: a request has a slot if and only if it runs (states PREFILL and DECODE). It is in the queue if and only if
 // it waits (state WAITING), but one that was submitted inside an event enters the queue after that event.
 //
 // A request with P prompt tokens, C committed tokens and U candidates has P+C+U tokens, and its first `kv` positions
-// have KV. The first `reproducible` of these were last written by the kind of pass that deterministic prompts run in.
-// That is FIXED with verifier FIXED and prefill PACKED or ISOLATED, else INVARIANT. While a request decodes, kv is
-// P+C+U-1, because the pass that reads the newest token also writes its KV.
+// have KV. The first `reproducible` of these were last written by passes of the schedule that deterministic prompts
+// have. While a request decodes, kv is P+C+U-1, because the pass that reads the newest token also writes its KV.
 
 // What is to be done with a request, for llm42__ask.
 enum { LLM42__QUEUE = 1, LLM42__CANCEL = 2, LLM42__RELEASE = 4 };
@@ -5440,7 +5368,6 @@ static void llm42__emit(llm42_engine *e, llm42_event *event) {
     event->time = e->view.now;
     e->desc.on_event(e->desc.event_user, event);
 }
-
 static void llm42__emit_request(llm42_engine *e, const llm42__request *r, llm42_event_type type, int n) {
     llm42__emit(
         e, &(llm42_event){.type = type, .request = r->info.id, .info = &r->info, .n = n, .finish = r->info.finish});
@@ -5483,7 +5410,6 @@ static void llm42__queue_insert(llm42_engine *e, llm42__request *r) {
     *(r->next ? &r->next->prev : &e->waiting_last) = r;
     e->stats.waiting++;
 }
-
 static void llm42__queue_remove(llm42_engine *e, llm42__request *r) {
     *(r->prev ? &r->prev->next : &e->waiting) = r->next;
     *(r->next ? &r->next->prev : &e->waiting_last) = r->prev;
@@ -5496,7 +5422,6 @@ static void llm42__request_free(llm42__request *r) {
     llm42__free(r->logprobs);
     llm42__free(r);
 }
-
 static void llm42__forget(llm42_engine *e, llm42__request *r) {
     llm42__request **link = &e->bucket[r->info.id & (LLM42__BUCKETS - 1)];
     while (*link != r) link = &(*link)->before;
@@ -5561,7 +5486,6 @@ static void llm42__note_candidates(const llm42_engine *e, llm42__request *r) {
         i->ready_since = e->view.passes;
 }
 
-// Drops the drafts of a request.
 static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
     r->info.drafts = 0;
     r->info.ready_since = -1;
@@ -5575,23 +5499,18 @@ static void llm42__undraft(const llm42_engine *e, llm42__request *r) {
 // Invariant: a page is on the free list if and only if no request holds it. A page on the free list can still be in the
 // prefix cache and be found there, so such pages are given out last.
 
-static bool llm42__kv_open(llm42__kv *kv, int pages, int page_size, bool prefix_cache, int snapshots,
-                           llm42__memory *memory) {
-    *kv = (llm42__kv){.snapshots = snapshots,
-                      .pages = pages,
-                      .page_size = page_size,
-                      .free_count = pages,
-                      .last = pages - 1,
-                      .buckets = 1};
-    while (kv->buckets < pages) kv->buckets *= 2;
-    kv->page = llm42__take(memory, (size_t)pages, sizeof *kv->page);
+static bool llm42__kv_open(llm42__kv *kv, const llm42_kv_desc *d, llm42__memory *memory) {
+    const int n = d->pages;
+    *kv = (llm42__kv){.pages = n, .page_size = d->page_size, .free_count = n, .last = n - 1, .snapshots = d->snapshots};
+    for (kv->buckets = 1; kv->buckets < n;) kv->buckets *= 2;
+    kv->page = llm42__take(memory, (size_t)n, sizeof *kv->page);
     kv->bucket = llm42__take(memory, (size_t)kv->buckets, sizeof *kv->bucket);
-    kv->tokens = llm42__take(memory, prefix_cache ? (size_t)pages * (size_t)page_size : 1, sizeof *kv->tokens);
-    kv->snapshot = llm42__take(memory, (size_t)snapshots, sizeof *kv->snapshot);
+    kv->tokens = llm42__take(memory, d->prefix_cache ? (size_t)n * (size_t)d->page_size : 1, sizeof *kv->tokens);
+    kv->snapshot = llm42__take(memory, (size_t)d->snapshots, sizeof *kv->snapshot);
     if (memory->missing) return false;
-    for (int i = 0; i < pages; i++)
-        kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < pages ? i + 1 : -1, .snapshot = -1};
-    for (int i = 0; i < snapshots; i++) kv->snapshot[i] = (llm42__snapshot){.page = -1};
+    for (int i = 0; i < n; i++)
+        kv->page[i] = (llm42__page){.prev = i - 1, .next = i + 1 < n ? i + 1 : -1, .snapshot = -1};
+    for (int i = 0; i < d->snapshots; i++) kv->snapshot[i] = (llm42__snapshot){.page = -1};
     for (int i = 0; i < kv->buckets; i++) kv->bucket[i] = -1;
     return true;
 }
@@ -5644,7 +5563,6 @@ static int llm42__kv_take(llm42__kv *kv) {
     kv->page[p].refs = 1;
     return p;
 }
-
 static void llm42__kv_hold(llm42__kv *kv, int p) {
     if (kv->page[p].refs == 0) llm42__kv_unlist(kv, p);
     kv->page[p].refs++;
@@ -5789,8 +5707,7 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int last = llm42__last_position(&r->info), size = e->desc.kv.page_size;
     int limit = LLM42__MIN(last, llm42__reproducible_limit(e, r)) / size;
     int32_t *table = llm42__page_table(e, r);
-    r->prefix = 0;
-    r->state = r->settled = r->branch = r->restore = 0;
+    r->prefix = r->state = r->settled = r->branch = r->restore = 0;
     if (!llm42__shares_prefix(e, r)) return;
     for (bool reproducible = true; r->pages < limit; r->pages++) {
         const int32_t *tokens = r->tokens + r->pages * size;
@@ -5811,13 +5728,11 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
 // >>submit -------------------------------------------------------------------------------------------------------
 // Owns: what users call between passes: llm42_engine_submit, _cancel, _release, and what reads requests or the engine.
 // Calls: state, verify.
-// Invariant: a queued request fits into the context and into the whole KV cache, so it can at least run alone. Inside
-// an event no request is queued, ended or freed, because the engine may be using it or its list. The call is noted
-// instead, and llm42__carry_out does it after the event.
+// Invariant: a queued request fits into the context and the KV cache, so it can run alone. Inside an event no request
+// is queued, ended or freed, because the engine may be using it or its list: llm42__carry_out does it afterwards.
 //
 // Below is the way of one token, in the order of its calls. Each function is defined further down, in the section that
 // its comment names. A candidate comes back to form_plan until its window is ready; the window then goes the same way.
-//
 // submit: checks the request and copies it. It enters the queue by llm42__ask, _carry_out and _queue_insert.
 // step: one turn of the loop. admit: gives a request a slot and pages.
 static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *error);
@@ -5994,13 +5909,11 @@ const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
     const llm42__request *r = llm42__find(e, id);
     return r ? &r->info : NULL;
 }
-
 double llm42_engine_now(const llm42_engine *e) { return e->backend->now(e->state); }
 const llm42_engine_desc *llm42_engine_config(const llm42_engine *e) { return &e->desc; }
 const char *llm42_engine_arithmetic(const llm42_engine *e) {
     return e->backend->arithmetic ? e->backend->arithmetic(e->state) : NULL;
 }
-
 llm42_stats llm42_engine_stats(const llm42_engine *e) {
     llm42_stats stats = e->stats;
     stats.running = e->view.running_count;
@@ -6060,9 +5973,8 @@ static void llm42__forget_saves(llm42_engine *e, int slot) {
         e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
 }
 
-// How far a state moves in the pass: over what was final before it, and over rows that will be, which are those of a
-// prompt and the first one of a window or of a decode whose token is final. Snapshots are wanted at the end of the last
-// page on this way, and where another request's tokens began to differ.
+// How far a state moves in the pass: over what was final before it, and over rows that will be: those of a prompt, and
+// the first of a window or of a final decode. Snapshots are wanted at the last page's end, and where requests differ.
 static void llm42__move_state(llm42_engine *e, llm42__request *r, const llm42_choice *c, int first) {
     if (!e->desc.model->config.recurrent_layers) return;
     llm42_seq *seq = &e->seq[r->slot];
@@ -6571,7 +6483,6 @@ static void llm42__mix_add(llm42_mix *m, llm42_kind kind, int rows, double conte
     m->context[kind] = (m->rows[kind] * m->context[kind] + rows * context) / (m->rows[kind] + rows);
     m->rows[kind] += rows;
 }
-
 static llm42_mix llm42__mix_join(llm42_mix a, llm42_mix b) {
     for (int k = 0; k < LLM42_KIND_COUNT; k++) llm42__mix_add(&a, (llm42_kind)k, b.rows[k], b.context[k]);
     a.windows += b.windows;
@@ -6605,8 +6516,7 @@ static double llm42__seconds_of(const llm42_view *v, llm42_schedule schedule, ll
 
 // See llm42_view. The replay pass has as many windows as there may be. How many tokens a window commits is learned from
 // all windows that have run, and how many are decoded again from those of the requests that run, because these differ.
-// The first guess weighs as much as EARLY windows: each commits W tokens, and one candidate in WRONG is wrong and costs
-// W.
+// The first guess counts as EARLY windows: each commits W tokens, and one candidate in WRONG is wrong and costs W.
 static double llm42__verify_seconds(const llm42_view *v, double decode) {
     enum { EARLY = 16, WRONG = 256 };
     const llm42__work w = llm42__work_of(v);
@@ -6953,10 +6863,9 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 }
 
 // Takes the rows of a prompt or of decoding, which have written KV. That KV counts as reproducible if all KV before it
-// does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped.
-// The token of a prompt is final, because no prompt of a verified request runs under FAST. So is a token that a
-// verified request decodes, if a window with the same row would run under the same schedule on the same KV. All others
-// that such a request decodes are candidates.
+// does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped. The token
+// of a prompt is final, because no prompt of a verified request runs under FAST. So is one that such a request decodes,
+// if a window with this row would run under the same schedule on the same KV. Others that it decodes are candidates.
 static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
     bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->reproducible == r->info.kv;
     bool final = prompt || !r->info.verified || llm42__as_replayed(e, r);
@@ -7254,7 +7163,7 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     // Before the table of pages, because the backend refuses more than the device can hold.
     llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
     LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "open", error));
-    if (!llm42__kv_open(&e->kv, d->kv.pages, d->kv.page_size, d->kv.prefix_cache, d->kv.snapshots, &e->memory))
+    if (!llm42__kv_open(&e->kv, &d->kv, &e->memory))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
         if (e->schedules >> s & 1) LLM42__TRY(llm42__self_check(e, (llm42_schedule)s, error));
@@ -7279,7 +7188,6 @@ llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *d
     else llm42_engine_close(e);
     return result;
 }
-
 #endif  // LLM42_IMPLEMENTATION
 
 /* MIT License
