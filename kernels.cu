@@ -31,7 +31,8 @@
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
 //                     k_gate_attention                enqueue_attend             arithmetic
-//   recurrent layer   k_convolve, k_delta, k_leave    enqueue_recurrent          arithmetic, leaves.cu
+//   recurrent layer   k_convolve, k_delta, k_leave,   enqueue_recurrent          arithmetic, leaves.cu
+//                     k_recur
 //   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, leaves.cu
 //   mixture           k_route, k_sort                 enqueue_route, _experts    arithmetic, layers
 //                     k_experts, or k_matmul          run_experts                arithmetic, leaves.cu

@@ -1197,7 +1197,7 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
 }
 
 // What a recurrent layer has instead of attention. A block of k_delta takes 32 columns of a state, or 16 where there
-// are no more. At most FEW_ROWS rows have one kernel for all of it.
+// are no more. At most FEW_ROWS rows have one kernel for all of it. a.few: see k_delta; of use if runs are long.
 static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
     enum { FEW_ROWS = 8, LONG_ROWS = 160 };
     const llm42_config *c = &cu->config;
@@ -1331,8 +1331,8 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //
 // Instead of qkv, rope and attention a recurrent layer has a product, mixed, and by llm42__enqueue_recurrent the stages
-// convolve, delta and leave, each the kernel of its name. Instead of gate_up and down a mixture has, by
-// llm42__enqueue_experts:
+// convolve, delta and leave, each the kernel of its name; for few rows only delta, which then is k_recur. Instead of
+// gate_up and down a mixture has, by llm42__enqueue_experts:
 //   router     a product
 //   route      k_route, and above 32 rows k_sort
 //   gate_up    k_experts, or k_matmul, of each expert

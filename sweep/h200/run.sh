@@ -229,8 +229,10 @@ determinism-hybrid)  # no time counts here, so all run at once
         hostile "determinism_${name/-/_}" --part determinism --model "$model" --loads 12 \
             --requests "${REQUESTS:-3000}" ${FOLDER:+--record "$FOLDER/$name" --record-every 100} &
     done
+    [ -z "${FOLDER:-}" ] || mkdir -p "$FOLDER/9b"
     hostile determinism_qwen3_5_9b --part determinism --model "synthetic:qwen3.5-9b,margin=$MARGIN" --loads 4 \
-        --requests "${REQUESTS_9B:-64}" --longest-prompt 200 --longest-output 64 --kv-gib 4 &
+        --requests "${REQUESTS_9B:-64}" --longest-prompt 200 --longest-output 64 --kv-gib 4 \
+        ${FOLDER:+--record "$FOLDER/9b" --record-every 20} &
     wait
     ;;
 attention)
