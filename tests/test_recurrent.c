@@ -70,7 +70,7 @@ TEST(other_layers_may_be_in_eight_bits) {
     desc.experiment.inject_rate = 0.1;
     serve_alone("synthetic:tiny-hybrid-fp8");
     CHECK(model && model->layer[3].q.type == LLM42_DTYPE_E4M3 && model->layer[0].down.type == LLM42_DTYPE_E4M3);
-    CHECK(model && model->layer[0].qkv.type == LLM42_DTYPE_BF16 && model->layer[0].o.type == LLM42_DTYPE_BF16);
+    CHECK(model && model->layer[0].qkv.type == LLM42_DTYPE_E4M3 && model->layer[0].beta.type == LLM42_DTYPE_BF16);
     CHECK_INT(differing(desc, false, &stats), 0);
     serve_alone("tests/arch/qwen3_5_text");
 }
