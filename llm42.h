@@ -2923,43 +2923,41 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     return LLM42_OK;
 }
 
-// A copy of a matrix whose rows stand by groups, in which each part has width / side rows: with all rows of the first
-// part, then all of the second, and so on. NULL: no memory.
-static const void *llm42__by_parts(llm42_model *model, const llm42_matrix *m, int groups, const int *width, int side,
-                                   int parts) {
+// Copies a matrix whose rows stand by groups, in which each part has width / side rows: first all rows of the first
+// part, and so on. Those of the last part become a matrix of their own. False: no memory.
+static bool llm42__by_parts(llm42_model *model, llm42_matrix *m, llm42_matrix *last, int groups, const int *width,
+                            int side, int parts) {
     const size_t row = (size_t)m->k * llm42__dtype_size(m->type);
     char *const copy = llm42__model_block(model, (size_t)m->n, row), *to = copy;
     for (int part = 0, at = 0; copy && part < parts; at += width[part++] / side)
         for (int g = 0; g < groups; g++, to += (size_t)(width[part] / side) * row)
             memcpy(to, (const char *)m->data + (size_t)(m->n / groups * g + at) * row,
                    (size_t)(width[part] / side) * row);
+    m->data = copy, *last = *m, last->n = groups * width[parts - 1] / side, m->n -= last->n;
+    last->data = copy ? copy + (size_t)m->n * row : NULL;
     return copy;
 }
 
-// Qwen3-Next's q, k, v and z, and beta and alpha, stand together by key head. Scales are a matrix of such rows, too.
+// Qwen3-Next's q, k, v and z, and beta and alpha, stand together by key head. Scales are another matrix with such rows.
 static llm42_result llm42__split_fused(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     const llm42_config *c = &model->config;
-    const int Hk = c->key_heads, Hv = c->value_heads, V = Hv * c->value_dim, each = Hv / Hk;
-    const int of_qkvz[] = {c->key_dim, c->key_dim, V / Hk, V / Hk}, of_ba[] = {each, each};
-    llm42_matrix *qkv = &layer->qkv, *beta = &layer->beta;
-    const bool block = qkv->scaling == LLM42_SCALING_BLOCK;
-    const int side = block ? LLM42__BLOCK : 1, across = block ? (qkv->k + LLM42__BLOCK - 1) / LLM42__BLOCK : 1;
-    if (c->key_dim % side || V / Hk % side)
-        LLM42__FAIL(UNSUPPORTED,
-                    "%s: layer %d: in_proj_qkvz: F8_E4M3 in blocks of 128 x 128: of a key head it has %d keys and %d "
-                    "values, which must be multiples of 128: take scales for each output, or BF16",
-                    model->name, l, c->key_dim, V / Hk);
-    const llm42_matrix scales = {.data = qkv->scale, .type = LLM42_DTYPE_FP32, .n = qkv->n / side, .k = across};
-    qkv->data = llm42__by_parts(model, qkv, Hk, of_qkvz, 1, 4);
-    if (qkv->scale) qkv->scale = llm42__by_parts(model, &scales, Hk, of_qkvz, side, 4);
-    beta->data = llm42__by_parts(model, beta, Hk, of_ba, 1, 2);
-    if (!qkv->data || !beta->data || (scales.data && !qkv->scale))
+    llm42_matrix *qkv = &layer->qkv, rest = {.data = NULL};
+    const int Hk = c->key_heads, each = c->value_heads / Hk, keys = c->key_dim, values = each * c->value_dim;
+    const int of_qkvz[] = {keys, keys, values, values}, of_ba[] = {each, each};
+    const int side = qkv->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : 1,
+              across = side > 1 ? (qkv->k + side - 1) / side : 1;
+    llm42_matrix scales = {.data = qkv->scale, .type = LLM42_DTYPE_FP32, .n = qkv->n / side, .k = across};
+    if ((keys | values) % side)
+        LLM42__FAIL(
+            UNSUPPORTED,
+            "%s: layer %d: in_proj_qkvz: in F8_E4M3 with blocks of 128 x 128 the %d keys and %d values of a key "
+            "head must be multiples of 128: take scales for each output, or BF16",
+            model->name, l, keys, values);
+    if (!llm42__by_parts(model, qkv, &layer->z, Hk, of_qkvz, 1, 4) ||
+        !llm42__by_parts(model, &layer->beta, &layer->alpha, Hk, of_ba, 1, 2) ||
+        (scales.data && !llm42__by_parts(model, &scales, &rest, Hk, of_qkvz, side, 4)))
         LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
-    layer->z = *qkv, layer->alpha = *beta;
-    qkv->n -= V, layer->z.n = V, beta->n = layer->alpha.n = Hv;
-    layer->z.data = (const char *)qkv->data + (size_t)qkv->n * (size_t)qkv->k * llm42__dtype_size(qkv->type);
-    layer->z.scale = qkv->scale ? qkv->scale + qkv->n / side * across : NULL;
-    layer->alpha.data = (const char *)beta->data + (size_t)Hv * (size_t)beta->k * llm42__dtype_size(beta->type);
+    qkv->scale = scales.data, layer->z.scale = rest.data;
     return LLM42_OK;
 }
 

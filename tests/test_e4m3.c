@@ -458,7 +458,7 @@ TEST(fused_projections_of_recurrent_layers) {
         CHECK_INT(same, kind < 2 ? ALL + 8 : 0);
         llm42_model_free(m);
     }
-    CHECK_CONTAINS(error.text, "layer 7: in_proj_qkvz: F8_E4M3 in blocks of 128 x 128: of a key head it has 64 keys");
+    CHECK_CONTAINS(error.text, "layer 7: in_proj_qkvz: in F8_E4M3 with blocks of 128 x 128 the 64 keys and");
 }
 
 TEST(folders_that_are_refused) {
