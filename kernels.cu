@@ -2534,10 +2534,9 @@ LLM42__DEVICE const llm42__bf16 *llm42__inputs_at(const llm42__recurrent &a, con
     return a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width;
 }
 
-// beta and alpha at position t of a run, from its state on.
 LLM42__DEVICE const llm42__bf16 *llm42__raw_at(const llm42__recurrent &a, const llm42__run &run, int t) {
-    return t < run.begin ? llm42__inputs_at(a, run, t) + a.channels
-                         : a.raw + (size_t)(run.row + t - run.begin) * a.raw_stride;
+    if (t >= run.begin) return a.raw + (size_t)(run.row + t - run.begin) * a.raw_stride;
+    return llm42__inputs_at(a, run, t) + a.channels;
 }
 
 // Stores a lane's values of a head: eight side by side, and eight half a head behind. left: values up to the row's end.

@@ -130,8 +130,7 @@ static const char *llm42__kind_name(const llm42__algorithm *p) {
 
 struct llm42__cuda_layer {
     float *attention_norm, *ffn_norm, *q_norm, *k_norm;
-    // Of a recurrent layer, whose q, k, v, beta, alpha and z are MIXED. In FP8 models beta and alpha are RAW, in bf16.
-    float *taps, *decay, *alpha_bias, *head_norm;
+    float *taps, *decay, *alpha_bias, *head_norm;  // recurrent: qkv, z, beta, alpha are MIXED; in FP8 the last are RAW
     float *bias, *o_bias, *gate_bias, *down_bias;  // of qkv; gate_bias: of gate and then of up, padded as they are
     // NULL where the layer has that operator's weights in another type. Of a mixture gate_up and down are those of all
     // experts, one behind the other. Weights in e4m3 are bytes [n, k], with those of gate before those of up. Behind
@@ -785,8 +784,7 @@ static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int r
     return some ? (rows + cu->ranks - 1) / cu->ranks : 0;
 }
 
-// Where the rows that a rank norms have their parts from rank `from`, as if all rows were there: each rank has memory
-// for [from rank][own rows, Dp].
+// Where a rank's own rows have their parts from rank `from`, as if all rows were there, in [from rank][own rows, Dp].
 static float *llm42__parts_for(const llm42__cuda *owner, int from, int stage, int own_rows) {
     const ptrdiff_t rows = (ptrdiff_t)(from - owner->rank) * own_rows;
     return (float *)((uintptr_t)owner->execution.part[stage] + (uintptr_t)(rows * owner->Dp * 4));
@@ -882,8 +880,7 @@ static llm42_result llm42__show_sum(llm42__cuda *cu, int layer, const char *name
     return llm42__show(cu, layer, name, ex->delta, cu->probed->rows, 1, cu->D, cu->Dp, cu->Dp, false, error);
 }
 
-// Where the ranks meet: what they have written before, all can read behind it. Ranks on one device share a stream, so
-// they have nothing to wait for. cu: rank 0.
+// Where ranks meet: what they wrote before, all can read behind it. Those on one device need not wait. cu: rank 0.
 static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) {
     if (cu->devices == 1) return LLM42_OK;
     llm42__meeting meeting = {};
@@ -1271,7 +1268,7 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_ke
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
     const bool recurrent = cu->model->layer[l].recurrent;
-    const int product = llm42__first_product(cu, l);
+    const int product = recurrent ? LLM42__MIXED : LLM42__QKV;
     LLM42__TRY(llm42__enqueue_product(cu, product, key->schedule, l,
                                       llm42__comes_quantised(cu, key, product, l) ? nullptr : ex->h, ex->qkv, R,
                                       error));
@@ -1778,8 +1775,7 @@ struct llm42__turn {
     ~llm42__turn() {
         for (int d = 0; d < count; d++) of(first + d).unlock();
     }
-    // For a pass. Its kernels wait for other devices, and begin while those before them wait (llm42__k_meet): so none
-    // of another pass may be among them.
+    // For a pass. Its kernels wait for other devices (llm42__k_meet), so none of another pass may be among them.
     static llm42__turn to_run(const llm42__cuda *cu) { return {cu->options.device, cu->devices > 1 ? cu->devices : 0}; }
     // For opening and closing. To take or free memory the driver may wait for a device, and hold up launches on others
     // meanwhile. So no pass may then be launched half-way.
@@ -2498,8 +2494,7 @@ static const llm42__tests *llm42__algorithm_tests = &llm42__device_tests;  // an
 // >>cuda-algorithms ----------------------------------------------------------------------------------------------
 // Owns: choosing an algorithm for each product, schedule and bucket, among few, because an engine is to open soon.
 // Calls: cuda-products, cuda-trials, cuBLASLt.
-// Invariant: an algorithm that any schedule takes has computed a product right, and one that FIXED or INVARIANT takes
-// has kept its bits, unless no_check is set.
+// Invariant: unless no_check is set, algorithms have computed products right, and all but FAST's have kept their bits.
 //
 // For one product and one number of rows:
 // 1. Listed are a few that cuBLASLt offers, variants of its first choice, and our own kernels. Each is timed briefly.
@@ -2851,9 +2846,8 @@ static bool llm42__product_used(const llm42__cuda *cu, int product) {
         in_some_layer = ((of != LLM42__QKV && of != LLM42__MIXED) || of == llm42__first_product(cu, l)) &&
                         llm42__product_in(cu, of, l) == product;
     if (!in_some_layer) return false;
-    product = of;
-    if (product == LLM42__MIXED || product == LLM42__RAW) return llm42__product_shape(cu, product).n > 0;
-    return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
+    if (of == LLM42__MIXED || of == LLM42__RAW) return llm42__product_shape(cu, of).n > 0;
+    return of == LLM42__ROUTER ? mixture : (of != LLM42__GATE_UP && of != LLM42__DOWN) || !mixture;
 }
 
 // True if the engine has an algorithm for a product of so many rows, which are those of a bucket.
@@ -2912,8 +2906,7 @@ static llm42_result llm42__choose_algorithms(llm42__cuda *cu, const llm42__tests
 // Owns: algorithm files, which keep chosen algorithms from run to run. A line is one algorithm of one kind of engine.
 // Lines are only ever added, and the last of equal ones counts. A comment line says which kind it is.
 // Calls: cuda-algorithms.
-// Invariant: an algorithm is taken only from a line with the engine's key, which stands for all that its choice depends
-// on. It is then tested like a new one.
+// Invariant: an algorithm comes from a line with the engine's key (all that its choice depends on) and is tested anew.
 static const char llm42__algorithm_title[] = "# llm42 algorithms ";
 static const char llm42__algorithm_columns[] = "18: key product schedule rows kind leaves sequential us algorithm\n";
 
@@ -3046,8 +3039,7 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
 // >>cuda-open ----------------------------------------------------------------------------------------------------
 // Owns: opening and closing the backend: checks, sizes, memory, and the check of whole passes.
 // Calls: all sections above.
-// Invariant: a backend that has opened has all memory that its passes need, and its FIXED and INVARIANT passes have
-// kept their bits, unless no_check is set.
+// Invariant: an open backend has all memory that it needs; unless no_check is set, all but FAST passes have kept bits.
 static void llm42__cuda_close(void *state) {
     llm42__cuda *cu = (llm42__cuda *)state;
     if (!cu) return;
@@ -3170,9 +3162,9 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
 static void llm42__recurrent_sizes(llm42__cuda *cu) {
     const llm42_config *c = &cu->config;
     const int values = c->value_heads * c->value_dim, block = c->scaling ? LLM42__BLOCK : 64;
-    cu->channels = 2 * c->key_heads * c->key_dim + values;
-    cu->z_at = cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8;
-    if (c->scaling) cu->z_at = (cu->channels + block - 1) / block * block, cu->raw = llm42__padded(2 * c->value_heads);
+    cu->channels = 2 * c->key_heads * c->key_dim + values, cu->raw = c->scaling ? llm42__padded(2 * c->value_heads) : 0;
+    cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8;
+    cu->z_at = c->scaling ? (cu->channels + block - 1) / block * block : cu->width;
     cu->mixed = (cu->z_at + values + block - 1) / block * block;
     cu->capacity = cu->desc.behind + LLM42__TAPS + LLM42__GROUP;
 }

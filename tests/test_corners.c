@@ -819,8 +819,7 @@ TEST(invariant_prompts_share_pages_of_invariant_rows) {
     llm42_engine_close(engine);
 }
 
-// Outputs hold the KV of FIXED rows, which a prompt with the same tokens would not get; nor do they while they are
-// candidates decoded in INVARIANT passes.
+// Outputs hold the KV of FIXED rows, which prompts with the same tokens would not get; nor would INVARIANT candidates.
 TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     llm42_engine_desc desc = invariant_prefill;
     desc.kv.page_size = 1;
