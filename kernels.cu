@@ -594,8 +594,7 @@ LLM42__DEVICE void llm42__multiply(float (&sum)[TILES][4], uint32_t at, LEAVES &
     }
 }
 
-// Takes a leaf's sums into the tree: pending[l] waits for its neighbour of 2^l leaves. Sets them to zero, or to the
-// sums of all leaves behind the last one.
+// Takes a leaf's sums into the tree, where pending[l] is 2^l leaves. They become 0, or, with the last leaf, the total.
 template <int TILES>
 __host__ LLM42__DEVICE void llm42__join_leaf(float (&pending)[3][TILES][4], float (&sum)[TILES][4], int leaf,
                                              bool last) {
@@ -2490,10 +2489,10 @@ typedef struct llm42__recurrent {
     int key_heads, value_heads, value_dim;
     // Widths of a row of mixed: what is convolved; that with beta and alpha, as a ring keeps it; all. z: where z is.
     int channels, width, stride, z;
-    int capacity, out_stride;  // capacity of a ring, in rows of `width`: position t is at t modulo this
-    int few;                   // see k_delta
+    int capacity, out_stride, raw_stride;  // capacity of a ring, in rows of `width`: position t is at t modulo this
+    int few;                               // see k_delta
     float eps;
-    const llm42__bf16 *mixed;
+    const llm42__bf16 *mixed, *raw;                 // raw: beta and alpha of row 0, in mixed or apart from it
     llm42__bf16 *out;                               // [R, out_stride]
     const float *taps, *decay, *alpha_bias, *norm;  // of llm42_layer
     llm42__bf16 *convolved;                         // [8 x groups, channels]: each run begins a new group
@@ -2526,8 +2525,7 @@ template <int COUNT> LLM42__DEVICE void llm42__silu_rounded(float (&x)[COUNT]) {
         x[i] = llm42__rounded(__fdiv_rn(x[i], 1.0f + llm42__power(fminf(x[i] * -1.44269504f, 128.0f))));
 }
 
-// The inputs at position t of a run: of its row in the pass, of the snapshot that it begins with, or of its ring. NULL:
-// before its first.
+// The inputs at position t of a run: of its row in the pass, its first snapshot or its ring. NULL: t is below 0.
 LLM42__DEVICE const llm42__bf16 *llm42__inputs_at(const llm42__recurrent &a, const llm42__run &run, int t) {
     if (t < 0) return nullptr;
     if (t >= run.begin) return a.mixed + (size_t)(run.row + t - run.begin) * a.stride;
@@ -2537,8 +2535,12 @@ LLM42__DEVICE const llm42__bf16 *llm42__inputs_at(const llm42__recurrent &a, con
     return a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width;
 }
 
-// Stores a lane's sixteen values of a head: eight side by side, and eight half a head behind them. left: values up to
-// the row's end, behind which nothing is stored.
+LLM42__DEVICE const llm42__bf16 *llm42__raw_at(const llm42__recurrent &a, const llm42__run &run, int t) {
+    if (t >= run.begin) return a.raw + (size_t)(run.row + t - run.begin) * a.raw_stride;
+    return llm42__inputs_at(a, run, t) + a.channels;
+}
+
+// Stores a lane's values of a head: eight side by side, and eight half a head behind. left: values up to the row's end.
 LLM42__DEVICE void llm42__store_halves(llm42__bf16 *to, int half, int left, const float (&x)[16]) {
     uint4 piece[2];
     LLM42__UNROLLED(int i = 0; i < 8; i++) ((uint32_t *)piece)[i] = llm42__pack(x[2 * i], x[2 * i + 1]);
@@ -2574,8 +2576,7 @@ template <int V> LLM42__DEVICE float llm42__scale_of(const float (&x)[16], float
 
 // Shapes: mixed, and rings or snapshots -> convolved, factors; and the inputs before snapshots that are to be saved.
 // K: key_dim. Work: a block takes every gridDim.y-th group of positions, and 2048 channels of it: K / 16 lanes for a
-// head, each with sixteen channels and their taps. Order: the four terms by fma, the oldest first; lengths as in
-// k_rope.
+// head, each with sixteen channels and taps. Order: the four terms by fma, the oldest first; lengths as in k_rope.
 template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm42__recurrent a, llm42__meta meta) {
     enum { LANES = K / 16, LAST = LLM42__TAPS - 1 };
     const int u = (int)(blockIdx.x * 128 + threadIdx.x), keys = 2 * a.key_heads, heads = a.value_heads,
@@ -2627,8 +2628,7 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
                 factors[(t - first) * (keys + 2 * heads) + head] = __fdiv_rn(1.0f, __fsqrt_rn(squares + 1e-6f));
         }
         for (int i = u; i < (end - first) * heads; i += (int)gridDim.x * 128) {
-            const float2 two = llm42__factors_of(a, llm42__inputs_at(a, run, first + i / heads) + a.channels,
-                                                 i % heads);
+            const float2 two = llm42__factors_of(a, llm42__raw_at(a, run, first + i / heads), i % heads);
             float *place = factors + i / heads * (keys + 2 * heads) + keys + i % heads;
             place[0] = two.x, place[heads] = two.y;
         }
@@ -2647,9 +2647,10 @@ LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run
         const int t = first + i / own, piece = part * own + i % own;
         const bool restored = run.restore && t < run.state;
         if (t < run.begin ? !restored : slot[run.row + t - run.begin] < 0) continue;  // it is there, or is to stay
-        if (piece < (restored ? a.channels / 8 : pieces))
-            ((uint4 *)(a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width))[piece] = ((
-                const uint4 *)llm42__inputs_at(a, run, t))[piece];
+        const uint4 *from = (const uint4 *)(piece * 8 < a.channels ? llm42__inputs_at(a, run, t)
+                                                                   : llm42__raw_at(a, run, t) - a.channels);
+        uint4 *to = (uint4 *)(a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width);
+        if (piece < (restored ? a.channels / 8 : pieces)) to[piece] = from[piece];
     }
 }
 
@@ -2937,7 +2938,7 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42_
         }
         const int behind = u - 128 + LLM42__GROUP;
         if (behind >= 0 && behind < count) {
-            const float2 two = llm42__factors_of(a, llm42__inputs_at(a, run, first + behind) + a.channels, head);
+            const float2 two = llm42__factors_of(a, llm42__raw_at(a, run, first + behind), head);
             now.factor[behind][0] = two.x, now.factor[behind][1] = two.y;
         }
         if (!turn) llm42__write_ring(a, run, meta.slot, head * BLOCKS + rank, heads * BLOCKS);

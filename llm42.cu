@@ -92,11 +92,12 @@ template <typename F> static llm42_result llm42__guarded(llm42_error *error, F f
 // Owns: the structs of the backend.
 // Calls: nothing.
 // Invariant: buckets are ascending, and the last one is max_rows.
-// Products. The first four may have weights in e4m3, in some layers or in all, and have other algorithms then.
-enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD, LLM42__ROUTER, LLM42__MIXED, LLM42__E4M3 };
-enum { LLM42__PRODUCTS = LLM42__E4M3 + 4 };  // LLM42__E4M3 + LLM42__O: that of o in e4m3
-static const char *const llm42__product_names[] = {"qkv",   "o",        "gate_up", "down",         "head",     "router",
-                                                   "mixed", "qkv_e4m3", "o_e4m3",  "gate_up_e4m3", "down_e4m3"};
+// Products. The first five may have weights in e4m3, in some layers or in all, and have other algorithms then.
+enum { LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__MIXED, LLM42__HEAD, LLM42__ROUTER, LLM42__RAW };
+enum { LLM42__E4M3 = 8, LLM42__PRODUCTS = LLM42__E4M3 + 5 };  // LLM42__E4M3 + LLM42__O: that of o in e4m3
+static const char *const llm42__product_names[] = {"qkv",          "o",         "gate_up",    "down",     "mixed",
+                                                   "head",         "router",    "beta_alpha", "qkv_e4m3", "o_e4m3",
+                                                   "gate_up_e4m3", "down_e4m3", "mixed_e4m3"};
 static bool llm42__in_e4m3(int product) { return product >= LLM42__E4M3; }
 static int llm42__operator_of(int product) { return product % LLM42__E4M3; }  // whatever the type of its weights
 static const llm42_schedule llm42__schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
@@ -129,7 +130,7 @@ static const char *llm42__kind_name(const llm42__algorithm *p) {
 
 struct llm42__cuda_layer {
     float *attention_norm, *ffn_norm, *q_norm, *k_norm;
-    float *taps, *decay, *alpha_bias, *head_norm;  // of a recurrent layer, whose q, k, v, beta, alpha and z are MIXED
+    float *taps, *decay, *alpha_bias, *head_norm;  // recurrent: qkv, z, beta, alpha are MIXED; in FP8 the last are RAW
     float *bias, *o_bias, *gate_bias, *down_bias;  // of qkv; gate_bias: of gate and then of up, padded as they are
     // NULL where the layer has that operator's weights in another type. Of a mixture gate_up and down are those of all
     // experts, one behind the other. Weights in e4m3 are bytes [n, k], with those of gate before those of up. Behind
@@ -168,7 +169,7 @@ struct llm42__execution {
     cudaStream_t stream;
     bool shared;  // the stream is that of a rank before this one
     llm42__bf16 *x, *h, *delta, *qkv, *q, *attended, *gate_up, *gated, *expert_out;
-    llm42__bf16 *convolved;  // see llm42__recurrent
+    llm42__bf16 *convolved, *raw;  // see llm42__recurrent
     float *factors;
     void *logits, *router, *workspace;  // logits, router: bf16 or fp32
     // Of several ranks: what this one gives to the others, [R, Dp] of o and of down, bf16 or fp32; its logits.
@@ -228,7 +229,7 @@ struct llm42__cuda {
     // Widths. All but D are padded. dp: of a head; qkv, attended: of a row; Vr: logits of a rank; Vp: of all ranks.
     int D, Dp, Fp, Vp, Vr, dp, qkv, attended, Ep;
     int k_at, v_at, gates_at;  // where keys, values, and gates begin in a row of qkv
-    int channels = 0, width = 0, z_at = 0, mixed = 0, capacity = 0;  // see llm42__recurrent; mixed: of a row
+    int channels = 0, width = 0, z_at = 0, mixed = 0, raw = 0, capacity = 0;  // see llm42__recurrent; mixed: of a row
     int page_shift, group, max_rows, max_draws, max_records;
     int leaves = 1;                         // of a rank's part of o and down in INVARIANT passes
     size_t kv_layer, meta_size, page_room;  // elements; bytes; int32 entries
@@ -264,9 +265,9 @@ struct llm42__product_size {
     int n, k;
 };
 static llm42__product_size llm42__product_shape(const llm42__cuda *cu, int product) {
-    const llm42__product_size sizes[] = {{cu->qkv, cu->Dp},  {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
-                                         {cu->Dp, cu->Fp},   {cu->Vr, cu->Dp},       {cu->Ep, cu->Dp},
-                                         {cu->mixed, cu->Dp}};
+    const llm42__product_size sizes[] = {{cu->qkv, cu->Dp}, {cu->Dp, cu->attended}, {2 * cu->Fp, cu->Dp},
+                                         {cu->Dp, cu->Fp},  {cu->mixed, cu->Dp},    {cu->Vr, cu->Dp},
+                                         {cu->Ep, cu->Dp},  {cu->raw, cu->Dp}};
     return sizes[llm42__operator_of(product)];
 }
 
@@ -274,8 +275,13 @@ static llm42__product_size llm42__product_shape(const llm42__cuda *cu, int produ
 static int llm42__product_in(const llm42__cuda *cu, int of, int l) {
     const llm42_layer *layer = &cu->model->layer[l];
     const llm42_matrix *const matrices[] = {&layer->q, &layer->o, cu->config.experts ? layer->expert : &layer->gate,
-                                            cu->config.experts ? layer->expert + 2 : &layer->down};
-    return of < 4 && cu->config.scaling && matrices[of]->type == LLM42_DTYPE_E4M3 ? LLM42__E4M3 + of : of;
+                                            cu->config.experts ? layer->expert + 2 : &layer->down, &layer->qkv};
+    return of <= LLM42__MIXED && cu->config.scaling && matrices[of]->type == LLM42_DTYPE_E4M3 ? LLM42__E4M3 + of : of;
+}
+
+// The product that a layer begins with.
+static int llm42__first_product(const llm42__cuda *cu, int l) {
+    return cu->model->layer[l].recurrent ? LLM42__MIXED : LLM42__QKV;
 }
 
 // Outputs of a product, of a mixture those of all experts.
@@ -778,8 +784,7 @@ static int llm42__own_rows(const llm42__cuda *cu, llm42_schedule schedule, int r
     return some ? (rows + cu->ranks - 1) / cu->ranks : 0;
 }
 
-// Where the rows that a rank norms have their parts from rank `from`, as if all rows were there: each rank has memory
-// for [from rank][own rows, Dp].
+// Where a rank's own rows have their parts from rank `from`, as if all rows were there, in [from rank][own rows, Dp].
 static float *llm42__parts_for(const llm42__cuda *owner, int from, int stage, int own_rows) {
     const ptrdiff_t rows = (ptrdiff_t)(from - owner->rank) * own_rows;
     return (float *)((uintptr_t)owner->execution.part[stage] + (uintptr_t)(rows * owner->Dp * 4));
@@ -799,7 +804,7 @@ static const llm42__bf16 *llm42__weights_of(const llm42__cuda *cu, int product, 
 // x: NULL if it is quantised already. y of gate_up: NULL if nobody needs it but down.
 static llm42_result llm42__enqueue_product(llm42__cuda *cu, int product, llm42_schedule schedule, int l,
                                            const llm42__bf16 *x, void *y, int rows, llm42_error *error) {
-    const char *name = llm42__product_names[product];
+    const char *name = llm42__product_names[product == LLM42__RAW ? LLM42__MIXED : product];
     const float *gate_bias = product == LLM42__GATE_UP ? cu->layer[(size_t)l].gate_bias : nullptr;
     const int stage = product == LLM42__DOWN;
     product = llm42__product_in(cu, product, l);
@@ -875,8 +880,7 @@ static llm42_result llm42__show_sum(llm42__cuda *cu, int layer, const char *name
     return llm42__show(cu, layer, name, ex->delta, cu->probed->rows, 1, cu->D, cu->Dp, cu->Dp, false, error);
 }
 
-// Where the ranks meet: what they have written before, all can read behind it. Ranks on one device share a stream, so
-// they have nothing to wait for. cu: rank 0.
+// Where ranks meet: what they wrote before, all can read behind it. Those on one device need not wait. cu: rank 0.
 static llm42_result llm42__enqueue_meeting(llm42__cuda *cu, llm42_error *error) {
     if (cu->devices == 1) return LLM42_OK;
     llm42__meeting meeting = {};
@@ -907,7 +911,7 @@ static llm42_result llm42__enqueue_exchange(llm42__cuda *cu, const llm42__shape_
 template <int KIND>
 static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, int rows, const llm42__sum *sum,
                                         const float *weight, llm42__meta meta, llm42_error *error,
-                                        llm42__blocks_of_x eight = {}) {
+                                        llm42__blocks_of_x eight = {}, bool only_eight = true) {
     const int threads = ((cu->Dp / 8 + 3) / 4 + 31) / 32 * 32;
     const int most = 8 * cu->device.multiProcessorCount;
     auto kernel = llm42__k_norm<KIND, LLM42__WHOLE>;
@@ -925,8 +929,8 @@ static llm42_result llm42__enqueue_norm(llm42__cuda *cu, llm42__execution *ex, i
     const int own = KIND == LLM42__ADD && sum->parts.own_rows ? sum->parts.own_rows : rows;
     LLM42__STAGE("norm", LLM42__CU(llm42__launch(kernel, dim3((unsigned)std::min(own, most)), dim3((unsigned)block),
                                                  bytes, ex->stream, ex->x, sum->parts, weight,
-                                                 eight.values && !cu->first->probed ? nullptr : ex->h, meta, rows,
-                                                 cu->D, cu->Dp, threads, cu->config.norm_eps, eight)));
+                                                 eight.values && only_eight && !cu->first->probed ? nullptr : ex->h,
+                                                 meta, rows, cu->D, cu->Dp, threads, cu->config.norm_eps, eight)));
     return LLM42_OK;
 }
 
@@ -1180,20 +1184,21 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
     llm42__execution *ex = &cu->execution;
     const llm42__meta meta = llm42__meta_at(cu, key, ex->meta, LLM42__FULL);
     const llm42__cuda_layer *layer = &cu->layer[(size_t)l];
-    const bool quantises = llm42__comes_quantised(cu, key, stage ? LLM42__GATE_UP : LLM42__QKV, l);
+    const bool recurrent = !stage && cu->model->layer[l].recurrent;  // beta and alpha need h as it is
+    const bool quantises = llm42__comes_quantised(cu, key, stage ? LLM42__GATE_UP : llm42__first_product(cu, l), l);
     const llm42__blocks_of_x eight = llm42__blocks_for(cu, ex, key->rows, quantises);
     if (!l && !stage) {
         llm42__sum embedding = llm42__whole(cu->embed);
         embedding.parts.embed_scale = cu->config.embed_scale;
         LLM42__TRY(llm42__enqueue_norm<LLM42__EMBED>(cu, ex, key->rows, &embedding, layer->attention_norm, meta, error,
-                                                     eight));
+                                                     eight, !recurrent));
         return llm42__show(cu, -1, "embed", ex->x, cu->probed ? cu->probed->rows : 0, 1, cu->D, cu->Dp, cu->Dp, false,
                            error);
     }
     const llm42__sum sum = llm42__sum_of(cu, key, stage ? l : l - 1, !stage);
     if (stage) LLM42__TRY(llm42__show_sum(cu, l, "o", key->rows, &sum, error));
     return llm42__enqueue_norm<LLM42__ADD>(cu, ex, key->rows, &sum, stage ? layer->ffn_norm : layer->attention_norm,
-                                           meta, error, eight);
+                                           meta, error, eight, !recurrent);
 }
 
 // What a recurrent layer has instead of attention. A block of k_delta takes 32 columns of a state, or 16 where there
@@ -1211,6 +1216,7 @@ static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape
     a.key_heads = c->key_heads, a.value_heads = c->value_heads, a.value_dim = c->value_dim;
     a.channels = cu->channels, a.width = cu->width, a.stride = cu->mixed, a.z = cu->z_at, a.capacity = cu->capacity;
     a.out_stride = cu->attended, a.eps = c->norm_eps, a.mixed = ex->qkv, a.out = ex->attended;
+    a.raw = cu->raw ? ex->raw : ex->qkv + cu->channels, a.raw_stride = cu->raw ? cu->raw : cu->mixed;
     a.taps = layer->taps, a.decay = layer->decay, a.alpha_bias = layer->alpha_bias, a.norm = layer->head_norm;
     a.convolved = ex->convolved, a.factors = ex->factors;
     a.states = cu->states + cache * state, a.saved_states = cu->saved_states + cache * state;
@@ -1262,10 +1268,12 @@ static llm42_result llm42__enqueue_attend(llm42__cuda *cu, const llm42__shape_ke
     const int R = key->rows, real = cu->probed ? cu->probed->rows : 0;
     LLM42__TRY(llm42__show(cu, l, "attention_norm", ex->h, real, 1, cu->D, cu->Dp, cu->Dp, false, error));
     const bool recurrent = cu->model->layer[l].recurrent;
-    LLM42__TRY(llm42__enqueue_product(cu, recurrent ? LLM42__MIXED : LLM42__QKV, key->schedule, l,
-                                      llm42__comes_quantised(cu, key, LLM42__QKV, l) ? nullptr : ex->h, ex->qkv, R,
+    const int product = recurrent ? LLM42__MIXED : LLM42__QKV;
+    LLM42__TRY(llm42__enqueue_product(cu, product, key->schedule, l,
+                                      llm42__comes_quantised(cu, key, product, l) ? nullptr : ex->h, ex->qkv, R,
                                       error));
     if (recurrent) {
+        if (cu->raw) LLM42__TRY(llm42__enqueue_product(cu, LLM42__RAW, key->schedule, l, ex->h, ex->raw, R, error));
         LLM42__TRY(llm42__enqueue_recurrent(cu, key, l, error));
     } else {
         const size_t cache = (size_t)cu->model->layer[l].cache * cu->kv_layer;
@@ -1767,8 +1775,7 @@ struct llm42__turn {
     ~llm42__turn() {
         for (int d = 0; d < count; d++) of(first + d).unlock();
     }
-    // For a pass. Its kernels wait for other devices, and begin while those before them wait (llm42__k_meet): so none
-    // of another pass may be among them.
+    // For a pass. Its kernels wait for other devices (llm42__k_meet), so none of another pass may be among them.
     static llm42__turn to_run(const llm42__cuda *cu) { return {cu->options.device, cu->devices > 1 ? cu->devices : 0}; }
     // For opening and closing. To take or free memory the driver may wait for a device, and hold up launches on others
     // meanwhile. So no pass may then be launched half-way.
@@ -2014,8 +2021,9 @@ static void llm42__list_layer(llm42__cuda *cu, int l, llm42__blocks *list) {
         want(&to->decay, from->decay, (size_t)c->value_heads);
     want(&to->alpha_bias, from->alpha_bias, (size_t)c->value_heads);
     want(&to->head_norm, from->head_norm, (size_t)c->value_dim);
-    for (int of : {from->recurrent ? LLM42__MIXED : LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN})
+    for (int of : {llm42__first_product(cu, l), (int)LLM42__O, (int)LLM42__GATE_UP, (int)LLM42__DOWN})
         llm42__want(list, LLM42__WEIGHTS, (char **)llm42__weights_at(cu, of, l), llm42__weights_bytes(cu, of, l));
+    if (from->recurrent && cu->raw) llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__RAW], (size_t)cu->raw * Dp);
     if (c->experts) llm42__want(list, LLM42__WEIGHTS, &to->w[LLM42__ROUTER], (size_t)cu->Ep * Dp);
 }
 
@@ -2031,7 +2039,7 @@ static void llm42__list_execution(llm42__cuda *cu, llm42__blocks *list) {
     want(&ex->qkv, R * (size_t)std::max(cu->qkv, cu->mixed));
     if (c->recurrent_layers) {
         const size_t positions = (size_t)(llm42__most_groups(cu, cu->max_rows) * LLM42__GROUP);
-        want(&ex->convolved, positions * (size_t)cu->channels);
+        want(&ex->convolved, positions * (size_t)cu->channels), want(&ex->raw, R * (size_t)cu->raw);
         want(&ex->factors, positions * 2 * (size_t)(c->key_heads + c->value_heads));
     }
     want(&ex->q, R * (size_t)(c->heads * cu->dp));
@@ -2154,8 +2162,9 @@ static llm42_result llm42__upload_matrices(llm42__cuda *cu, int l, char *buffer,
         const int q = c->key_heads * c->key_dim, v = c->value_heads * c->value_dim, part[] = {q, q, v};
         for (int i = 0, at = 0, row = 0; i < 3; at += cu->ranks * part[i], row += part[i++])
             LLM42__TRY(place(LLM42__MIXED, &from->qkv, some(at + cu->rank * part[i], part[i]), row));
-        LLM42__TRY(place(LLM42__MIXED, &from->beta, llm42__rows_of, cu->channels));
-        LLM42__TRY(place(LLM42__MIXED, &from->alpha, llm42__rows_of, cu->channels + c->value_heads));
+        const int of = cu->raw ? LLM42__RAW : LLM42__MIXED, first = cu->raw ? 0 : cu->channels;
+        LLM42__TRY(place(of, &from->beta, llm42__rows_of, first));
+        LLM42__TRY(place(of, &from->alpha, llm42__rows_of, first + c->value_heads));
         LLM42__TRY(place(LLM42__MIXED, &from->z, llm42__rows_of, cu->z_at));
     } else {
         const int d = c->head_dim, parts = c->gated ? 2 : 1;  // of a head of q: with its gates
@@ -2485,8 +2494,7 @@ static const llm42__tests *llm42__algorithm_tests = &llm42__device_tests;  // an
 // >>cuda-algorithms ----------------------------------------------------------------------------------------------
 // Owns: choosing an algorithm for each product, schedule and bucket, among few, because an engine is to open soon.
 // Calls: cuda-products, cuda-trials, cuBLASLt.
-// Invariant: an algorithm that any schedule takes has computed a product right, and one that FIXED or INVARIANT takes
-// has kept its bits, unless no_check is set.
+// Invariant: unless no_check is set, algorithms have computed products right, and all but FAST's have kept their bits.
 //
 // For one product and one number of rows:
 // 1. Listed are a few that cuBLASLt offers, variants of its first choice, and our own kernels. Each is timed briefly.
@@ -2832,13 +2840,14 @@ static llm42_result llm42__choose_from(llm42__trial *t, const llm42__candidate_l
 
 static bool llm42__product_used(const llm42__cuda *cu, int product) {
     const bool mixture = cu->config.experts > 0;
-    bool in_some_layer = llm42__operator_of(product) >= 4 || (!cu->config.scaling && !llm42__in_e4m3(product));
+    const int of = llm42__operator_of(product);
+    bool in_some_layer = of > LLM42__MIXED || (!cu->config.scaling && !llm42__in_e4m3(product));
     for (int l = 0; !in_some_layer && cu->config.scaling && l < cu->config.layers; l++)
-        in_some_layer = llm42__product_in(cu, llm42__operator_of(product), l) == product;
+        in_some_layer = ((of != LLM42__QKV && of != LLM42__MIXED) || of == llm42__first_product(cu, l)) &&
+                        llm42__product_in(cu, of, l) == product;
     if (!in_some_layer) return false;
-    product = llm42__operator_of(product);
-    if (product == LLM42__MIXED) return cu->config.recurrent_layers > 0;
-    return product == LLM42__ROUTER ? mixture : (product != LLM42__GATE_UP && product != LLM42__DOWN) || !mixture;
+    if (of == LLM42__MIXED || of == LLM42__RAW) return llm42__product_shape(cu, of).n > 0;
+    return of == LLM42__ROUTER ? mixture : (of != LLM42__GATE_UP && of != LLM42__DOWN) || !mixture;
 }
 
 // True if the engine has an algorithm for a product of so many rows, which are those of a bucket.
@@ -2897,8 +2906,7 @@ static llm42_result llm42__choose_algorithms(llm42__cuda *cu, const llm42__tests
 // Owns: algorithm files, which keep chosen algorithms from run to run. A line is one algorithm of one kind of engine.
 // Lines are only ever added, and the last of equal ones counts. A comment line says which kind it is.
 // Calls: cuda-algorithms.
-// Invariant: an algorithm is taken only from a line with the engine's key, which stands for all that its choice depends
-// on. It is then tested like a new one.
+// Invariant: an algorithm comes from a line with the engine's key (all that its choice depends on) and is tested anew.
 static const char llm42__algorithm_title[] = "# llm42 algorithms ";
 static const char llm42__algorithm_columns[] = "18: key product schedule rows kind leaves sequential us algorithm\n";
 
@@ -3031,8 +3039,7 @@ static llm42_result llm42__open_algorithms(llm42__cuda *cu, llm42_error *error) 
 // >>cuda-open ----------------------------------------------------------------------------------------------------
 // Owns: opening and closing the backend: checks, sizes, memory, and the check of whole passes.
 // Calls: all sections above.
-// Invariant: a backend that has opened has all memory that its passes need, and its FIXED and INVARIANT passes have
-// kept their bits, unless no_check is set.
+// Invariant: an open backend has all memory that it needs; unless no_check is set, all but FAST passes have kept bits.
 static void llm42__cuda_close(void *state) {
     llm42__cuda *cu = (llm42__cuda *)state;
     if (!cu) return;
@@ -3154,10 +3161,11 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
 
 static void llm42__recurrent_sizes(llm42__cuda *cu) {
     const llm42_config *c = &cu->config;
-    const int values = c->value_heads * c->value_dim;
-    cu->channels = 2 * c->key_heads * c->key_dim + values;
-    cu->z_at = cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8;
-    cu->mixed = llm42__padded(cu->z_at + values);
+    const int values = c->value_heads * c->value_dim, block = c->scaling ? LLM42__BLOCK : 64;
+    cu->channels = 2 * c->key_heads * c->key_dim + values, cu->raw = c->scaling ? llm42__padded(2 * c->value_heads) : 0;
+    cu->width = (cu->channels + 2 * c->value_heads + 7) / 8 * 8;
+    cu->z_at = c->scaling ? (cu->channels + block - 1) / block * block : cu->width;
+    cu->mixed = (cu->z_at + values + block - 1) / block * block;
     cu->capacity = cu->desc.behind + LLM42__TAPS + LLM42__GROUP;
 }
 

@@ -326,9 +326,9 @@ typedef struct llm42_recipe {
 
 // A weight matrix [n, k], row-major, as stored (bf16, fp32 or e4m3). Backends read it; nobody writes it.
 // A matrix in e4m3 is one byte for each weight, without padding, and its scales are fp32, finite and above 0. A
-// weight's value is its byte's times its scale. Projections that share an input (q, k, v; gate, up) are all in e4m3,
-// with one scaling and one .input_scale, or none is. Only projections and experts are in e4m3. With a recipe, such a
-// matrix has BLOCK scales: those of the bf16 values that the recipe says, as an input is scaled (see DETERMINISM).
+// weight's value is its byte's times its scale. Projections that share an input (q, k, v; qkv, z; gate, up) are all in
+// e4m3, with one scaling and one .input_scale, or none is. Only experts and projections are, beta and alpha never.
+// With a recipe, such a matrix has BLOCK scales: those of its bf16 values, as an input is scaled (see DETERMINISM).
 typedef struct llm42_matrix {
     const void *data;  // NULL: the backend makes it from the recipe (llm42_model_desc.on_device)
     llm42_dtype type;
@@ -501,7 +501,7 @@ typedef struct llm42_numerics {
     // The equal parts, called leaves, into which an INVARIANT pass cuts the sums that ranks cut (see DETERMINISM). It
     // joins them by a fixed binary tree. 1, 2, 4 or 8; default: 1. If there are more ranks, each rank's part is a leaf.
     // The number must divide .heads and .ffn, and on a GPU 16 x leaves and 16 x ranks must divide .heads x .head_dim.
-    // If weights are in e4m3, each part of .heads x .head_dim and of .ffn must be a multiple of 128, also of a rank.
+    // If weights are in e4m3, each part of the widths of heads and of .ffn must be a multiple of 128, also of a rank.
     int leaves;
 } llm42_numerics;
 
@@ -1772,11 +1772,12 @@ llm42_result llm42_ranks_check(const char *desc, const llm42_config *c, int rank
                         "%s.%s: %d: must divide the model's %d key heads and %d value heads of recurrent layers, and "
                         "the shared expert's width %d",
                         desc, name, n, c->key_heads, c->value_heads, c->shared_ffn);
-        if (c->scaling && n > 1 && (c->heads * c->head_dim / n % 128 || c->ffn / n % 128 || c->shared_ffn / n % 128))
+        const int q = c->heads * c->head_dim, keys = c->key_heads * c->key_dim, v = c->value_heads * c->value_dim;
+        if (c->scaling && n > 1 && (q | c->ffn | c->shared_ffn | keys | v) / n % 128)
             LLM42__FAIL(INVALID,
                         "%s.%s: %d: products with FP8 weights are sums of chains of 128 terms, so each part of the "
-                        "widths %d (heads) and %d (feed-forward) must be a multiple of 128",
-                        desc, name, n, c->heads * c->head_dim, c->ffn);
+                        "widths %d (heads) and %d (feed-forward), and of recurrent layers, must be a multiple of 128",
+                        desc, name, n, q, c->ffn);
     }
     if (ranks && c->kv_heads % ranks && ranks % c->kv_heads)
         LLM42__FAIL(INVALID, "%s.tensor_parallel: %d: must divide the model's %d KV heads or be a multiple of them",
@@ -2849,7 +2850,8 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     if (t->type == LLM42_DTYPE_DEFAULT)
         LLM42__FAIL(UNSUPPORTED, "%s: %s: dtype must be BF16, F16, F32 or, in FP8 models, F8_E4M3", t->path, name);
     if (t->type == LLM42_DTYPE_E4M3 && !eight_bits)
-        LLM42__FAIL(UNSUPPORTED, "%s: %s: only projections and experts may be F8_E4M3, and none of recurrent layers",
+        LLM42__FAIL(UNSUPPORTED,
+                    "%s: %s: only projections and experts may be F8_E4M3, and no in_proj_a, in_proj_b or in_proj_ba",
                     t->path, name);
     if (t->type == LLM42_DTYPE_E4M3 && !owner->scaling)
         LLM42__FAIL(FORMAT, "%s: %s is F8_E4M3, but config.json has no quantization_config", t->path, name);
@@ -2921,24 +2923,50 @@ static llm42_result llm42__load_experts(llm42_model *model, llm42_layer *layer, 
     return LLM42_OK;
 }
 
-// A copy of a matrix whose rows stand by groups, in which each part has so many rows: with all rows of the first part,
-// then all of the second, and so on. NULL: no memory.
-static const void *llm42__by_parts(llm42_model *model, const llm42_matrix *m, int groups, const int *width, int parts) {
+// Copies a matrix whose rows stand by groups, in which each part has width / side rows: first all rows of the first
+// part, and so on. Those of the last part become a matrix of their own. False: no memory.
+static bool llm42__by_parts(llm42_model *model, llm42_matrix *m, llm42_matrix *last, int groups, const int *width,
+                            int side, int parts) {
     const size_t row = (size_t)m->k * llm42__dtype_size(m->type);
     char *const copy = llm42__model_block(model, (size_t)m->n, row), *to = copy;
-    for (int part = 0, at = 0; copy && part < parts; at += width[part++])
-        for (int g = 0; g < groups; g++, to += (size_t)width[part] * row)
-            memcpy(to, (const char *)m->data + (size_t)(m->n / groups * g + at) * row, (size_t)width[part] * row);
+    for (int part = 0, at = 0; copy && part < parts; at += width[part++] / side)
+        for (int g = 0; g < groups; g++, to += (size_t)(width[part] / side) * row)
+            memcpy(to, (const char *)m->data + (size_t)(m->n / groups * g + at) * row,
+                   (size_t)(width[part] / side) * row);
+    m->data = copy, *last = *m, last->n = groups * width[parts - 1] / side, m->n -= last->n;
+    last->data = copy ? copy + (size_t)m->n * row : NULL;
     return copy;
 }
 
-// What tells a recurrent layer from others. Qwen3-Next's q, k, v and z, and beta and alpha, stand together by key head.
+// Qwen3-Next's q, k, v and z, and beta and alpha, stand together by key head. Scales are another matrix with such rows.
+static llm42_result llm42__split_fused(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
+    const llm42_config *c = &model->config;
+    llm42_matrix *qkv = &layer->qkv, rest = {.data = NULL};
+    const int Hk = c->key_heads, each = c->value_heads / Hk, keys = c->key_dim, values = each * c->value_dim;
+    const int of_qkvz[] = {keys, keys, values, values}, of_ba[] = {each, each};
+    const int side = qkv->scaling == LLM42_SCALING_BLOCK ? LLM42__BLOCK : 1,
+              across = side > 1 ? (qkv->k + side - 1) / side : 1;
+    llm42_matrix scales = {.data = qkv->scale, .type = LLM42_DTYPE_FP32, .n = qkv->n / side, .k = across};
+    if ((keys | values) % side)
+        LLM42__FAIL(
+            UNSUPPORTED,
+            "%s: layer %d: in_proj_qkvz: in F8_E4M3 with blocks of 128 x 128 the %d keys and %d values of a key "
+            "head must be multiples of 128: take scales for each output, or BF16",
+            model->name, l, keys, values);
+    if (!llm42__by_parts(model, qkv, &layer->z, Hk, of_qkvz, 1, 4) ||
+        !llm42__by_parts(model, &layer->beta, &layer->alpha, Hk, of_ba, 1, 2) ||
+        (scales.data && !llm42__by_parts(model, &scales, &rest, Hk, of_qkvz, side, 4)))
+        LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
+    qkv->scale = scales.data, layer->z.scale = rest.data;
+    return LLM42_OK;
+}
+
+// What tells a recurrent layer from others.
 static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer, int l, llm42_error *error) {
     const llm42_config *c = &model->config;
     const llm42__owner *owner = model->owner;
     const bool next = c->arch == LLM42_ARCH_QWEN3_NEXT;
-    const int D = c->dim, Hk = c->key_heads, Hv = c->value_heads, V = Hv * c->value_dim, each = Hv / Hk;
-    const int channels = 2 * Hk * c->key_dim + V;
+    const int D = c->dim, Hv = c->value_heads, V = Hv * c->value_dim, channels = 2 * c->key_heads * c->key_dim + V;
     llm42_matrix taps;
     const struct {
         const char *name;
@@ -2948,30 +2976,20 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
         {"dt_bias", {Hv, 0, 0, 0, NULL, &layer->alpha_bias}},
         {"norm.weight", {c->value_dim, 0, 0, 0, NULL, &layer->head_norm}},
         {"conv1d.weight", {channels, LLM42__TAPS, 0, channels, &taps, NULL}},
-        {"out_proj.weight", {D, V, 0, 0, &layer->o, NULL}},
-        {next ? "in_proj_qkvz.weight" : "in_proj_qkv.weight", {channels + next * V, D, 0, 0, &layer->qkv, NULL}},
         {next ? "in_proj_ba.weight" : "in_proj_b.weight", {Hv + next * Hv, D, 0, 0, &layer->beta, NULL}},
-        {next ? NULL : "in_proj_z.weight", {V, D, 0, 0, &layer->z, NULL}},
-        {next ? NULL : "in_proj_a.weight", {Hv, D, 0, 0, &layer->alpha, NULL}}};
+        {next ? NULL : "in_proj_a.weight", {Hv, D, 0, 0, &layer->alpha, NULL}},
+        {"out_proj.weight", {D, V, 0, 0, &layer->o, NULL}},  // this and those behind it may be in e4m3
+        {next ? "in_proj_qkvz.weight" : "in_proj_qkv.weight", {channels + next * V, D, 0, 0, &layer->qkv, NULL}},
+        {next ? NULL : "in_proj_z.weight", {V, D, 0, 0, &layer->z, NULL}}};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         char name[160];
         snprintf(name, sizeof name, "%slayers.%d.linear_attn.%s", owner->prefix, l, tensors[i].name);
-        if (tensors[i].name) LLM42__TRY(llm42__load_tensor(model, name, &tensors[i].of, false, error));
+        if (tensors[i].name) LLM42__TRY(llm42__load_tensor(model, name, &tensors[i].of, i > 5, error));
     }
-    if (next) {
-        const int of_qkvz[] = {c->key_dim, c->key_dim, each * c->value_dim, each * c->value_dim},
-                  of_ba[] = {each, each};
-        layer->qkv.data = llm42__by_parts(model, &layer->qkv, Hk, of_qkvz, 4);
-        layer->beta.data = llm42__by_parts(model, &layer->beta, Hk, of_ba, 2);
-        layer->z = layer->qkv, layer->alpha = layer->beta;
-        layer->qkv.n = channels, layer->z.n = V, layer->beta.n = layer->alpha.n = Hv;
-        const size_t row = (size_t)D * llm42__dtype_size(layer->qkv.type);
-        layer->z.data = (const char *)layer->qkv.data + (size_t)channels * row;
-        layer->alpha.data = (const char *)layer->beta.data +
-                            (size_t)Hv * (size_t)D * llm42__dtype_size(layer->beta.type);
-    }
+    if (next) LLM42__TRY(llm42__split_fused(model, layer, l, error));
+    LLM42__TRY(llm42__check_alike(model, "in_proj_qkv, in_proj_z", l, &layer->qkv, &layer->z, error));
     float *copy = llm42__model_block(model, (size_t)channels * LLM42__TAPS, sizeof *copy);
-    if (!copy || !layer->qkv.data || !layer->beta.data) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
+    if (!copy) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
     llm42__convert_f32(copy, taps.data, taps.type, (size_t)channels * LLM42__TAPS);
     layer->taps = copy;
     for (int h = 0; h < Hv; h++) ((float *)(uintptr_t)layer->decay)[h] = -(float)llm42_exp64(layer->decay[h]);
@@ -3124,10 +3142,9 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
 // Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
-// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 has e4m3, but not in recurrent
-// layers. With recurrent layers, three of four, Hk, Hv, the size of their keys and values, rotated values of an
-// attention head, and the width of the shared expert follow. (The vocabulary of Qwen3.5 is a multiple of 5, and 8
-// tokens less here.)
+// named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 has e4m3. With recurrent
+// layers, three of four, Hk, Hv, the size of their keys and values, rotated values of an attention head, and the width
+// of the shared expert follow. (The vocabulary of Qwen3.5 is a multiple of 5, and 8 tokens less here.)
 #define LLM42__SHAPES(X)                                                                   \
     X("tiny", 512, 64, 2, 4, 2, 16, 160, 2048, 0, 0)                                       \
     X("tiny-moe", 512, 128, 2, 4, 2, 32, 48, 2048, 8, 2)                                   \
@@ -3856,7 +3873,7 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, const float *x, int rows, const l
         blocks += (products[i].w->n + 15) / 16;
         work += (double)products[i].w->n * products[i].k * rows;
     }
-    if (products->w->type == LLM42_DTYPE_E4M3)  // then all of them are
+    if (products->w->type == LLM42_DTYPE_E4M3)  // as it is if any is
         llm42__team_run(&cpu->team, 8.0 * rows * products->w->k, rows, 1, llm42__quantise_task, &job);
     const int64_t grain = (blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
     llm42__team_run(&cpu->team, work, blocks, grain, llm42__matmul_task, &job);

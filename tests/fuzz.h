@@ -31,12 +31,13 @@ enum { FUZZ_ROOM = 1 << 17 };
         }                                                                                 \
     } while (0)
 
-// A refusal: a negative result with a text of one line.
-static inline void fuzz_one_line(llm42_result result, const llm42_error *error) {
+// A refusal: a negative result with a text of one line. True.
+static inline bool fuzz_one_line(llm42_result result, const llm42_error *error) {
     FUZZ_CHECK(result < 0 && error->result == result, "result %d, in the error %d", (int)result, (int)error->result);
     FUZZ_CHECK(error->text[0] && memchr(error->text, 0, sizeof error->text), "no text");
     for (const char *p = error->text; *p; p++)
         FUZZ_CHECK((unsigned char)*p >= ' ', "a control character in '%s'", error->text);
+    return true;
 }
 
 #ifdef LLM42_LIBFUZZER

@@ -85,10 +85,7 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
                                        .policy.prefill = conditions & 2 ? LLM42_PREFILL_INVARIANT
                                                                         : LLM42_PREFILL_PACKED);
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
-    if (result != LLM42_OK) {
-        fuzz_one_line(result, &error);
-        return;
-    }
+    if (result != LLM42_OK && fuzz_one_line(result, &error)) return;
     for (int i = 0; i < 6; i++) {
         const int32_t prompt[] = {1, 2, 3, 4, 5};
         FUZZ_CHECK(!llm42_engine_submit(
@@ -182,10 +179,7 @@ static void load_workload(const char *spec, const char *qps, unsigned conditions
     workload w;
     llm42_error error = {0};
     llm42_result result = workload_open(&w, spec, qps, conditions >> 3, &error);
-    if (result != LLM42_OK) {
-        fuzz_one_line(result, &error);
-        return;
-    }
+    if (result != LLM42_OK && fuzz_one_line(result, &error)) return;
     seen.workloads++;
     if (conditions & 4) FUZZ_CHECK(!workload_clip(&w, 2 + (int)(conditions >> 3), &error), "%s", error.text);
     use_workload(&w);

@@ -26,8 +26,7 @@ enum {
 static const char *const fuzz_words[] = {"\x10\x01\x0f", "\x30\x05\x0f\xf7", "\x50\x22\x1f",
                                          "\x27\x27",     "\x05\x01\x06\x01", NULL};
 
-// Most inputs run on a model of 32 tokens, the others on one that is wide enough for FAST and FIXED to differ. The last
-// is a shape for the simulator.
+// Most inputs run on a model of 32 tokens, others on one so wide that FAST and FIXED differ, or simulated.
 static llm42_model *models[4], *model;
 
 // Prompts share beginnings, so that the prefix cache has something to find: 1, 2, 9, 16, 17 and 24 tokens.
@@ -201,8 +200,7 @@ static shadow *shadow_of(int64_t id) {
     return NULL;
 }
 
-// Drafts are right, wrong, fewer than asked for or a stop token by chance. Now and then the drafter breaks its rules or
-// fails, and must not be asked again.
+// Drafts are right, wrong, too few or a stop token by chance. A drafter that breaks a rule or fails is asked no more.
 static llm42_result draft(void *user, const llm42_view *view, llm42_draft *d, int count, llm42_error *error) {
     (void)user, (void)view;
     FUZZ_CHECK(!run.drafter_failed && count >= 1, "asked for %d drafts", count);

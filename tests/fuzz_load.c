@@ -66,10 +66,7 @@ static void run_model(const llm42_model *model, bool deterministic) {
     int64_t id = 0;
     if (model->config.context < 8) desc.max_context = 0;
     llm42_result result = llm42_engine_open(&engine, &desc, &error);
-    if (result != LLM42_OK) {
-        fuzz_one_line(result, &error);
-        return;
-    }
+    if (result != LLM42_OK && fuzz_one_line(result, &error)) return;
     result = llm42_engine_submit(engine, &request, &id, &error);
     if (result == LLM42_OK) result = llm42_engine_run(engine, &error);
     if (result != LLM42_OK) {

@@ -103,8 +103,7 @@ static void describe(char *to, size_t room, char *const *argv) {
     for (int i = 0; argv[i] && used < room; i++) used += (size_t)snprintf(to + used, room - used, "'%s' ", argv[i]);
 }
 
-// The last line of standard error begins with the program's name. Lines of libgomp's, which could make no more threads,
-// are the limit's doing.
+// The last line of standard error begins with the program's name. Lines of libgomp's are due to the limit of threads.
 static void check_error_line(const char *program, int status, const char *text, const char *command) {
     const char *end = text + strlen(text), *line = end;
     size_t length = strlen(program);

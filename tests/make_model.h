@@ -73,7 +73,7 @@ static const test_shape test_shapes[] = {
     {"qwen3_moe", 32, 16, 1, 2, 1, 8, 24, 4, false, "BF16",
      "\"moe_intermediate_size\": 24, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ", 0},
 };
-// Its recurrent layers have one key head of 8 and two value heads of 8.
+// Its recurrent layers have as many key heads as there are KV heads, value heads as heads, and heads of the same size.
 // clang-format off
 static const test_shape test_hybrid = {
     "qwen3_5_text", 32, 16, 4, 2, 1, 8, 24, 0, true, "BF16",
@@ -126,15 +126,15 @@ static inline void test_layer(test_text *header, const test_shape *s, size_t *of
     TEST_TENSOR("input_layernorm.weight", s->dim, 0);
     TEST_TENSOR("post_attention_layernorm.weight", s->dim, 0);
     if (recurrent) {
-        TEST_TENSOR("linear_attn.A_log", 2, 0);
-        TEST_TENSOR("linear_attn.dt_bias", 2, 0);
-        TEST_TENSOR("linear_attn.norm.weight", 8, 0);
-        TEST_TENSOR("linear_attn.conv1d.weight", 32, 4);
-        TEST_TENSOR("linear_attn.out_proj.weight", s->dim, 16);
-        TEST_TENSOR("linear_attn.in_proj_qkv.weight", 32, s->dim);
-        TEST_TENSOR("linear_attn.in_proj_z.weight", 16, s->dim);
-        TEST_TENSOR("linear_attn.in_proj_b.weight", 2, s->dim);
-        TEST_TENSOR("linear_attn.in_proj_a.weight", 2, s->dim);
+        TEST_TENSOR("linear_attn.A_log", s->heads, 0);
+        TEST_TENSOR("linear_attn.dt_bias", s->heads, 0);
+        TEST_TENSOR("linear_attn.norm.weight", s->head_dim, 0);
+        TEST_TENSOR("linear_attn.conv1d.weight", 2 * kv + q, 4);
+        TEST_TENSOR("linear_attn.out_proj.weight", s->dim, q);
+        TEST_TENSOR("linear_attn.in_proj_qkv.weight", 2 * kv + q, s->dim);
+        TEST_TENSOR("linear_attn.in_proj_z.weight", q, s->dim);
+        TEST_TENSOR("linear_attn.in_proj_b.weight", s->heads, s->dim);
+        TEST_TENSOR("linear_attn.in_proj_a.weight", s->heads, s->dim);
     } else {
         TEST_TENSOR("self_attn.q_proj.weight", q << hybrid, s->dim);
         TEST_TENSOR("self_attn.k_proj.weight", kv, s->dim);

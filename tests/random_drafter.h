@@ -3,8 +3,7 @@
 #ifndef LLM42_RANDOM_DRAFTER_H
 #define LLM42_RANDOM_DRAFTER_H
 
-// Its drafts are right, wrong, too few or none, and may go on behind a stop token. Now and then it fails or breaks a
-// rule, and must not be asked again.
+// Its drafts are right, wrong, too few or none, or go on behind a stop token. Once it fails it must not be asked again.
 typedef struct random_drafter {
     const int32_t *(*truth)(void *user, const llm42_request *r, int *count);  // a request's output, as far as known
     void *user;

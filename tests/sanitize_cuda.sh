@@ -8,8 +8,7 @@
 # Slow: some fifty times the program alone. TOOLS=memcheck in the environment runs that one only, and initcheck can be
 # named there. On an H200 synccheck never ends in a kernel of cuBLASLt's, and racecheck ends with an internal error of its
 # own, even with no kernel instrumented: so both run without these kernels. Choosing matrix algorithms would be most of the
-# work, so a run without the sanitizer does it first. A backend built with NVCCFLAGS="-O3 -lineinfo" has its source lines
-# named.
+# work, so a run without the sanitizer does it first. NVCCFLAGS="-O3 -lineinfo" gives a backend whose lines are named.
 set -u
 PATH=$PATH:/usr/local/cuda/bin
 if ! command -v compute-sanitizer >/dev/null; then

@@ -348,8 +348,7 @@ TEST(numbers_of_the_config) {
     bad_config(&test_shapes[2], "\"sliding_window\": 4", "\"sliding_window\": -4", LLM42_FORMAT, "sliding_window");
 }
 
-// What generation_config.json says of end tokens counts, and not what config.json says. Without the file, or without
-// the key, nothing changes.
+// What generation_config.json says of end tokens counts, if it says anything, and not what config.json says.
 TEST(generation_config) {
     static const struct {
         const char *text;

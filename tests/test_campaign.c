@@ -4,8 +4,7 @@
 // with the first only what the promise names. Tokens and log-probability bits must be equal. The control serves
 // requests of the same load without verification: some of those must differ.
 //
-// Without options this is a short test. `make campaign` runs it at length and writes its table; every number in it is
-// the same in each run.
+// Without options this is a short test. `make campaign` runs it at length and writes its table, the same in each run.
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION

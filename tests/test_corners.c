@@ -180,8 +180,7 @@ static void use(const setting *s) {
     used = s;
     reference = oracle(prompt, PROMPT, 64, (llm42_sampling){0});
 }
-// FIXED passes are the largest. To a sanitizer they are like others, and fuzz_engine and test_determinism run them,
-// too.
+// FIXED passes are the largest, to a sanitizer like others; fuzz_engine and test_determinism run them, too.
 #define RUN_BOTH(...) (TEST_SLOW ? (void)0 : RUN_FIXED(__VA_ARGS__), use(&defaults), RUN(__VA_ARGS__))
 #define RUN_FIXED(...) (use(&fixed), RUN_AS(" (FIXED)", __VA_ARGS__))
 
@@ -820,8 +819,7 @@ TEST(invariant_prompts_share_pages_of_invariant_rows) {
     llm42_engine_close(engine);
 }
 
-// Outputs hold the KV of FIXED rows, which a prompt with the same tokens would not get; nor do they while they are
-// candidates decoded in INVARIANT passes.
+// Outputs hold the KV of FIXED rows, which prompts with the same tokens would not get; nor would INVARIANT candidates.
 TEST(pages_of_outputs_are_not_shared_with_invariant_prompts) {
     llm42_engine_desc desc = invariant_prefill;
     desc.kv.page_size = 1;
@@ -1053,8 +1051,7 @@ static llm42_model with_nan(int token, int count) {
     return broken;
 }
 
-// The embedding of one token holds NaN. Requests that meet it end with an error, and no others: in prompts, in what is
-// decoded, and in candidates.
+// The embedding of one token holds NaN. Requests that meet it, in a prompt or later, end with an error, and no others.
 TEST(a_request_whose_embedding_holds_nan) {
     enum { N = 6, BAD = 1999, LENGTH = 24 };
     static const llm42_mode modes[] = {LLM42_MODE_DVR, LLM42_MODE_NONDETERMINISTIC, LLM42_MODE_BATCH_INVARIANT};
@@ -1134,8 +1131,7 @@ TEST(a_cancelled_request_does_not_fail) {
     free((void *)(uintptr_t)broken.embed.data);
 }
 
-// The sixth token of a request has an embedding of NaN. The request ends there, with the five tokens before the next,
-// whatever the windows are.
+// A request's sixth token has an embedding of NaN. There the request ends, with five tokens, whatever the windows are.
 TEST(a_token_whose_embedding_holds_nan_is_decoded) {
     enum { LENGTH = 24, AT = 6 };
     static const struct { int window, group, inject; } how[] = {{8, 4, 0}, {4, 8, 0}, {32, 1, 0}, {1, 8, 0}, {8, 4, 1}};

@@ -128,8 +128,7 @@ then
         check "warpgroups on the CPU" "$out/tests/cuda_leaves_emulated"
         faulty mbarrier ' 0 have' "$out/tests/cuda_leaves_emulated"
     fi
-    # The steps of attention whose order is one have the same bits. Controls: not if copies have not arrived, or if no
-    # thread waits at an mbarrier.
+    # Steps of attention in one order have the same bits. Controls: copies have not arrived; no thread waits at a barrier.
     if builds "attention_ladder, emulated" B="$out" "$out/tests/attention_ladder_emulated"; then
         ladder=("$out/tests/attention_ladder_emulated" --rows 1 --context 1024)
         check "attention_ladder on the CPU" "${ladder[@]}"

@@ -209,8 +209,7 @@ stopped() {  # stopped SIGNAL PATTERN OPTION...: sent when the screen has the pa
 }
 stopped TERM 'pass 1' --html "$dir/out/x.html"
 check "SIGTERM" [ $? = 143 ]
-# A hang-up ends a program in the same way as Ctrl-C. What was served so far is cancelled: the transcript has it, and
-# it can be audited.
+# A hang-up ends a program as Ctrl-C does. What was served so far is cancelled, and the transcript can be audited.
 printf '%15s' '' | tr ' ' '\n' >&9
 stopped HUP 'pass 16' --record "$dir/run.txt"
 check "SIGHUP" [ $? = 129 ]

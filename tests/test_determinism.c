@@ -1,7 +1,6 @@
 // The promise, on examples/tiny42 in bf16. 100 deterministic requests have one result, tokens and log-probability bits,
 // under every load and each of the presets dvr, best and invariant. It is also that of scoring the finished text. With
-// the paper's verifier FIXED there is one result for one M and one prefill. The controls leave something out and
-// differ.
+// the paper's verifier FIXED there is one result for one M and one prefill. Controls leave something out and differ.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"

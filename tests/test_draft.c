@@ -307,8 +307,7 @@ TEST(control_drafts_are_believed) {
 }
 
 // >>rules --------------------------------------------------------------------------------------------------------
-// A drafter that knows the answers, and goes on with tokens by chance behind their ends. At its n-th call it does what
-// it must not.
+// A drafter that knows the answers, and goes on at random behind their ends. At its n-th call it does what it must not.
 enum { FAILS, RETURNS_IDLE, NO_TEXT, NEGATIVE, ONE_MORE, MOST, ID_NEGATIVE, ID_VOCAB, ODDITIES };
 typedef struct odd_drafter {
     const answer *truth;
@@ -889,8 +888,7 @@ static void watch_limit(void *user, const llm42_event *e) {
     p->shorter += e->n < LLM42__MIN(7, e->info->max_new_tokens - e->position - 1);
 }
 
-// Seconds in which a batch of deterministic requests is served. No candidate is wrong, so that only the drafts make
-// a difference.
+// Seconds in which a batch of deterministic requests is served without a wrong candidate, so that drafts alone matter.
 static double seconds_of(const llm42_calibration *calibration, pay *p) {
     const llm42_sim_desc sim = {.calibration = calibration, .no_flips = true};
     llm42_backend backend = *llm42_backend_sim();
@@ -965,8 +963,7 @@ TEST(drafts_pay_or_are_left_out) {
     }
 }
 
-// Where the batch is kept full, most passes have a prompt in them. Drafts must pay there too, and also where the engine
-// has to learn how long passes take.
+// In a full batch most passes have a prompt. Drafts must pay there, too, and where the times of passes must be learnt.
 TEST(drafts_pay_beside_prompts) {
     static const char file[] = "sweep/calibration/h200-llama-3.1-8b.tsv";
     llm42_calibration *calibration;

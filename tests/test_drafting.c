@@ -1,5 +1,4 @@
-// What programs say of drafts when a drafter fails: one line with the reason, and the answer is what it would have
-// been.
+// What programs say when a drafter fails: one line with the reason, and the answer is what it would have been.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "llm42.h"

@@ -145,8 +145,7 @@ TEST(special_values) {
 }
 
 // Panels and chains ---------------------------------------------------------------------------------------------------
-// Bytes of one kind. 0: all but NaN; 1: those of normal random numbers, which have scales; 2: many zeros and
-// subnormals; 3: a few NaN.
+// Bytes of one kind. 0: all but NaN; 1: of normal random numbers with scales; 2: many zeros and subnormals; 3: few NaN.
 static uint8_t random_byte(int kind) {
     const uint64_t draw = test_random(&state);
     const uint8_t any = (uint8_t)(draw % 127 | (draw >> 32 & 128));
@@ -426,6 +425,42 @@ TEST(stacked_experts) {
     CHECK_CONTAINS(error.text, "down_proj_scale_inv: wrong shape: expected [4, 2, 1]");
 }
 
+// Qwen3-Next's q, k, v and z stand together by key head. The rows of the matrices that they become keep their scales.
+TEST(fused_projections_of_recurrent_layers) {
+    enum { QKV = 1024, ALL = QKV + 512, GROUP = ALL / 2 };
+    static const int width[] = {128, 128, 256, 256}, first[] = {0, 128, 256, 512};
+    static const uint16_t fused[] = {0, 1, 4, 5, 2, 3, 6, 7};
+    static uint8_t data[ALL * K];
+    static float scale[ALL];
+    for (int i = 0; i < ALL * K; i++) data[i] = random_byte(0);
+    for (int i = 0; i < ALL; i++) scale[i] = (float)(i + 1);
+    for (int kind = 0; kind < 3; kind++) {
+        const int side = kind ? LLM42__BLOCK : 1, across = kind ? 3 : 1;
+        llm42__owner *owner = llm42__alloc_zero(1, sizeof *owner);
+        llm42_model *m = &owner->model;
+        m->owner = owner, m->config.key_heads = 2, m->config.value_heads = 4, m->config.value_dim = 128;
+        m->config.key_dim = kind < 2 ? 128 : 64;
+        llm42_layer l = {.beta = {fused, LLM42_DTYPE_BF16, 8, 1, {0}, LLM42_SCALING_NONE, NULL, 0}};
+        l.qkv = (llm42_matrix){data, LLM42_DTYPE_E4M3, ALL, K, {0}, LLM42_SCALING_CHANNEL, scale, 0};
+        if (kind) l.qkv.scaling = LLM42_SCALING_BLOCK;
+        CHECK_INT(llm42__split_fused(m, &l, 7, &error), kind < 2 ? LLM42_OK : LLM42_UNSUPPORTED);
+        int same = 0;
+        for (int i = 0; kind < 2 && i < ALL; i++) {  // row i of the fused matrix
+            const int at = i % GROUP, of_four = at < 256 ? at / 128 : at / 256 + 1;
+            const int to = 2 * first[of_four] + i / GROUP * width[of_four] + at - first[of_four];
+            const llm42_matrix *of = to < QKV ? &l.qkv : &l.z;
+            const int row = to % QKV;
+            same += !memcmp((const uint8_t *)of->data + row * K, data + i * K, K) &&
+                    !memcmp(of->scale + row / side * across, scale + i / side * across, sizeof(float) * (size_t)across);
+        }
+        for (int i = 0; kind < 2 && i < 8; i++)
+            same += ((const uint16_t *)(i < 4 ? &l.beta : &l.alpha)->data)[i % 4] == i;
+        CHECK_INT(same, kind < 2 ? ALL + 8 : 0);
+        llm42_model_free(m);
+    }
+    CHECK_CONTAINS(error.text, "layer 7: in_proj_qkvz: in F8_E4M3 with blocks of 128 x 128 the 64 keys and");
+}
+
 TEST(folders_that_are_refused) {
     static const struct {
         int scales;
@@ -510,16 +545,17 @@ static uint64_t run_text(const llm42_model *model, llm42_numerics numerics, llm4
     void *backend;
     llm42_backend_desc desc = TEST_LIST(.model = model, .numerics = numerics, .backend_desc = TEST_THREADS(threads),
                                         .max_rows = TEXT, .max_context = TEXT, .pages = TEXT / page + 1,
-                                        .page_size = page);
+                                        .page_size = page, .max_running = 1);
     if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return 0;
     int32_t pages[TEXT + 1];
     llm42_row row[TEXT];
     llm42_output out[TEXT];
-    const llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .seed = 5}};
+    llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .seed = 5}};
     for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;
     for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, (i * 37 + 5) % model->config.vocab, LLM42_ROW_SAMPLE};
     for (int i = 0; i < TEXT; i += each) {
         const int rows = LLM42__MIN(each, TEXT - i);
+        llm42_follow_rows(&seq, row + i, rows);
         llm42_pass pass = {
             .schedule = schedule, .rows = rows, .shape = rows, .row = row + i, .seq = &seq, .out = out + i};
         CHECK_MSG(cpu->run(backend, &pass, &error) == LLM42_OK, "%s", error.text);
@@ -536,7 +572,8 @@ TEST(passes) {
         const char *path;
         uint64_t fp32, sm90;  // the canonical bits
     } models[] = {{"examples/tiny42-fp8", 0x2274e2b590ac1645u, 0x19fc7adc4b961c87u},
-                  {"synthetic:tiny-moe-fp8", 0x62c42197817c08fbu, 0xf117b15b033385fbu}};
+                  {"synthetic:tiny-moe-fp8", 0x62c42197817c08fbu, 0xf117b15b033385fbu},
+                  {"synthetic:tiny-hybrid-fp8", 0x9ec9d4a711c67a73u, 0x08e29d81cf0aaad9u}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         llm42_model *model;
         if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = models[i].path}, &error), "%s",
@@ -565,8 +602,8 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
     RUN(every_byte, halfway_cases, random_numbers, measured_steps, special_values, vectors_take_plain_steps,
-        products_are_as_described, kinds_of_scales, stacked_experts, folders_that_are_refused, scales_that_are_refused,
-        passes);
+        products_are_as_described, kinds_of_scales, stacked_experts, fused_projections_of_recurrent_layers,
+        folders_that_are_refused, scales_that_are_refused, passes);
     test_remove(folder);
     return test_end("test_e4m3");
 }

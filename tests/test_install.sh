@@ -91,8 +91,7 @@ if command -v pkg-config >/dev/null; then
     check "run it" "$root/text" "$prefix/share/llm42/examples/tiny42"
     check "no warnings of others" "$CC" -std=c11 -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Werror \
         -D_POSIX_C_SOURCE=200809L -fsyntax-only "$root/text.c" $flags
-    # The numbered examples are there to be changed, in a folder of their own. (What is compiled here hardly runs, so
-    # nothing is optimised.)
+    # The numbered examples are there to be changed, in their own folder. (Nothing is optimised, since it hardly runs.)
     cp -r "$prefix/share/llm42" "$root/mine"
     for c in examples/0*.c; do
         pcre=$(grep -q tokenizer.h "$c" && echo -lpcre2-8)

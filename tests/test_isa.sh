@@ -28,8 +28,7 @@ digest() {  # digest NAME: the numbers of the program's digest line
 }
 
 # name, compiler, what the machine must have (comma-separated, - for nothing), flags
-# The library's own object (make builds it before it runs this) is compiled by make's flags. The control is linked with
-# it too.
+# The library's own object, with which the control is linked too, was compiled by make's flags before make ran this.
 object="-O1 $OMP -DLLM42_IMPLEMENTED $B/llm42.o"
 list="make $CC - $object
 native-O0 $CC - -O0 -march=native"

@@ -1,6 +1,5 @@
 // Memory that runs short. Every allocation of the library comes through LLM42_MALLOC and LLM42_REALLOC. The n-th one
-// fails, for every n until the call succeeds: each failure must be LLM42_MEMORY in one line, and must leave nothing
-// behind.
+// fails, for every n until the call succeeds: each failure must be LLM42_MEMORY in one line, and leave nothing behind.
 #define TEST_OWN_MALLOC
 #include "test.h"
 

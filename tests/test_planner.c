@@ -1,7 +1,6 @@
 // Random planners choose requests, sizes, windows, preemptions and admissions by chance, and let requests starve for a
 // while. More than half of them have a random drafter beside them. They change no token and no log-probability bit of a
-// deterministic request, and every engine ends. A planner that breaks a rule is refused by the rule's name, and nothing
-// changes.
+// deterministic request, and every engine ends. A planner that breaks a rule is refused by its name without a change.
 #include "test.h"
 #include "make_model.h"
 
@@ -640,6 +639,12 @@ static llm42_result plan_oddly(void *user, const llm42_view *v, llm42_plan *plan
     return result;
 }
 
+static void runs_to_its_end(llm42_engine *engine) {
+    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    CHECK_INT(llm42_engine_stats(engine).finished, 1);
+    llm42_engine_close(engine);
+}
+
 TEST(what_a_planner_returns_is_checked) {
     static const struct {
         odd planner;
@@ -668,9 +673,7 @@ TEST(what_a_planner_returns_is_checked) {
         CHECK_INT(llm42_engine_run(engine, NULL), cases[i].result);  // without a place for the text
         CHECK_INT(llm42_engine_stats(engine).returned_tokens, 0);
         planner.plan = llm42_planner_default()->plan;
-        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        CHECK_INT(llm42_engine_stats(engine).finished, 1);
-        llm42_engine_close(engine);
+        runs_to_its_end(engine);
     }
 }
 
@@ -706,9 +709,7 @@ static void a_window_fails(llm42_verifier verifier) {
     CHECK_CONTAINS(error.text, "planner part breaks rule FAILED");
     CHECK_CONTAINS(error.text, ": request 1");
     part = false;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    CHECK_INT(llm42_engine_stats(engine).finished, 1);
-    llm42_engine_close(engine);
+    runs_to_its_end(engine);
 }
 
 TEST(a_failed_window_is_verified_whole) {
@@ -742,9 +743,7 @@ TEST(what_a_backend_returns_is_checked) {
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_IO);
     CHECK_CONTAINS(error.text, "backend odd: run returned LLM42_IO and no text");
     answer_of_run = LLM42_OK;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    CHECK_INT(llm42_engine_stats(engine).finished, 1);
-    llm42_engine_close(engine);
+    runs_to_its_end(engine);
 }
 
 static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) {
@@ -954,8 +953,7 @@ static bool would_run(const llm42_view *v, const llm42_plan *plan) {
 
 static double any_order(const llm42_view *v, const llm42_request *r) { return (double)((r->id + v->passes) % 3) - 0.5; }
 
-// A part leaves a plan that runs if it got one, and leaves alone what it got. It adds nothing to a plan that does not
-// run.
+// A part leaves a plan that runs if it got one, with what it got, and adds nothing to a plan that does not run.
 static void add_part(mixer *m, const llm42_view *v, llm42_plan *plan) {
     llm42_engine_desc desc = *v->desc;
     llm42_view copy = *v;

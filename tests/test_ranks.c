@@ -1,7 +1,6 @@
 // Tensor parallelism and leaves on the CPU: what a result depends on, and in which order the sums of o and down are
 // taken. There are three models: examples/tiny42 with 4 heads, a dense model with 8 heads, and a mixture with 8 heads.
-// The leaves of the dense model's feed-forward width are no multiples of sixteen. base42 is tested too where it is
-// present.
+// The leaves of the dense model's feed-forward width are no multiples of 16. base42 is tested too where it is present.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
@@ -204,8 +203,7 @@ TEST(sums_have_the_order_that_is_documented) {
 enum { REQUESTS = TEST_SLOW ? 6 : 16, NEW = 40 };
 #include "answers.h"
 
-// Serves requests, every second one sampled. A desc for each run: ranks, leaves, load. Requests that are not
-// deterministic count too if `all`.
+// Serves requests, every second one sampled. A desc for each run: ranks, leaves, load. all: ordinary ones count, too.
 static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_one, bool marked, answer *to) {
     desc.model = model, desc.max_context = 256;
     if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);

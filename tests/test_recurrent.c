@@ -64,17 +64,6 @@ static void serve_alone(const char *path) {
 
 TEST(alone) { serve_alone("tests/arch/qwen3_5_text"); }
 
-TEST(other_layers_may_be_in_eight_bits) {
-    llm42_stats stats;
-    llm42_engine_desc desc = {.token_budget = 20, .max_running = REQUESTS, .kv.pages = 40, .max_context = 80};
-    desc.experiment.inject_rate = 0.1;
-    serve_alone("synthetic:tiny-hybrid-fp8");
-    CHECK(model && model->layer[3].q.type == LLM42_DTYPE_E4M3 && model->layer[0].down.type == LLM42_DTYPE_E4M3);
-    CHECK(model && model->layer[0].qkv.type == LLM42_DTYPE_BF16 && model->layer[0].o.type == LLM42_DTYPE_BF16);
-    CHECK_INT(differing(desc, false, &stats), 0);
-    serve_alone("tests/arch/qwen3_5_text");
-}
-
 TEST(chunks_presets_and_preemption_change_no_bit) {
     static const llm42_preset presets[] = {LLM42_PRESET_DVR, LLM42_PRESET_BEST, LLM42_PRESET_INVARIANT};
     llm42_stats stats;
@@ -124,6 +113,56 @@ TEST(a_state_that_keeps_what_was_rolled_back_differs) {
     CHECK(differing(desc, false, &stats) > REQUESTS / 2);
 }
 
+// All of this, and the control, in e4m3.
+TEST(in_eight_bits) {
+    serve_alone("synthetic:tiny-hybrid-fp8");
+    const llm42_layer *l = model->layer;
+    for (const llm42_matrix *m = &l->qkv; m <= &l->alpha; m++)  // qkv, z, beta, alpha
+        CHECK_INT(m->type, m < &l->beta ? LLM42_DTYPE_E4M3 : LLM42_DTYPE_BF16);
+    CHECK_INT(l->o.type, LLM42_DTYPE_E4M3);
+    chunks_presets_and_preemption_change_no_bit(), prefix_hits_begin_with_a_snapshot();
+    a_state_that_keeps_what_was_rolled_back_differs();
+    serve_alone("tests/arch/qwen3_5_text");
+}
+
+// In FP8 beta and alpha stay in bf16, and z is in e4m3 if q, k and v are.
+TEST(what_is_refused_in_eight_bits) {
+    static const char *const cases[][2] = {
+        {"in_proj_b", "and no in_proj_a, in_proj_b"}, {"in_proj_z", "in_proj_z: either all are"}, {"out_proj", ""}};
+    char dir[64], extra[700];
+    snprintf(extra, sizeof extra,
+             "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], "
+             "\"activation_scheme\": \"dynamic\"}, %s",
+             test_hybrid.extra);
+    test_shape shape = test_hybrid;
+    shape.extra = extra;
+    test_folder(dir);
+    test_model_folder(dir, &shape);
+    for (int i = 0; i < 3; i++) {
+        size_t bytes;
+        int n = 0, k = 0, at = 0;
+        llm42_model *m = NULL;
+        test_text header = test_header(&shape, &bytes), to = {0};
+        const char *end = strstr(header.data, cases[i][0]) + strlen(cases[i][0]);
+        CHECK(sscanf(end, ".weight\":{\"dtype\":\"BF16\",\"shape\":[%d,%d],\"data_offsets\":[%d", &n, &k, &at) == 3);
+        test_append(&to, header.data, (size_t)(end - header.data));
+        test_print(&to, ".weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}", n, k, at,
+                   at + n * k);
+        test_print(&to, ",\"model.layers.0.linear_attn.%s.weight_scale_inv\":{\"dtype\":\"BF16\",\"shape\":[1],",
+                   cases[i][0]);
+        test_print(&to, "\"data_offsets\":[%d,%d]", at + n * k, at + n * k + 2);
+        test_append(&to, strchr(end, '}'), strlen(strchr(end, '}')));
+        test_text file = test_safetensors(to.data, "BF16", bytes);
+        memset(file.data + file.size - bytes, 0x3c, bytes);  // scales are above 0
+        test_write(test_path(dir, "model.safetensors"), file.data, file.size);
+        CHECK_INT(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error), i < 2 ? LLM42_UNSUPPORTED : LLM42_OK);
+        if (i < 2) CHECK_CONTAINS(error.text, cases[i][1]);
+        llm42_model_free(m);
+        test_text_free(&header), test_text_free(&to), test_text_free(&file);
+    }
+    test_remove(dir);
+}
+
 TEST(what_is_refused) {
     static const struct {
         const char *from, *to, *part;
@@ -157,50 +196,42 @@ TEST(what_is_refused) {
     test_remove(dir);
     test_refused(&(llm42_engine_desc){.model = model, .kv.snapshots = -1}, LLM42_INVALID, "kv.snapshots");
     test_refused(&(llm42_engine_desc){.model = model, .numerics.leaves = 4}, LLM42_INVALID, "2 key heads");
-    // A backend refuses rows that do not follow the state.
+}
+
+// A backend refuses rows that do not follow the state, snapshots that there are not (there is one) or that the state
+// does not pass, and a row of another sequence between two of one.
+TEST(what_a_backend_refuses) {
+    static const char snapshots[] = "restore, saves: must be of the 1 snapshots";
+    const struct {
+        llm42_seq seq;
+        int from, to;
+        const char *part;
+    } bad[] = TEST_LIST({{0}, 5, 6, "state"}, {{0}, 0, 2, "state"}, {{.state = 9, .state_to = 8}, 9, 10, "state"},
+                        {{.state_to = 2, .restore = 2}, 0, 1, snapshots},
+                        {{.state_to = 2, .saves = 1, .save = {{2, 1}}}, 0, 1, snapshots},
+                        {{.state_to = 2, .saves = 1, .save = {{0, 0}}}, 0, 1, snapshots},
+                        {{.state_to = 2, .saves = 1, .save = {{3, 0}}}, 0, 1, snapshots},
+                        {{.state_to = 2, .saves = 2, .save = {{1, 0}, {1, 0}}}, 0, 1, snapshots},
+                        {{.state_to = 2, .saves = 3}, 0, 1, snapshots}, {{0}, 0, 1, ""});
+    enum { APART = sizeof bad / sizeof *bad - 1 };
     void *state = NULL;
     const llm42_backend *cpu = llm42_backend_cpu();
-    const llm42_backend_desc desc = {.model = model,
-                                     .numerics.compute = LLM42_DTYPE_BF16,
-                                     .max_rows = 4,
-                                     .behind = 2,
-                                     .snapshots = 1,
-                                     .max_context = 64,
-                                     .pages = 16,
-                                     .page_size = PAGE,
-                                     .max_running = 2};
+    const llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = LLM42_DTYPE_BF16, .max_rows = 4,
+                                              .behind = 2, .snapshots = 1, .max_context = 64, .pages = 16,
+                                              .page_size = PAGE, .max_running = 2);
     if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) return;
     const int32_t pages[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    for (int i = 0; i < 3; i++) {
-        const llm42_seq seq = {.pages = pages, .state = i == 2 ? 9 : 0, .state_to = i == 2 ? 8 : 0};
-        const llm42_row row[] = {{0, i ? i == 1 ? 0 : 9 : 5, 3, 0}, {0, i ? i == 1 ? 2 : 10 : 6, 3, 0}};
-        llm42_output out[2];
-        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 2, 2, row, &seq, out, NULL, NULL, NULL, false};
+    for (int i = 0; i <= APART; i++) {
+        llm42_seq seq[2] = {bad[i].seq, {.pages = pages + 8}};
+        const llm42_row row[] = {
+            {0, bad[i].from, 3, 0}, {i == APART, i == APART ? 0 : bad[i].to, 3, 0}, {0, bad[i].to, 3, 0}};
+        const int rows = i == APART ? 3 : 2;
+        llm42_output out[3];
+        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, rows, rows, row, seq, out, NULL, NULL, NULL, false};
+        seq[0].pages = pages;
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "state");
+        CHECK_CONTAINS(error.text, bad[i].part);
     }
-    // Or that name snapshots which there are not, or positions that the state does not pass. (There is one snapshot.)
-    const llm42_seq wild[] = {{.state_to = 2, .restore = 2},
-                              {.state_to = 2, .saves = 1, .save = {{2, 1}}},
-                              {.state_to = 2, .saves = 1, .save = {{0, 0}}},
-                              {.state_to = 2, .saves = 1, .save = {{3, 0}}},
-                              {.state_to = 2, .saves = 2, .save = {{1, 0}, {1, 0}}},
-                              {.state_to = 2, .saves = 3}};
-    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
-        llm42_seq seq = wild[i];
-        llm42_output out[2];
-        const llm42_row row[] = {{0, 0, 3, 0}, {0, 1, 3, 0}};
-        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 2, 2, row, &seq, out, NULL, NULL, NULL, false};
-        seq.pages = pages;
-        CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "restore, saves: must be of the 1 snapshots");
-    }
-    // Nor may another sequence's row stand between two of one sequence.
-    const llm42_seq both[2] = {{.pages = pages}, {.pages = pages + 8}};
-    const llm42_row apart[] = {{0, 0, 3, 0}, {1, 0, 3, 0}, {0, 1, 3, 0}};
-    llm42_output none[3];
-    const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, 3, 3, apart, both, none, NULL, NULL, NULL, false};
-    CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
     cpu->close(state);
 }
 
@@ -208,8 +239,8 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN_FIRST(alone);
     RUN(chunks_presets_and_preemption_change_no_bit, prefix_hits_begin_with_a_snapshot,
-        a_state_that_keeps_what_was_rolled_back_differs, what_is_refused, other_layers_may_be_in_eight_bits,
-        ranks_and_leaves_are_as_with_attention);
+        a_state_that_keeps_what_was_rolled_back_differs, what_is_refused, what_is_refused_in_eight_bits,
+        what_a_backend_refuses, ranks_and_leaves_are_as_with_attention, in_eight_bits);
     llm42_model_free(model);
     return test_end("test_recurrent");
 }

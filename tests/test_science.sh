@@ -76,6 +76,10 @@ check "quantize.py makes tiny42-fp8 of tiny42" "$python" examples/python/quantiz
 for file in config.json model.safetensors; do
     check "the same $file" cmp "$dir/eight/$file" "examples/tiny42-fp8/$file"
 done
+"$python" examples/python/quantize.py examples/hybrid42 "$dir/hybrid"
+bits() { "$B/score" --model "$1" --text "It was the best of times" --summary 2>&1 | awk '$1 == "bits_per_byte" { print $2 }'; }
+check "recurrent layers in e4m3 say nearly the same" awk -v a="$(bits examples/hybrid42)" -v b="$(bits "$dir/hybrid")" \
+    'BEGIN { exit !(a > 0 && b != a && b < 1.1 * a && b > 0.9 * a) }'
 no_folder() {  # no_folder FOLDER NEW_FOLDER PATTERN: quantize.py says in one line why it makes none
     ! "$python" examples/python/quantize.py "$1" "$2" 2>"$dir/said" && [ "$(grep -c . "$dir/said")" = 1 ] && grep "$3" "$dir/said"
 }

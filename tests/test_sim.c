@@ -569,8 +569,7 @@ static int differing(const result *a, const result *b, int every) {
     return count;
 }
 
-// One request of 5 tokens in, 4 out: a prompt of 5 rows that attend to 3 positions in the mean, then decode passes at
-// contexts 6, 7 and 8.
+// One request, 5 tokens in, 4 out: a prompt of 5 rows, 3 positions in the mean; decode passes at contexts 6, 7 and 8.
 TEST(the_clock_is_the_sum_of_the_passes) {
     llm42_sim_desc sim = {0};
     llm42_engine *engine = open_with((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, &sim);
@@ -765,8 +764,7 @@ TEST(a_mixed_pass_costs_the_mean_of_its_rows) {
     backend->close(state);
 }
 
-// Milliseconds of an INVARIANT pass or a FAST one with two windows of 8 and 4 rows, one of a single row, which counts
-// as decoding, and a prompt of 3 rows.
+// Milliseconds of an INVARIANT or FAST pass with windows of 8, 4 and 1 rows (1 is decoding), and a prompt of 3 rows.
 static double windows_ms(const llm42_calibration *c, llm42_schedule schedule, double slowdown) {
     const llm42_backend *backend = llm42_backend_sim();
     const llm42_sim_desc sim = {.calibration = c, .invariant_slowdown = slowdown, .no_flips = true};
@@ -828,8 +826,7 @@ TEST(invariant_windows_may_have_times_of_their_own) {
 }
 
 // Each window reads keys and values for itself: where windows have fewer rows than those of the table, attention takes
-// as long as that of as many whole windows. Schedules without a table of windows take that of INVARIANT passes, or else
-// of FIXED ones.
+// as long as that of as many whole windows. Without a table of windows a schedule takes INVARIANT's, or else FIXED's.
 TEST(windows_read_keys_and_values_each_for_itself) {
     const double context = (8 * 14.5 + 4 * 22.5) / 12, whole = 2 * 32 / (12.0 / 16);
     for (int own = 0; own < 2; own++) {

@@ -3,8 +3,7 @@
 // kernels.cu, one by one. Then whole passes: the same bits whatever the batch, the threads and the ranks. Whether a GPU
 // gives these bits is for test_cuda --part arithmetic.
 //
-// Two functions of other sections that no declaration shows are tested here too, because few tests are compiled with
-// the whole header.
+// Two hidden functions of other sections are tested here too, as few tests are compiled with the whole header.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_sm90.h"
@@ -333,8 +332,7 @@ TEST(draws) {
         CHECK(!isfinite(llm42__sample(logits, V, &sampling[s], 0, llm42__sm90.sum_exp).logprob));
 }
 
-// A step whose largest exponent is -135. An H200 gave this sum. If what is added were not cut to 25 binary places below
-// 2^-133, the last bit would be 0.
+// A step whose largest exponent is -135, by an H200. Without a cut 25 places below 2^-133 the last bit would be 0.
 TEST(least_exponent) {
     static const uint16_t factors[16][2] = {{0x9d5e, 0x1e38}, {0x1d5f, 0x9ea8}, {0x1f7b, 0x9a8f}, {0x1e2a, 0x9a8f},
                                             {0x9bff, 0x9fd0}, {0x1bff, 0x9cc5}, {0x9c6a, 0x9f26}, {0x9c34, 0x1ddd},

@@ -87,8 +87,7 @@ refuses 2 "--max-running: 0, the backend's own number, must stand alone" "${batc
 sed 's/^# model: .*/&-fp8/' "$dir/none.tsv" >"$dir/eight.tsv"
 check "a shape in FP8" "$sweep" "${sim[@]/none.tsv/eight.tsv}" --quiet --out "$dir/eight_out.tsv"
 
-# A request's time outside the engine is part of its latencies and of the duration, to which rates and means belong, and
-# of nothing else.
+# A request's time outside the engine is part of its latencies and of the duration that rates have, and of nothing else.
 sed 's/^# model:/# host_request_ms: 1500\n&/' "$dir/none.tsv" >"$dir/outside.tsv"
 "$sweep" "${grid[@]/none.tsv/outside.tsv}" >"$dir/later.tsv"
 check "host_request_ms" [ "$(awk -F '\t' '
@@ -341,8 +340,7 @@ check "INVARIANT passes there only" [ "$(column "$dir/prefill.tsv" passes_invari
 check "slow ones make first tokens late" [ "$(column "$dir/prefill.tsv" ttft_p50_s |
     awk 'NR > 1 {print $1, NR}' | sort -g | cut -d ' ' -f 2 | xargs)" = "3 2 4" ]
 
-# Overload: the columns, the line on standard error, also from a merge, and no line where the load is steady, the run is
-# short, or all requests come at once.
+# Overload: columns, the line on stderr, also from a merge; no line for steady loads, short runs, requests all at once.
 overload=(--calibration sweep/calibration/h100-pcie-paper.tsv --workload arxiv --requests 300 --quiet)
 "$sweep" "${overload[@]}" --qps 1,9,offline --cells "$dir/load" >"$dir/load.tsv" 2>"$dir/stderr"
 check "offered and served" [ "$(rows '

@@ -1,5 +1,4 @@
-// test_tokenizer: examples/util/tokenizer.h against the goldens of HF tokenizers, against a simple and slow merger of
-// byte pairs, and on bad files.
+// test_tokenizer: examples/util/tokenizer.h against goldens of HF tokenizers, a simple merger of pairs, and bad files.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"

@@ -1,8 +1,7 @@
 #!/bin/bash
 # Every tool does a small piece of its work and says what it should. `make asan` runs this with programs built under
 # the sanitizers, which also find what a program does not free.
-# They make everything several times slower, so then (TEST_SLOW=1) long pieces of work are shorter, and closed
-# descriptors are tested all at once.
+# They make everything slower, so then (TEST_SLOW=1) work is shorter, and closed descriptors are tested all at once.
 export LC_ALL=C.UTF-8
 source tests/check.sh
 scratch
@@ -297,8 +296,7 @@ ends 1 'no tokenizer \(--ids does without' score --model synthetic:tiny --text x
 ends 2 '^score: --leaves: 3: must be 1, 2, 4 or 8$' score --ids 0,5 --leaves 3
 ends 2 '^score: --ids: token 2048 is outside 0 to 2047$' score --ids 0,2048
 ends 2 "--schedule: 'tree' is not one of: fast, fixed, invariant" score --text x --schedule tree
-# A text that is longer than the context is scored in windows. The log-probabilities are those of each window alone, by
-# hand. Here the context is 64.
+# A text that is longer than the context, here 64, is scored in windows: log-probabilities are those of each one alone.
 cp -r examples/tiny42 "$out/short" && chmod -R u+w "$out/short"
 sed -i 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 64/' "$out/short/config.json"
 ids_of() { seq -s , $((5 + $1)) $((4 + $1 + $2)); }  # ids_of BEGIN COUNT: a part of a text
@@ -429,8 +427,7 @@ ends 2 '^sweep: --ratio: 1e-400 ' sweep --ratio 0,1e-400
 ends 2 '^generate: --seed: 9223372036854775808 is outside' generate --seed 9223372036854775808
 ends 1 "^generate: synthetic:tiny,margin=6,2: '2'" generate --model synthetic:tiny,margin=6,2 --ids 0
 
-# No calibration is written where the program gets less than 90% of the processors, as twice as many threads do, but with
-# --force.
+# No calibration is written without --force where the program gets less than 90% of its processors, as by many threads.
 half=(bench --model synthetic:tiny --calibrate "$out/half.tsv" --quick --repeats 1 --threads $((2 * $(nproc)))
       --flip-requests 2 --input-tokens 2 --output-tokens 2)
 ends 1 "^bench: --calibrate: this program got [0-9]+% of the processor's time: end other programs" "${half[@]}"
@@ -645,8 +642,7 @@ audit 2 'nowhere.txt: cannot open' "$out/nowhere.txt"
 ends 1 '^generate: /dev/full: writing failed' generate --ids 0,9 -n 2 --deterministic --record /dev/full
 ends 1 "^generate: $out/gone/x: cannot write" generate --ids 0,9 -n 2 --deterministic --record "$out/gone/x"
 
-# With descriptors 0 to 2 closed a result file must not get one of them, and with it the text for the terminal. Text that
-# nobody gets is a failure.
+# With descriptors 0 to 2 closed no result file gets one, and the terminal's text with it. Text that nobody gets fails.
 descriptors="0 1 2 012"
 [ $slow = 0 ] || descriptors=012
 table() { awk -F '\t' '/^#/ {next} !n {n = NF} NF != n {bad = 1} END {exit bad || n < 2}' "$1"; }

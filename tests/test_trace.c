@@ -45,8 +45,7 @@ static char problem[600];  // the first one; empty: none
 
 #define WRONG(...) (problem[0] ? 0 : snprintf(problem, sizeof problem, __VA_ARGS__))
 
-// A time in microseconds as nanoseconds. It must be exact both in a double and when it is multiplied by 1,000: viewers
-// do that, and some cut the result.
+// A time in microseconds as nanoseconds, exact in a double and times 1,000: viewers do that, and some cut the result.
 static int64_t nanoseconds(const llm42__json *json, int object, const char *key) {
     double us = -1;
     if (!llm42__json_number(json, llm42__json_get(json, object, key), &us) || us < 0 || us > 1e12)

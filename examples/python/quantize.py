@@ -5,7 +5,8 @@
 
 llm42, vLLM and transformers load the new folder (quant_method fp8). A block's scale is its largest magnitude divided by
 448, and at least 1e-10, in fp32; a weight is stored as the e4m3 number nearest to weight / scale. Embedding, LM head,
-norms, biases and routers are copied. Tokenizers and their side files are linked to those of FOLDER. It needs numpy.
+norms, biases, routers and, of recurrent layers, the convolution and what gives beta and alpha are copied. Tokenizers
+and their side files are linked to those of FOLDER. It needs numpy.
 """
 import glob
 import json
@@ -20,6 +21,7 @@ import numpy as np
 SIDE, LARGEST = 128, np.float32(448)
 TYPES = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}
 ALIGNMENT = {"F32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1}
+QUANTISED = ("_proj.weight", ".experts.", ".linear_attn.in_proj_qkv", ".linear_attn.in_proj_z.")
 LINKED = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
           "vocab.json", "merges.txt", "chat_template.jinja", "chat_template.json", "generation_config.json")
 
@@ -107,14 +109,13 @@ def convert(folder, new):
         fail(folder, "no *.safetensors")
     for name, (dtype, shape, data) in everything:
         weights = to_fp32(name, dtype, shape, data) if dtype in TYPES else None
-        recurrent = ".linear_attn." in name  # stays as it is
-        if len(shape) == 2 and not recurrent and ("_proj.weight" in name or ".experts." in name):
+        if len(shape) == 2 and any(part in name for part in QUANTISED):
             if weights is None:
                 fail(name, f"{dtype}: expected one of {', '.join(TYPES)}: is the folder quantised already?")
             data, scales = quantise(weights)
             kept.append((name + "_scale_inv", "F32", scales.shape, scales.tobytes()))
             dtype, data = "F8_E4M3", data.tobytes()
-        elif len(shape) == 3 and not recurrent:
+        elif len(shape) == 3 and ".conv1d." not in name:
             fail(name, "experts in one tensor: save the model with one tensor for each expert")
         kept.append((name, dtype, shape, data))
     if len(kept) == len(everything):

@@ -12,8 +12,9 @@
 // (5 t + 1) mod V, to whose row in the LM head margin/D times the embedding of t is added. The larger the margin, the
 // more often the successor leads by far. At 0 the head is noise.
 //
-// NAME-fp8 has the same weights, but those of projections and experts are quantised: each block of 128 x 128 of them
-// has the scale llm42__e4m3_scale(largest magnitude), and an element is llm42__to_e4m3(weight / scale).
+// NAME-fp8 has the same weights, but those of projections (but for beta and alpha) and experts are quantised: each
+// block of 128 x 128 of them has the scale llm42__e4m3_scale(largest magnitude), and an element is
+// llm42__to_e4m3(weight / scale).
 //
 // An element depends only on the seed, its tensor, its place and the margin, so that a backend that makes a matrix
 // (llm42_model_desc.on_device) gets the same bits. No token has two predecessors, because 5 does not divide V.
@@ -139,11 +140,11 @@ static llm42_result llm42__synthetic_recurrent(llm42__synthesis *s, llm42_layer 
     for (int i = 0; i < channels * LLM42__TAPS; i++) own[2 * Hv + i] = llm42__noise_weight(&taps, i);
     to->decay = own, to->alpha_bias = own + Hv, to->taps = own + 2 * Hv, to->head_norm = ones;
     to->recurrent = true, to->cache = l - l / 4;
-    LLM42__TRY(llm42__noise_matrix(s, false, channels, c->dim, in, &to->qkv, error));
-    LLM42__TRY(llm42__noise_matrix(s, false, V, c->dim, in, &to->z, error));
+    LLM42__TRY(llm42__noise_matrix(s, true, channels, c->dim, in, &to->qkv, error));
+    LLM42__TRY(llm42__noise_matrix(s, true, V, c->dim, in, &to->z, error));
     LLM42__TRY(llm42__noise_matrix(s, false, Hv, c->dim, in, &to->beta, error));
     LLM42__TRY(llm42__noise_matrix(s, false, Hv, c->dim, in, &to->alpha, error));
-    return llm42__noise_matrix(s, false, c->dim, V, residual / sqrtf((float)V), &to->o, error);
+    return llm42__noise_matrix(s, true, c->dim, V, residual / sqrtf((float)V), &to->o, error);
 }
 
 static llm42_result llm42__synthetic_attention(llm42__synthesis *s, llm42_layer *to, float residual,

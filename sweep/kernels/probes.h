@@ -112,7 +112,7 @@ static llm42_result probe_products(const bench *b, const probe_memory &m, llm42_
     t.cu = b->cu, t.tests = &llm42__device_tests;
     const llm42__lent memory = {llm42__trial_blocks(&t)};
     LLM42__TRY(llm42__open_trial(&t, memory.list, error));
-    for (int of = LLM42__QKV; of <= LLM42__HEAD; of++) {
+    for (int of : {LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD}) {
         const int product = llm42__product_in(b->cu, of, 0);
         LLM42__TRY(llm42__fill_inputs(&t, product, error));
         LLM42__TRY(probe_product(b, m, &t, product, LLM42_SCHEDULE_FAST, true, error));

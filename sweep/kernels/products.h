@@ -111,7 +111,7 @@ static llm42_result measure_products(const bench *b, llm42_error *error) {
     device_memory memory;
     llm42__bf16 *y;
     size_t most = 0;
-    for (int product = LLM42__QKV; product <= LLM42__HEAD; product++) {
+    for (int product : {LLM42__QKV, LLM42__O, LLM42__GATE_UP, LLM42__DOWN, LLM42__HEAD}) {
         const auto [n, k] = llm42__product_shape(cu, product);
         most = std::max(most, (size_t)llm42__most_rows(cu, product) * (size_t)n);
     }

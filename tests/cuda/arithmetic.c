@@ -273,23 +273,30 @@ static void quantise(llm42_matrix *m, llm42_scaling scaling, float input_scale, 
     *m = (llm42_matrix){byte, LLM42_DTYPE_E4M3, m->n, m->k, {0}, scaling, scale, input_scale};
 }
 
-// FP8 models: widths that are and are not multiples of 128, parts of KV heads that begin within a block, biases, models
-// of which some layers stay in bf16, and mixtures. mixed: o of the first layer, down and qkv of the last one.
+// FP8 models: widths that are and are not multiples of 128, parts of KV heads that begin within a block, biases, layers
+// in bf16, mixtures, hybrids. mixed: o (and a hybrid's qkv and z) of the first layer, down and q, k, v of the last one.
 enum { BLOCK = LLM42_SCALING_BLOCK, CHANNEL = LLM42_SCALING_CHANNEL };
 #define THETA "\"rope_theta\": 10000.0, "
 #define EXPERTS MIXTURE(256, 6, 2, true)
+#define RECURRENT(keys, values, size)                                                                        \
+    THETA "\"partial_rotary_factor\": 0.5, \"full_attention_interval\": 2, \"linear_num_key_heads\": " #keys \
+          ", \"linear_num_value_heads\": " #values ", \"linear_key_head_dim\": " #size                       \
+          ", \"linear_value_head_dim\": " #size ", \"linear_conv_kernel_dim\": 4, "
 static const struct {
     int scaling;
     float input_scale;
     bool mixed;
     test_shape shape;
-} eights[] = {{BLOCK, 0, false, {"llama", 256, 200, 2, 8, 4, 32, 256, 0, true, "BF16", THETA, 512}},
-              {CHANNEL, 0.05f, true, {"qwen2", 256, 264, 2, 8, 4, 32, 256, 0, false, "BF16", THETA, 512}},
-              {CHANNEL, 0.05f, false, {"qwen3_moe", 256, 160, 1, 8, 4, 32, 256, 6, false, "BF16", EXPERTS, 512}},
-              {BLOCK, 0, true, {"qwen3_moe", 256, 160, 2, 8, 4, 32, 256, 6, false, "BF16", EXPERTS, 512}},
-              {CHANNEL, 0, false, {"llama", 256, 96, 1, 5, 1, 48, 200, 0, true, "BF16", THETA, 512}},
-              {BLOCK, 0, true, {"qwen3", 300, 640, 2, 8, 2, 128, 1024, 0, true, "BF16", THETA, 2048}},
-              {BLOCK, 0, false, {"llama", 512, 1100, 1, 16, 8, 64, 1024, 0, false, "BF16", THETA, 2048}}};
+} eights[] = {
+    {BLOCK, 0, false, {"llama", 256, 200, 2, 8, 4, 32, 256, 0, true, "BF16", THETA, 512}},
+    {CHANNEL, 0.05f, true, {"qwen2", 256, 264, 2, 8, 4, 32, 256, 0, false, "BF16", THETA, 512}},
+    {CHANNEL, 0.05f, false, {"qwen3_moe", 256, 160, 1, 8, 4, 32, 256, 6, false, "BF16", EXPERTS, 512}},
+    {BLOCK, 0, true, {"qwen3_moe", 256, 160, 2, 8, 4, 32, 256, 6, false, "BF16", EXPERTS, 512}},
+    {BLOCK, 0, false, {"qwen3_5_text", 256, 160, 2, 2, 2, 128, 256, 0, true, "BF16", RECURRENT(2, 2, 128), 512}},
+    {CHANNEL, 0.05f, true, {"qwen3_5_text", 256, 96, 4, 6, 3, 32, 200, 0, true, "BF16", RECURRENT(3, 6, 32), 512}},
+    {CHANNEL, 0, false, {"llama", 256, 96, 1, 5, 1, 48, 200, 0, true, "BF16", THETA, 512}},
+    {BLOCK, 0, true, {"qwen3", 300, 640, 2, 8, 2, 128, 1024, 0, true, "BF16", THETA, 2048}},
+    {BLOCK, 0, false, {"llama", 512, 1100, 1, 16, 8, 64, 1024, 0, false, "BF16", THETA, 2048}}};
 
 static void check_eight(const char *dir, int i) {
     char path[900];
@@ -305,11 +312,11 @@ static void check_eight(const char *dir, int i) {
     const float given = eights[i].input_scale;
     for (int l = 0; l <= last; l++) {
         llm42_layer *layer = (llm42_layer *)(uintptr_t)&model->layer[l];
-        llm42_matrix *const all[] = {&layer->q,  &layer->k, &layer->v,   &layer->gate,
-                                     &layer->up, &layer->o, &layer->down};
-        for (int m = 0; m < 7; m++)
-            if (all[m]->data && (!eights[i].mixed || (m < 3 || m == 6 ? l < last : m == 5 ? l > 0 : true)))
-                quantise(all[m], scaling, given * (m < 3 ? 1.0f : m < 5 ? 2.0f : (float)m), &kept);
+        llm42_matrix *const all[] = {&layer->q, &layer->k,    &layer->v,   &layer->gate, &layer->up,
+                                     &layer->o, &layer->down, &layer->qkv, &layer->z};
+        for (int m = 0; m < 9; m++)
+            if (all[m]->data && (!eights[i].mixed || (m < 3 || m == 6 ? l < last : m == 3 || m == 4 || l > 0)))
+                quantise(all[m], scaling, given * (m < 3 || m > 6 ? 1.0f : m < 5 ? 2.0f : (float)m), &kept);
         for (int m = 0; m < 3 * model->config.experts; m++)
             quantise((llm42_matrix *)(uintptr_t)&layer->expert[m], scaling,
                      given * (float)(1 + m / 3 + 7 * (m % 3 == 2)), &kept);
@@ -325,7 +332,7 @@ void part_e4m3(void) {
     test_folder(dir);
     static const char *const models[] = {"synthetic:tiny-fp8", "examples/tiny42-fp8", "synthetic:tiny-moe-fp8"};
     for (int i = 0; i < 3 && !options.quick; i++) check_arithmetic(models[i]);
-    const int count = options.quick ? 3 : (int)(sizeof eights / sizeof *eights);
+    const int count = options.quick ? 5 : (int)(sizeof eights / sizeof *eights);
     for (int i = 0; i < count; i += options.quick ? 2 : 1) check_eight(dir, i);
     test_remove(dir);
 }
@@ -350,7 +357,6 @@ static void check_overflow(const char *folder) {
 
 void part_arithmetic(void) {
     char path[900], dir[64];
-    struct dirent **list = NULL;
     llm42_model *tiny = load_model("synthetic:tiny", false);
     rig g = {0};
     const llm42_backend_desc desc = {
@@ -374,13 +380,6 @@ void part_arithmetic(void) {
     check_arithmetic("synthetic:tiny");
     check_arithmetic("synthetic:tiny-moe");
     check_arithmetic("examples/tiny42");
-    int count = scandir("tests/arch", &list, visible, alphasort);
-    CHECK_MSG(count > 0, "run this in the repository's root: no tests/arch");
-    for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "tests/arch/%s", list[i]->d_name);
-        check_arithmetic(path);
-        free(list[i]);
-    }
-    free(list);
+    each_arch(check_arithmetic);
     if (!options.quick) check_arithmetic(main_model());
 }

@@ -9,8 +9,7 @@
 //
 // The tensor cores' sum of sixteen products is the one that was measured on an H200. The products are exact. All
 // addends are cut toward zero to 25 bits below the largest exponent, or below -133 if that is larger, and are added
-// exactly. The sum is cut toward zero to fp32, and a zero is +0. The code here was written from this description, and
-// shares nothing with the library.
+// exactly. The sum is cut toward zero to fp32, and a zero is +0. The code here shares nothing with the library.
 //
 // A GPU runs threads in any order, and a copy to shared memory arrives at any time until it is waited for. So here the
 // order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is which of its blocks begins late.
@@ -99,8 +98,7 @@ struct gate {
     unsigned turn = 0;
 };
 
-// Where a fiber, or the scheduler, goes on. swapcontext makes a system call each time, so x86-64 has a switch of its
-// own.
+// Where a fiber, or the scheduler, goes on. x86-64 has a switch of its own, since swapcontext makes a system call.
 #ifdef __x86_64__
 struct place {
     void *stack_top;
@@ -588,8 +586,7 @@ inline uint32_t bits_of(float value) {
     memcpy(&bits, &value, 4);
     return bits;
 }
-// Sixteen values of bf16, and their exponents. That of a subnormal number is the smallest one's; that of zero is far
-// below all others.
+// Sixteen values of bf16, and their exponents: of a subnormal number the smallest one's; of zero far below all others.
 struct sixteen {
     enum { OF_ZERO = -100000, OF_SPECIAL = 128 };
     double value[16];
@@ -681,8 +678,7 @@ inline float step(float sum, const thirty_two &a, const thirty_two &b) {
     return (float)(total < 0 ? -value : value);
 }
 
-// Sixteen rows of a, of 16 values each, from the registers of a warp's lanes. The layout is that of the PTX manual for
-// mma.m16n8k16.
+// Sixteen rows of a, of 16 values each, from the registers of a warp's lanes, as the PTX manual has mma.m16n8k16.
 template <typename AT> void set_rows(sixteen (&rows)[16], AT a) {
     for (int i = 0; i < 32 * 4 * 2; i++) {
         const int half = i % 2, r = i / 2 % 4, lane = i / 8;
@@ -732,6 +728,14 @@ inline running_sums *sums_of(warp *w, const float *first) {
     return nullptr;
 }
 // sums[16 x N] += a[16 x 16] b[16 x N]: lanes have N / 8 times what they have in mma.
+template <typename ROWS, typename COLUMNS>
+void multiply(const product &p, running_sums *s, const ROWS &rows, const COLUMNS &columns) {
+    for (size_t i = 0; i < 32 * s->floats; i++) {
+        const size_t lane = i / s->floats, at = i % s->floats;
+        s->value[i] = step(p.add ? s->value[i] : 0.0f, rows[lane / 4 + at % 4 / 2 * 8],
+                           columns[at / 4 * 8 + lane % 4 * 2 + at % 2]);
+    }
+}
 inline void compute(warp *w, const product &p) {
     running_sums *s = sums_of(w, p.sums);
     sixteen rows[16];
@@ -742,11 +746,7 @@ inline void compute(warp *w, const product &p) {
         set(&rows[i / 16], i % 16, operand_at(p.a_shared, first + i / 16, i % 16, false));
     for (int i = 0; i < (int)columns.size() * 16; i++)
         set(&columns[(size_t)i / 16], i % 16, operand_at(p.b, i / 16, i % 16, p.turned));
-    for (size_t i = 0; i < 32 * s->floats; i++) {
-        const size_t lane = i / s->floats, at = i % s->floats;
-        s->value[i] = step(p.add ? s->value[i] : 0.0f, rows[lane / 4 + at % 4 / 2 * 8],
-                           columns[at / 4 * 8 + lane % 4 * 2 + at % 2]);
-    }
+    multiply(p, s, rows, columns);
 }
 inline thirty_two e4m3_operand(uint64_t word, int i) {
     thirty_two to;
@@ -762,11 +762,7 @@ inline void compute_e4m3(warp *w, const product &p) {
     const int first = (int)(w - here->warps) % 4 * 16;
     for (int i = 0; i < 16; i++) rows.push_back(e4m3_operand(p.a_shared, first + i));
     for (int i = 0; i < (int)s->floats * 2; i++) columns.push_back(e4m3_operand(p.b, i));
-    for (size_t i = 0; i < 32 * s->floats; i++) {
-        const size_t lane = i / s->floats, at = i % s->floats;
-        s->value[i] = step(p.add ? s->value[i] : 0.0f, rows[lane / 4 + at % 4 / 2 * 8],
-                           columns[at / 4 * 8 + lane % 4 * 2 + at % 2]);
-    }
+    multiply(p, s, rows, columns);
 }
 inline void compute_groups(warp *w, unsigned last) {
     size_t done = 0;

@@ -1,5 +1,4 @@
-// errors.c: part errors. What goes wrong gives one clear line, nothing crashes, and an engine opened afterwards works.
-// lost.cu has the case of a lost device.
+// errors.c: part errors. What goes wrong gives one clear line, and an engine opened afterwards works. See also lost.cu.
 #include "rig.h"
 
 // An error's text: one line that names what to look at.
@@ -119,8 +118,7 @@ static void check_models(const llm42_model *tiny) {
     must_refuse(&copy, (llm42_backend_desc){.max_running = 1}, LLM42_UNSUPPORTED, "head_dim");
 }
 
-// A algorithm file that cannot be used is written anew or refused in one line that names it; the bits stay what they
-// were.
+// An algorithm file that cannot be used is written anew or refused in one line that names it; the bits stay the same.
 static void check_algorithm_file(const llm42_model *model, const char *what, const char *path, const float *want,
                                  const int32_t *ids, int V) {
     llm42_cuda_desc algorithms = cuda_desc;

@@ -182,8 +182,7 @@ static void check_row(const llm42__cuda *cu, const std::vector<llm42__decode_tas
     check(once, "each unit that the row sees belongs to one task, and no other unit does", at);
 }
 
-// A task of rows of one sequence has all keys that they see, from a multiple of 128 on. Its old keys are not written in
-// this pass.
+// A task of rows of one sequence has all keys that they see, from a multiple of 128 on. This pass writes no old keys.
 static void check_prefill_task(const llm42__cuda *cu, const llm42__prepared *p, const llm42__prefill_task &task,
                                int window, const llm42_pass *pass, int64_t at) {
     const llm42_row *row = &pass->row[task.row];
@@ -892,8 +891,7 @@ static void check_leaves_of_products(void) {
     fake_all();
 }
 
-// A backend with the products o (4,096 x 4,096) and down (4,096 x ffn), with some leaves, on a device that is not
-// there.
+// A backend with products o (4,096 x 4,096) and down (4,096 x ffn), with some leaves, on a device that is not there.
 static llm42__cuda leaf_backend(int leaves, int ffn) {
     static const llm42_layer layer[1] = {};
     static llm42_model model;

@@ -31,8 +31,7 @@ static float rounded_to_bf16(float x) {
     return from_bf16((uint16_t)((word + 0x7fffu + (word >> 16 & 1u)) >> 16));
 }
 
-// A row's router logits from its ffn_norm output, rounded to bf16, and the smallest of those that are chosen less the
-// largest that is not.
+// A row's router logits from its ffn_norm output, in bf16, and the smallest chosen one less the largest of the others.
 static double router_gap(const llm42_model *model, int layer, const float *h, float *logits) {
     const llm42_matrix *w = &model->layer[layer].router;
     int used = model->config.experts_used;
@@ -56,8 +55,7 @@ static double router_gap(const llm42_model *model, int layer, const float *h, fl
 }
 
 // In a mixture a row may go to another expert here than there, and be far off from its "down" on, but only if its
-// router all but ties: the gap between chosen and not chosen is at most what the two backends' own inputs move a logit
-// by, and a rounding.
+// router all but ties: their gap is at most what the two backends' own inputs move a logit by, and a rounding.
 static bool router_ties(const llm42_model *model, int layer, const float *want, const float *got) {
     enum { MOST = 1024 };
     float there[MOST], here[MOST];
@@ -72,8 +70,7 @@ static bool router_ties(const llm42_model *model, int layer, const float *want, 
     return gap <= 2 * moved + size / 128;
 }
 
-// strays: NULL, or the model, a mixture, of whose rows some may leave as router_ties says; they are not looked at any
-// more.
+// strays: NULL, or the mixture of whose rows some may leave as router_ties says; they are not looked at any more.
 static parting film_compare(const film *want, const film *got, const llm42_model *strays) {
     parting p = {.at = -1};
     bool stray[128] = {false};
@@ -222,19 +219,11 @@ static void check_routers(void) {
     test_remove(dir);
 }
 
+static void check_layers_in_bf16(const char *path) { check_layers(path, false); }
 void part_layers(void) {
-    char path[900];
-    struct dirent **list = NULL;
     check_layer_controls();
     check_routers();
     check_layers("synthetic:tiny", false);
     check_layers(main_model(), false);
-    int count = scandir("tests/arch", &list, visible, alphasort);
-    CHECK_MSG(count > 0, "run this in the repository's root: no tests/arch");
-    for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "tests/arch/%s", list[i]->d_name);
-        check_layers(path, false);
-        free(list[i]);
-    }
-    free(list);
+    each_arch(check_layers_in_bf16);
 }

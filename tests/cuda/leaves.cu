@@ -103,8 +103,7 @@ static unsigned differing(const bench *b, const shape &s) {
     return count;
 }
 
-// How many words differ if the rows have two owners (llm42__owners): the first half of the rows is to go behind the
-// second one. -1: it does not run.
+// How many words differ if the rows have two owners, and the first half goes behind the second. -1: it does not run.
 static int differing_by_owners(const bench *b, const shape &s, llm42__product_fn *fn) {
     const int own = (s.rows + 1) / 2;
     llm42__leaves leaves = s.leaves;
@@ -244,8 +243,7 @@ static std::vector<int32_t> draw_offsets(int experts, int entries, uint64_t key)
     return offset;
 }
 
-// y [entries, n], or of a gated product [entries, n / 2], by a function, for each leaf. Values behind them keep ones
-// bits.
+// y [entries, n], or of a gated product [entries, n / 2], by a function, for each leaf; what is behind keeps ones.
 static bool run_experts(const bench *b, const shape &s, llm42__product_fn *fn, int32_t *at,
                         const std::vector<int32_t> &offset, char *y) {
     const llm42__groups groups = {at, nullptr, (int)offset.size() - 1};

@@ -1,6 +1,5 @@
 // cuda_lost: what is left of the library when the device is lost. A kernel writes to an illegal address, which takes
-// the process's whole CUDA context down; the pass after it must say so in one line, and so must an open, and close must
-// not crash.
+// the process's whole CUDA context down. The next pass and an open must say so in one line, and close must not crash.
 //
 // Built and run by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0.
 #include "examples/util/llm42_cuda.h"

@@ -176,16 +176,8 @@ static void check_recipe(void) {
 
 void part_models(void) {
     char folder[560], path[900];
-    struct dirent **list = NULL;
     if (is_cuda()) check_recipe();
-    int count = scandir("tests/arch", &list, visible, alphasort);
-    CHECK_MSG(count > 0, "run this in the repository's root: no tests/arch");
-    for (int i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "tests/arch/%s", list[i]->d_name);
-        check_golden(path);
-        free(list[i]);
-    }
-    free(list);
+    each_arch(check_golden);
     snprintf(folder, sizeof folder, "%.500s/models", options.shared);
     if (!test_exists(folder)) {
         SKIP("no models in the folder of --shared");

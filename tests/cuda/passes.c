@@ -1,8 +1,7 @@
 // passes.c: what a row's bits may depend on. FIXED: the row and M. INVARIANT: the row. Nothing else: not where it
 // stands in the pass, what shares it, how the tokens before it were cut into passes, which pages or page size hold
 // them. Logits are compared, all of them, besides tokens and log-probabilities. The control: a CPU's FAST rows must
-// differ. A GPU's need not, because each product may have one order in passes of any size, as attention has. A GPU's
-// control is that of check_canonical.
+// differ. A GPU's need not, as each product may have one order in passes of any size: check_canonical has its control.
 #include "rig.h"
 #include "../make_model.h"
 
@@ -101,8 +100,7 @@ static void subject_close(rig *g, subject *s) {
     rig_close(g);
 }
 
-// Row `at` of the subject (-1: another each time) in passes of every size, at a random place: returns in how many its
-// bits were not the reference's.
+// Row `at` of the subject (-1: each time another) at random places in passes of all sizes: in how many its bits differ.
 static int differing_sizes(rig *g, subject *s, llm42_schedule schedule, int at, int M, int step, int *tried) {
     int differing = 0;
     *tried = 0;
@@ -442,8 +440,7 @@ static void check_sampling(const char *path, bool ties) {
     llm42_model_free(model);
 }
 
-// Heads as few models have them: twelve, five or three to a kv head, sizes that are padded, a window over several
-// units.
+// Heads as few models have them: twelve, five or three to a kv head, padded sizes, a window over several units.
 static void check_rare_heads(void) {
     static const test_shape shapes[] = {
         {"mistral", 64, 96, 2, 12, 1, 80, 96, 0, false, "BF16", "\"sliding_window\": 700, ", 1536},

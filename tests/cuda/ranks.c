@@ -16,8 +16,7 @@ static const test_shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-// Sums of few terms mostly round to the same bf16 in any order. So that results differ where they may is tested on this
-// model alone: k is 512 and 1,408.
+// Sums of few terms mostly round to the same bf16 in any order, so controls take this model, where k is 512 and 1,408.
 static const char wide[] = "synthetic:base";
 static bool is_wide(const llm42_model *model) { return strstr(model->name, "synthetic:base") != NULL; }
 

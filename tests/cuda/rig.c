@@ -64,7 +64,19 @@ const char *main_model(void) {
     return options.model ? options.model : test_exists(path) ? path : "synthetic:base";
 }
 
-int visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+static int visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+void each_arch(void (*check)(const char *path)) {
+    char path[900];
+    struct dirent **list = NULL;
+    int count = scandir("tests/arch", &list, visible, alphasort);
+    CHECK_MSG(count > 0, "run this in the repository's root: no tests/arch");
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "tests/arch/%s", list[i]->d_name);
+        check(path);
+        free(list[i]);
+    }
+    free(list);
+}
 
 enum { LAG = 41 };
 
@@ -146,8 +158,7 @@ llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row,
         .schedule = schedule, .rows = rows, .shape = shape, .row = row, .seq = g->seq, .out = out, .logits = logits};
 }
 
-// Recurrent layers: states stay LAG positions behind. Where one moves it is saved, and then spoilt, so that the next
-// pass must begin with the snapshot.
+// Recurrent layers: states stay LAG positions behind. One that moves is saved and spoilt: passes begin with snapshots.
 static void move_states(rig *g, const llm42_pass *pass) {
     for (int r = 0; r < pass->rows; r++) {
         const int s = pass->row[r].seq, position = pass->row[r].position;

@@ -1,5 +1,5 @@
-// rig.h: what the parts of test_cuda share: options, results, models, and a backend with its KV pages. The parts use
-// the library's public API only.
+// rig.h: what the parts of test_cuda share: options, results, models, and a backend with its KV pages, by the public
+// API.
 #ifndef CUDA_RIG_H
 #define CUDA_RIG_H
 
@@ -42,8 +42,7 @@ extern llm42_cuda_desc cuda_desc;    // its desc
 extern llm42_error rig_error;        // of the last call that failed
 
 bool is_cuda(void);
-// As many leaves and ranks as --leaves and --tensor-parallel say, or fewer if the model cannot be cut into so many on a
-// GPU.
+// As many leaves and ranks as --leaves and --tensor-parallel say, or as many as a GPU can cut the model into.
 int leaves_for(const llm42_model *model);
 int ranks_for(const llm42_model *model);
 
@@ -58,7 +57,7 @@ void write_results(FILE *tsv);                                    // all of thes
 llm42_model *load_model(const char *path, bool on_device);
 // The model of parts that have no list of their own: --model, else base42, else random weights of its shape.
 const char *main_model(void);
-int visible(const struct dirent *entry);  // for scandir
+void each_arch(void (*check)(const char *path));  // of the folders in tests/arch
 
 // A backend with one page table for each sequence ------------------------------------------------------------------
 typedef struct rig {
@@ -79,8 +78,7 @@ void rig_shuffle(rig *g);  // deals the pages anew
 llm42_pass rig_pass(const rig *g, llm42_schedule schedule, const llm42_row *row, int rows, llm42_output *out,
                     float *logits);
 bool rig_run(rig *g, const llm42_pass *pass);
-// Feeds ids[from .. from + count) of sequence s in one pass. All its rows are sampled. out and logits, if not NULL, get
-// their results.
+// Feeds ids[from .. from + count) of sequence s in one pass, whose rows are all sampled. out, logits: NULL or results.
 bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int from, int count, llm42_output *out,
               float *logits);
 // Feeds count ids, from position 0, in passes of at most `chunk` rows.

@@ -9,13 +9,11 @@
 // - result: the sum of a group is cut to fp32 toward zero, or rounded to nearest
 //
 // To nearest: a tie goes to the even neighbour. All hypotheses have in common: subnormal numbers count in full, with
-// the exponent of the smallest normal one. A sum that is zero, or too small for fp32, is +0. One that is too large is
-// infinite. NaN is 0x7fffffff.
+// the exponent of the smallest normal one. Zeros and sums too small are +0, too large ones infinite, NaN 0x7fffffff.
 //
 // The program prints how many steps of each kind of input have the bits of each hypothesis, and names the hypothesis
 // that holds for all. It also compares llm42__k_matmul over k = 4096 with a chain of single steps. On sm_90 the steps
-// have to be those of llm42__sm90_step. On other devices the program only measures. To give llm42.h the arithmetic of
-// such a GPU:
+// have to be those of llm42__sm90_step. Other devices are only measured. To give llm42.h the arithmetic of such a GPU:
 // - Run this program on it, which says which hypothesis holds.
 // - Write that step beside llm42__sm90_step (section tensor-cores), and a product of rows that takes it.
 // - Write a table as at the end of section sm90, in which block and attention take the new product of rows. Its other
