@@ -91,7 +91,7 @@ files_of() {
     winner) echo winner_none winner_presets ;;
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
     eight-bits) echo energy_eight flips_tiny42 flips_tiny42_fp8 flips_llama_3_1_8b flips_llama_3_1_8b_fp8 ;;
-    hybrids) echo passes_hybrid passes_hybrid_mixture drafts_hybrid presets_hybrid ;;
+    hybrids) echo passes_hybrid passes_hybrid_mixture passes_hybrid_eight passes_hybrid_mixture_eight drafts_hybrid presets_hybrid ;;
     determinism-hybrid) echo determinism_tiny_hybrid determinism_hybrid42 determinism_qwen3_5_9b ;;
     determinism-eight) echo determinism_eight_tiny42 determinism_eight_tiny_moe determinism_eight_8b ;;
     esac
@@ -215,6 +215,10 @@ hybrids)
     bench passes_hybrid --suite passes --seconds 35 --max-running 64 --kv-gb 16
     MODEL_8B=synthetic:qwen3.5-35b-a3b,margin=$MARGIN
     bench passes_hybrid_mixture --suite passes --quick --max-running 64 --kv-gb 8
+    MODEL_8B=synthetic:qwen3.5-9b-fp8,margin=$MARGIN
+    bench passes_hybrid_eight --suite passes --quick --seconds 30 --max-running 64 --kv-gb 8
+    MODEL_8B=synthetic:qwen3.5-35b-a3b-fp8,margin=$MARGIN
+    bench passes_hybrid_mixture_eight --suite passes --quick --seconds 15 --max-running 64 --kv-gb 8
     MODEL_8B=synthetic:qwen3.5-9b,margin=$MARGIN
     "$B/drafts" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --draft 0.7 --batch 1,4,16 \
         --way ordinary,best --repeats 1 --rounds 2 --out "$OUT/drafts_hybrid.tsv"
