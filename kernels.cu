@@ -522,9 +522,10 @@ LLM42__DEVICE void llm42__load_x(llm42__operand<RING> &own, const llm42__bf16 *x
 
 // The sum of a value over this lane and those below it.
 LLM42__DEVICE int llm42__sum_upto(int value) {
+    const int lane = threadIdx.x % 32;
     LLM42__UNROLLED(int i = 1; i < 32; i *= 2) {
         const int below = __shfl_up_sync(0xffffffffu, value, i);
-        value += (int)threadIdx.x % 32 >= i ? below : 0;
+        value += lane >= i ? below : 0;
     }
     return value;
 }
@@ -1544,7 +1545,7 @@ template <typename TILE> struct llm42__e4m3_products {
         if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * done.stage);
         done.advance();
     }
-    // Multiplies `steps` stages, into p and q in turns. add(p, i) adds the products of stage i.
+    // Multiplies `steps` stages, into p and q in turns. add(p, i) adds the products of stage i and gives it back.
     template <int EIGHTS, typename ADD>
     LLM42__DEVICE void each(float (&p)[EIGHTS][4], float (&q)[EIGHTS][4], int steps, ADD add) {
         int step = 0;
@@ -3167,8 +3168,8 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
     const llm42__attention &a;
     const llm42__meta &meta;
     uint32_t base, copies = 0;
-    const int32_t *pages;  // of the task's sequence
-    int page[2], next_page[2];
+    const int32_t *pages;       // of the task's sequence
+    int page[2], next_page[2];  // of the first sixteen keys of a step's strip, and of the others
     llm42__prefill_turn own = {};
     LLM42__DEVICE int first(int step) const {
         return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x % 128 / 32 * 32;
