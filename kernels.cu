@@ -76,8 +76,7 @@ LLM42__DEVICE void llm42__wait_for_previous() { LLM42__SM90("griddepcontrol.wait
 LLM42__DEVICE void llm42__prefetch(const void *at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 // Starts a copy of 16 bytes from global to shared memory, and goes on. If !valid it writes zeros.
 LLM42__DEVICE void llm42__copy16(uint32_t to, const void *from, bool valid) {
-    int bytes = valid ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0));
 }
 LLM42__DEVICE void llm42__copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT> LLM42__DEVICE void llm42__copy_wait() {
@@ -332,8 +331,7 @@ LLM42__DEVICE void llm42__copy_box3_once(uint32_t to, const CUtensorMap *map, in
     LLM42__COPY_BOX(".reg .b64 first;\ncreatepolicy.fractional.L2::evict_first.b64 first, 1.0;\n", "3d",
                     ".L2::cache_hint", "[%1, {%2, %3, %4}], [%5], first", "r"(c0), "r"(c1), "r"(c2), "r"(barrier));
 }
-// Stores 8x8 matrices of 16-bit values, turned: four, or two. A lane holds what llm42__load_matrices would give it.
-// Lane i has the address of column i % 8 of matrix i / 8.
+// Stores what llm42__load_matrices loads (or two), turned: lane i has the address of column i % 8 of matrix i / 8.
 LLM42__DEVICE void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(r[0]),
                  "r"(r[1]), "r"(r[2]), "r"(r[3])
@@ -403,8 +401,7 @@ LLM42__DEVICE uint32_t llm42__swizzle(int row, int piece) { return (uint32_t)(ro
 //   bits 32-45   stride: bytes from eight rows to the next eight / 16
 //   bits 62-63   1: pieces are permuted within 128 bytes
 LLM42__DEVICE uint64_t llm42__smem_descriptor(uint32_t address, int panel) {
-    enum { EIGHT_ROWS = 8 * 128 };
-    const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = EIGHT_ROWS >> 4,
+    const uint64_t start = (address & 0x3ffff) >> 4, leading = (uint64_t)(panel >> 4), stride = 8 * 128 >> 4,
                    swizzle_128 = 1;
     return start | leading << 16 | stride << 32 | swizzle_128 << 62;
 }
@@ -533,8 +530,7 @@ LLM42__DEVICE int llm42__sum_upto(int value) {
     return value;
 }
 
-// Finds the expert and the rows row0 <= r < row_end of row tile `tile`. False: there is no such tile. Each warp of a
-// block looks for itself: its lanes count the tiles of 32 experts at a time.
+// Finds the expert and the rows row0 <= r < row_end of row tile `tile`, by each warp for itself. False: there is none.
 LLM42__DEVICE bool llm42__find_group(const llm42__groups &groups, int tile, int tile_rows, int *expert, int *row0,
                                      int *row_end) {
     const int lane = threadIdx.x % 32;
@@ -735,7 +731,6 @@ static const llm42__tile_kind llm42__tile_kinds[] = {
     LLM42__TILE_KIND(1, 2, 128, 8, 2), LLM42__TILE_KIND(2, 2, 512, 4, 1), LLM42__TILE_KIND(2, 4, 256, 4, 1),
     LLM42__TILE_KIND(2, 2, 256, 4, 2), LLM42__TILE_KIND(2, 2, 128, 8, 2), LLM42__TILE_KIND(4, 2, 256, 5, 1),
     LLM42__TILE_KIND(4, 4, 128, 4, 2), LLM42__TILE_KIND(8, 4, 128, 4, 1), LLM42__TILE_KIND(8, 4, 64, 4, 2)};
-#undef LLM42__TILE_KIND
 enum { LLM42__TILE_KINDS = sizeof llm42__tile_kinds / sizeof *llm42__tile_kinds };
 
 // The sum of what 1, 2, 4 or 8 leaves have at an index, by the tree of neighbours.
@@ -838,9 +833,6 @@ template <typename TILE> struct llm42__expert_work {
     int leaves, n, tiles;  // tiles: items, in all
     size_t part_stride;
     int expert = 0, row = 0, row_end = 0, output = 0, leaf = 0;  // of the item that seek has found
-    LLM42__DEVICE llm42__expert_work(const int4 *table, int row_tiles, int leaves, int n, size_t part_stride)
-        : table(table), leaves(leaves), n(n), tiles(row_tiles * leaves * (n / TILE::OUTPUTS)),
-          part_stride(part_stride) {}
     LLM42__DEVICE int first() const { return (int)blockIdx.x; }
     LLM42__DEVICE int stride() const { return (int)gridDim.x; }
     // Finds an item that is not before the last one.
@@ -977,6 +969,9 @@ template <typename TILE> struct llm42__stage_products {
     }
 };
 
+LLM42__DEVICE float4 llm42__four(const float (&x)[4]) { return make_float4(x[0], x[1], x[2], x[3]); }
+LLM42__DEVICE void llm42__set_four(float (&x)[4], float4 to) { x[0] = to.x, x[1] = to.y, x[2] = to.z, x[3] = to.w; }
+
 // A warp's sums that wait for others: IN_SCRATCH eights in its scratch, IN_WORKSPACE in the workspace, then registers.
 template <int EIGHTS, int IN_SCRATCH, int IN_WORKSPACE> struct llm42__held_sums {
     enum { STORED = IN_SCRATCH + IN_WORKSPACE, KEPT = EIGHTS - STORED };
@@ -986,14 +981,11 @@ template <int EIGHTS, int IN_SCRATCH, int IN_WORKSPACE> struct llm42__held_sums 
         return (e < IN_SCRATCH ? scratch + e * 32 : workspace + (e - IN_SCRATCH) * 32) + threadIdx.x % 32;
     }
     LLM42__DEVICE void hold(const float (&sum)[EIGHTS][4]) {
-        LLM42__UNROLLED(int e = 0; e < STORED; e++) *place(e) = make_float4(sum[e][0], sum[e][1], sum[e][2], sum[e][3]);
+        LLM42__UNROLLED(int e = 0; e < STORED; e++) *place(e) = llm42__four(sum[e]);
         LLM42__UNROLLED(int i = 0; i < KEPT * 4; i++) kept[i / 4][i % 4] = sum[STORED + i / 4][i % 4];
     }
     LLM42__DEVICE void recall(float (&sum)[EIGHTS][4]) {
-        LLM42__UNROLLED(int e = 0; e < STORED; e++) {
-            const float4 four = *place(e);
-            sum[e][0] = four.x, sum[e][1] = four.y, sum[e][2] = four.z, sum[e][3] = four.w;
-        }
+        LLM42__UNROLLED(int e = 0; e < STORED; e++) llm42__set_four(sum[e], *place(e));
         LLM42__UNROLLED(int i = 0; i < KEPT * 4; i++) sum[STORED + i / 4][i % 4] = kept[i / 4][i % 4];
     }
 };
@@ -1093,10 +1085,8 @@ LLM42__DEVICE void llm42__join_blocks(float (&own)[TILE::OWN][4], float (&sum)[T
     LLM42__UNROLLED(int e = 0; e < TILE::OWN; e++) {
         float4 sums[TILE::SPLIT];
         LLM42__UNROLLED(int p = 0; p < TILE::SPLIT; p++)
-            sums[p] = p == part ? make_float4(own[e][0], own[e][1], own[e][2], own[e][3])
-                                : scratch[((p - (p > part)) * TILE::OWN + e) * 32 + lane];
-        const float4 sum = llm42__leaf_sum(sums, TILE::SPLIT);
-        own[e][0] = sum.x, own[e][1] = sum.y, own[e][2] = sum.z, own[e][3] = sum.w;
+            sums[p] = p == part ? llm42__four(own[e]) : scratch[((p - (p > part)) * TILE::OWN + e) * 32 + lane];
+        llm42__set_four(own[e], llm42__leaf_sum(sums, TILE::SPLIT));
     }
 }
 
@@ -1115,8 +1105,7 @@ LLM42__DEVICE void llm42__write_rows(const float (&sum)[OWN][4], float *y, const
                                                                           : make_float2(sum[e][i], got);
         }
 }
-// In bf16 they go through the warp's scratch, which gives two pieces of each row. The pieces of every other four rows
-// are exchanged, so that eight rows use different banks.
+// In bf16 they go through the scratch: two pieces of a row, exchanged in every other four rows to use different banks.
 template <int OWN>
 LLM42__DEVICE void llm42__write_rows(const float (&sum)[OWN][4], llm42__bf16 *y, const llm42__owners &, int n, int n0,
                                      int row0, int rows, float4 *scratch) {
@@ -1298,7 +1287,6 @@ static const llm42__leaf_kind llm42__leaf_kinds[] = {
     LLM42__LEAF_KIND(64, 2, 1),  LLM42__LEAF_KIND(80, 2, 1),  LLM42__LEAF_KIND(96, 2, 1),  LLM42__LEAF_KIND(112, 2, 1),
     LLM42__LEAF_KIND(128, 2, 1), LLM42__LEAF_KIND(160, 2, 1), LLM42__LEAF_KIND(192, 2, 1), LLM42__LEAF_KIND(96, 1, 2),
     LLM42__LEAF_KIND(112, 1, 2), LLM42__LEAF_KIND(128, 1, 2), LLM42__LEAF_KIND(160, 1, 1), LLM42__LEAF_KIND(192, 1, 1)};
-#undef LLM42__LEAF_KIND
 enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds };
 
 // Shapes: x [entries, k], sorted by expert, and w [E, n, k], by their maps as [E n, k]; offset [E + 1]: each expert's
@@ -1336,7 +1324,7 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
         if (lane == 0) table[used] = make_int4(before, 0, 0, 0), *row_tiles = before;
     }
     __syncthreads();
-    const llm42__expert_work<tile> work(table, *row_tiles, leaves, n, part_stride);
+    const llm42__expert_work<tile> work = {table, leaves, n, *row_tiles * leaves * (n / tile::OUTPUTS), part_stride};
     if (work.first() >= work.tiles) return;
     if (threadIdx.x < 128) {
         llm42__fewer_registers<40>();
@@ -1352,9 +1340,9 @@ __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
 template <typename KERNEL> static cudaError_t llm42__make_ready(KERNEL kernel, int threads, int bytes) {
     cudaFuncAttributes built;
     cudaError_t error = cudaFuncGetAttributes(&built, kernel);
-    if (error == cudaSuccess && built.maxThreadsPerBlock < threads) return cudaErrorNotSupported;
-    return error != cudaSuccess ? error
-                                : cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) return error;
+    if (built.maxThreadsPerBlock < threads) return cudaErrorNotSupported;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
 // An llm42__product_fn for mixtures. cudaErrorNotSupported: not for these shapes.
@@ -1391,7 +1379,6 @@ typedef struct llm42__expert_kind {
 static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4),   LLM42__EXPERT_KIND(16, 9),
                                                          LLM42__EXPERT_KIND(32, 22), LLM42__EXPERT_KIND(48, 36),
                                                          LLM42__EXPERT_KIND(80, 64), LLM42__EXPERT_KIND(160, 1 << 30)};
-#undef LLM42__EXPERT_KIND
 
 // >>kernel-e4m3 --------------------------------------------------------------------------------------------------
 // Owns: products of weights in e4m3 (FP8 models), and their inputs in e4m3, by warpgroups (sm_90a).
@@ -1535,19 +1522,47 @@ LLM42__DEVICE void llm42__e4m3_multiply_scales(unsigned char *shared, uint32_t b
     }
 }
 
-// Starts to multiply the next stage. w, x: descriptors of stage 0.
-template <typename TILE, int EIGHTS>
-LLM42__DEVICE void llm42__e4m3_start(float (&products)[EIGHTS][4], uint32_t base, uint64_t w, uint64_t x,
-                                     llm42__ring_place<TILE::STAGES> &next) {
-    llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * next.stage, next.turn);
-    llm42__wgmma_fence();
-    LLM42__UNROLLED(int i = 0; i < 4; i++) {
-        const uint32_t at = (uint32_t)(next.stage * TILE::STAGE + i * 32) >> 4;
-        llm42__wgmma_e4m3(products, w + at, x + at, i);
+// The products of a warpgroup. Those of a stage run while those of the stage before are added.
+template <typename TILE> struct llm42__e4m3_products {
+    uint32_t base;
+    uint64_t w, x;                                // descriptors of stage 0
+    llm42__ring_place<TILE::STAGES> ahead, done;  // the stages to multiply and to add next
+    LLM42__DEVICE llm42__e4m3_products(uint32_t base, int group) : base(base) {
+        w = llm42__smem_descriptor(base + group * 8192, 16);
+        x = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
     }
-    llm42__wgmma_commit();
-    next.advance();
-}
+    template <int EIGHTS> LLM42__DEVICE void start(float (&products)[EIGHTS][4]) {
+        llm42__mbarrier_wait(base + TILE::FULL_AT + 8 * ahead.stage, ahead.turn);
+        llm42__wgmma_fence();
+        LLM42__UNROLLED(int i = 0; i < 4; i++) {
+            const uint32_t at = (uint32_t)(ahead.stage * TILE::STAGE + i * 32) >> 4;
+            llm42__wgmma_e4m3(products, w + at, x + at, i);
+        }
+        llm42__wgmma_commit();
+        ahead.advance();
+    }
+    LLM42__DEVICE void give_back() {
+        if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * done.stage);
+        done.advance();
+    }
+    // Multiplies `steps` stages, into p and q in turns. add(p, i) adds the products of stage i and gives it back.
+    template <int EIGHTS, typename ADD>
+    LLM42__DEVICE void each(float (&p)[EIGHTS][4], float (&q)[EIGHTS][4], int steps, ADD add) {
+        int step = 0;
+        start(p);
+#pragma unroll 1
+        for (int left = (steps - 1) / 2; left > 0; left--, step += 2) {
+            start(q), llm42__wgmma_wait<1>(), add(p, step);
+            start(p), llm42__wgmma_wait<1>(), add(q, step + 1);
+        }
+        if (steps % 2 == 0) {
+            start(q), llm42__wgmma_wait<1>(), add(p, step);
+            llm42__wgmma_wait<0>(), add(q, step + 1);
+        } else {
+            llm42__wgmma_wait<0>(), add(p, step);
+        }
+    }
+};
 
 // Of a lane's products (chains of blocks 0 to 3 of x, in eights of rows) takes those of its own block, which is q, and
 // exchanges them with the three lanes that have the other blocks: chain[b] is that of block b, all of one sum.
@@ -1570,47 +1585,25 @@ LLM42__DEVICE void llm42__e4m3_take_chains(const float (&products)[4 * EIGHTS][4
     chain[2] = q & 2 ? even[1] : other_even, chain[3] = q & 2 ? odd[1] : other_odd;
 }
 
-// Writes a lane's sums: of one output of a tile and of rows `row`, row + 8, ...
-template <typename TILE>
-LLM42__DEVICE void llm42__e4m3_write_few(const float (&sum)[TILE::EIGHTS], const llm42__e4m3_args &a,
-                                         const llm42__e4m3_work<TILE> &work, int row, int output) {
-    LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
-        const int at = work.row0 + row + 8 * e;
-        const size_t to = work.leaf * a.part_stride + (size_t)at * a.n + work.output + output;
-        if (at >= work.row_end) continue;
-        float y = sum[e];
-        if constexpr (TILE::CHANNEL) y = y * a.w_scale[work.w_row(a) + output] * a.x_scale[at];
-        if (a.fp32) ((float *)a.y)[to] = y;
-        else ((llm42__bf16 *)a.y)[to] = __float2bfloat16_rn(y);
-    }
-}
-
-// Multiplies the stages: a warpgroup has sixteen outputs. It adds the chains of a stage while it multiplies the next.
+// Multiplies the stages: a warpgroup has sixteen outputs. A lane sums one of them, for rows `row`, row + 8, ...
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply_few(const unsigned char *shared, uint32_t base, const llm42__e4m3_args &a) {
-    const int w = llm42__warp(), lane = threadIdx.x % 32, g = lane / 4, own = g % 4, row = lane % 4 * 2 + own % 2,
-              steps = (a.blocks + 3) / 4;
-    const uint64_t w_at = llm42__smem_descriptor(base + w / 4 * 8192, 16),
-                   x_at = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
-    llm42__ring_place<TILE::STAGES> ahead, done;  // the stages to multiply and to add next
+    const int warp = llm42__warp(), lane = threadIdx.x % 32, g = lane / 4, own = g % 4, row = lane % 4 * 2 + own % 2,
+              output = 4 * warp + g / 4 + 2 * (own / 2);
+    llm42__e4m3_products<TILE> products(base, warp / 4);
     llm42__e4m3_work<TILE> work;
-    typedef float products[4 * TILE::EIGHTS][4];
-    products p = {}, q = {};
-    float sum[TILE::EIGHTS];
-    auto start = [&](products &of) { llm42__e4m3_start<TILE>(of, base, w_at, x_at, ahead); };
-    // Adds the chains of stage `done`, whose products have been waited for and whose first block of k is `block`.
-    auto add = [&](products &of, int block) {
+    float p[4 * TILE::EIGHTS][4] = {}, q[4 * TILE::EIGHTS][4] = {}, sum[TILE::EIGHTS];
+    auto add = [&](float(&of)[4 * TILE::EIGHTS][4], int step) {
         llm42__settle(of);
-        const float4 *of_stage = (const float4 *)(shared + TILE::SCALES_AT + done.stage * TILE::SCALES) + row;
+        const float4 *of_stage = (const float4 *)(shared + TILE::SCALES_AT + products.done.stage * TILE::SCALES) + row;
         float4 scales[TILE::EIGHTS];
         LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS && !TILE::CHANNEL; e++) scales[e] = of_stage[8 * e];
-        if (lane == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * done.stage);
-        done.advance();
+        products.give_back();
         LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
             float chain[4];
             llm42__e4m3_take_chains<TILE::EIGHTS>(of, e, own, chain);
             LLM42__UNROLLED(int b = 0; b < 4; b++) {
-                if (block + b >= a.blocks) continue;
+                if (4 * step + b >= a.blocks) continue;
                 if constexpr (TILE::CHANNEL) sum[e] = sum[e] + chain[b];
                 else sum[e] = fmaf(chain[b], ((const float *)&scales[e])[b], sum[e]);
             }
@@ -1618,21 +1611,17 @@ LLM42__DEVICE void llm42__e4m3_multiply_few(const unsigned char *shared, uint32_
     };
     if (TILE::CHANNEL || a.groups.offset) llm42__wait_for_previous();  // for scales and tiles
     for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
-        int step = 0;
         LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) sum[e] = 0.0f;
-        start(p);
-#pragma unroll 1
-        for (; step + 2 < steps; step += 2) {
-            start(q), llm42__wgmma_wait<1>(), add(p, 4 * step);
-            start(p), llm42__wgmma_wait<1>(), add(q, 4 * step + 4);
+        products.each(p, q, (a.blocks + 3) / 4, add);
+        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e++) {
+            const int at = work.row0 + row + 8 * e;
+            const size_t to = work.leaf * a.part_stride + (size_t)at * a.n + work.output + output;
+            if (at >= work.row_end) continue;
+            float y = sum[e];
+            if constexpr (TILE::CHANNEL) y = y * a.w_scale[work.w_row(a) + output] * a.x_scale[at];
+            if (a.fp32) ((float *)a.y)[to] = y;
+            else ((llm42__bf16 *)a.y)[to] = __float2bfloat16_rn(y);
         }
-        if (step + 1 < steps) {
-            start(q), llm42__wgmma_wait<1>(), add(p, 4 * step);
-            llm42__wgmma_wait<0>(), add(q, 4 * step + 4);
-        } else {
-            llm42__wgmma_wait<0>(), add(p, 4 * step);
-        }
-        llm42__e4m3_write_few<TILE>(sum, a, work, row, 4 * w + g / 4 + 2 * (own / 2));
     }
 }
 
@@ -1651,61 +1640,30 @@ template <int OUTPUTS_, int ROWS_, bool CHANNEL_> struct llm42__e4m3_many {
     LLM42__DEVICE static int place(int i) { return i / 16 * 16 + i % 8 / 2 * 4 + i / 8 % 2 * 2 + i % 2; }
 };
 
-// The chains of a warpgroup, one after the other.
-template <typename TILE> struct llm42__e4m3_chains {
-    typedef float sums[TILE::EIGHTS][4];
-    unsigned char *shared;
-    uint32_t base;
-    uint64_t w, x;                                // descriptors of stage 0
-    llm42__ring_place<TILE::STAGES> ahead, done;  // the stages to multiply and to add next
-    LLM42__DEVICE llm42__e4m3_chains(unsigned char *shared, uint32_t base, int group) : shared(shared), base(base) {
-        w = llm42__smem_descriptor(base + group * 8192, 16);
-        x = llm42__smem_descriptor(base + TILE::W_BYTES, 16);
-    }
-    LLM42__DEVICE void start(sums &chain) { llm42__e4m3_start<TILE>(chain, base, w, x, ahead); }
-    // Adds the oldest chain, of which all products have been waited for, and gives its stage back.
-    LLM42__DEVICE void add(sums &sum, sums &chain) {
-        llm42__settle(chain);
-        const float4 *scales = (const float4 *)(shared + TILE::SCALES_AT + done.stage * TILE::SCALES) + threadIdx.x % 4;
-        LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e += 2) {
-            const float4 four = TILE::CHANNEL ? float4{} : scales[e * 2];
-            LLM42__UNROLLED(int i = 0; i < 8; i++) {
-                float &to = sum[e + i / 4][i % 4], own = chain[e + i / 4][i % 4];
-                to = TILE::CHANNEL ? to + own : fmaf(own, ((const float *)&four)[i / 4 * 2 + i % 2], to);
-            }
-        }
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * done.stage);
-        done.advance();
-    }
-    // sum = `blocks` chains.
-    LLM42__DEVICE void add_all(sums &sum, sums &p, sums &q, int blocks) {
-        start(p);
-#pragma unroll 1
-        for (int left = (blocks - 1) / 2; left > 0; left--) {
-            start(q), llm42__wgmma_wait<1>(), add(sum, p);
-            start(p), llm42__wgmma_wait<1>(), add(sum, q);
-        }
-        if (blocks % 2 == 0) {
-            start(q), llm42__wgmma_wait<1>(), add(sum, p);
-            llm42__wgmma_wait<0>(), add(sum, q);
-        } else {
-            llm42__wgmma_wait<0>(), add(sum, p);
-        }
-    }
-};
-
 template <typename TILE>
 LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, const llm42__e4m3_args &a) {
+    typedef float sums[TILE::EIGHTS][4];
     const int warp = llm42__warp() - 4, lane = threadIdx.x % 32;
-    llm42__e4m3_chains<TILE> chains(shared, base, warp / 4);
-    float p[TILE::EIGHTS][4] = {}, q[TILE::EIGHTS][4] = {};
+    llm42__e4m3_products<TILE> products(base, warp / 4);
+    sums p = {}, q = {};
     float4 *scratch = (float4 *)(shared + TILE::SCRATCH_AT + warp * TILE::SCRATCH);
     llm42__e4m3_work<TILE> work;
     if (TILE::CHANNEL || a.groups.offset) llm42__wait_for_previous();  // for scales and tiles
     for (int tile = blockIdx.x; work.seek(a, tile); tile += gridDim.x) {
-        float sum[TILE::EIGHTS][4] = {};
-        chains.add_all(sum, p, q, a.blocks);
+        sums sum = {};
+        products.each(p, q, a.blocks, [&](sums &chain, int) {
+            llm42__settle(chain);
+            const float4 *scales = (const float4 *)(shared + TILE::SCALES_AT + products.done.stage * TILE::SCALES);
+            LLM42__UNROLLED(int e = 0; e < TILE::EIGHTS; e += 2) {
+                const float4 four = TILE::CHANNEL ? float4{} : scales[threadIdx.x % 4 + e * 2];
+                LLM42__UNROLLED(int i = 0; i < 8; i++) {
+                    float &to = sum[e + i / 4][i % 4], own = chain[e + i / 4][i % 4];
+                    to = TILE::CHANNEL ? to + own : fmaf(own, ((const float *)&four)[i / 4 * 2 + i % 2], to);
+                }
+            }
+            __syncwarp();
+            products.give_back();
+        });
         const int n0 = work.output + warp * 16, row0 = work.row0;
         const size_t part_at = work.leaf * a.part_stride;
         if constexpr (TILE::CHANNEL) {
@@ -1811,7 +1769,6 @@ enum { LLM42__E4M3_KINDS = sizeof llm42__e4m3_kinds / sizeof *llm42__e4m3_kinds 
 static const llm42__e4m3_kind llm42__experts_e4m3[] = {
     LLM42__E4M3_KIND(few, 32, 8, 1, 4), LLM42__E4M3_KIND(many, 64, 16, 1, 9), LLM42__E4M3_KIND(many, 128, 32, 1, 22),
     LLM42__E4M3_KIND(many, 128, 64, 1, 48), LLM42__E4M3_KIND(many, 128, 128, 1, 1 << 30)};
-#undef LLM42__E4M3_KIND
 
 // The magnitude of eight bf16 values that is the largest. NaN counts as none.
 LLM42__DEVICE float llm42__largest(uint4 piece) {
@@ -1986,13 +1943,6 @@ template <int PARTS> struct llm42__quad {
 __host__ __device__ static inline int llm42__mail_quads(int stride, int elements) {
     return (stride / elements + 31) / 32 * 32;
 }
-// Where the first half of a quad lies in the mail from a rank. The second half lies 32 places behind it.
-template <int PARTS>
-LLM42__DEVICE ulonglong2 *llm42__mail_at(ulonglong2 *box, int from, int row, int quad, int stride) {
-    const size_t quads = (size_t)llm42__mail_quads(stride, llm42__quad<PARTS>::ELEMENTS);
-    return box + 2 * (((size_t)from * LLM42__MAIL_ROWS + row) * quads + quad / 32 * 32) + quad % 32;
-}
-
 // Waits for a quad, whose first half is to come to `from`.
 LLM42__DEVICE uint4 llm42__receive(const llm42__rank_parts &parts, const ulonglong2 *from, unsigned stamp) {
     ulonglong2 first, second;
@@ -2068,42 +2018,34 @@ template <int PARTS> LLM42__DEVICE uint4 llm42__add_parts(const llm42__rank_part
     }
 }
 
-// The stamp of an exchange. No other one has it, in this pass or another, until the numbers of passes begin anew.
-LLM42__DEVICE unsigned llm42__stamp(const llm42__rank_parts &parts, const llm42__header *header) {
-    return header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
-}
-
-// Sends a row to the other ranks by mail. Work: each thread of the block takes a quad at a time.
+// Sends a row to the other ranks by mail and takes their parts of it. out [stride], in shared memory, is the row's sum.
+// No other exchange has its stamp until the numbers of passes begin anew. Work: a thread takes a quad at a time.
 template <int PARTS>
-LLM42__DEVICE void llm42__send_row(const llm42__rank_parts &parts, int row, int stride, const llm42__header *header) {
-    const unsigned stamp = llm42__stamp(parts, header);
-    const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
+LLM42__DEVICE void llm42__exchange_row(const llm42__rank_parts &parts, int row, int stride, const llm42__header *header,
+                                       typename llm42__quad<PARTS>::sum *out) {
+    const unsigned stamp = header->number * LLM42__MAIL_EXCHANGES + parts.exchange;
+    const int quads = stride / llm42__quad<PARTS>::ELEMENTS,
+              places = llm42__mail_quads(stride, llm42__quad<PARTS>::ELEMENTS);
     const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
+    // Where the first half of quad q lies in the mail from a rank. The second half lies 32 places behind it.
+    auto place = [&](ulonglong2 *box, int from, int q) {
+        return box + 2 * (((size_t)from * LLM42__MAIL_ROWS + row) * places + q / 32 * 32) + q % 32;
+    };
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
         const uint4 v = own[q];
         for (int r = 0; r < parts.ranks; r++) {
             if (r == parts.self) continue;
-            ulonglong2 *to = llm42__mail_at<PARTS>(parts.mail[r], parts.self, row, q, stride);
+            ulonglong2 *to = place(parts.mail[r], parts.self, q);
             llm42__put_mail(to, v.x, v.y, stamp);
             llm42__put_mail(to + 32, v.z, v.w, stamp);
         }
     }
-}
-
-// Takes the other ranks' parts of a row. out [stride], in shared memory, is the row's sum. Work: as in llm42__send_row.
-template <int PARTS>
-LLM42__DEVICE void llm42__take_row(const llm42__rank_parts &parts, int row, int stride, const llm42__header *header,
-                                   typename llm42__quad<PARTS>::sum *out) {
-    const unsigned stamp = llm42__stamp(parts, header);
-    const int quads = stride / llm42__quad<PARTS>::ELEMENTS;
-    const uint4 *own = (const uint4 *)parts.of[parts.self] + (size_t)row * quads;
     for (int q = threadIdx.x; q < quads; q += blockDim.x) {
         uint4 quad[8] = {};
-        ulonglong2 *box = parts.mail[parts.self];
         LLM42__UNROLLED(int r = 0; r < 8; r++) {
             if (r >= parts.ranks) continue;
             if (r == parts.self) quad[r] = own[q];
-            else quad[r] = llm42__receive(parts, llm42__mail_at<PARTS>(box, r, row, q, stride), stamp);
+            else quad[r] = llm42__receive(parts, place(parts.mail[parts.self], r, q), stamp);
         }
         out[q] = llm42__sum_quads<PARTS>(quad, parts.ranks);
     }
@@ -2203,8 +2145,7 @@ LLM42__DEVICE void llm42__gather_row(uint4 (&piece)[4], uint4 (&other)[4], const
     LLM42__UNROLLED(int i = 0; i < 4; i++)
         if (!held.ended(i)) piece[i] = *(const uint4 *)(from + held.at(i));
     if constexpr (quad::MAIL) {
-        llm42__send_row<PARTS>(delta, (int)row, stride, meta.header);
-        llm42__take_row<PARTS>(delta, (int)row, stride, meta.header, (typename quad::sum *)sums);
+        llm42__exchange_row<PARTS>(delta, (int)row, stride, meta.header, (typename quad::sum *)sums);
     } else if constexpr (quad::TOGETHER) {
         for (int i = threadIdx.x; i < stride / 8; i += blockDim.x) sums[i] = llm42__add_experts(delta, row, 8 * i);
         __syncthreads();
@@ -3044,26 +2985,6 @@ template <int DP, int KEYS> LLM42__DEVICE uint32_t llm42__key_place(int row, int
     return (uint32_t)(row * DP * 2 + ((piece ^ turn) << 4));
 }
 
-// Scores of 16 queries with the 32 keys from `first` on of the KEYS in shared memory. score[n] is of eight from 8n on.
-template <int DP, int KEYS>
-LLM42__DEVICE void llm42__score(float (*score)[4], const uint32_t (&q)[DP / 16][4], uint32_t k_at, int first) {
-    const int lane = threadIdx.x % 32;
-    LLM42__UNROLLED(int n = 0; n < 4; n++) score[n][0] = score[n][1] = score[n][2] = score[n][3] = 0.0f;
-    LLM42__UNROLLED(int kk = 0; kk < DP / 16; kk++)
-        LLM42__UNROLLED(int pair = 0; pair < 2; pair++) {
-            uint32_t b[4];
-            llm42__load_matrices(b, k_at + llm42__key_place<DP, KEYS>(first + pair * 16 + lane / 16 * 8 + lane % 8,
-                                                                      2 * kk + lane / 8 % 2));
-            llm42__mma(score[2 * pair], q[kk], b[0], b[1]);
-            llm42__mma(score[2 * pair + 1], q[kk], b[2], b[3]);
-        }
-}
-
-// The positions low <= t <= high that a lane's rows g and g + 8 see, and the positions that all rows of the warp see.
-typedef struct llm42__visible {
-    int low[2], high[2], all_low, all_high;
-} llm42__visible;
-
 // What a thread has of a unit's sums for its two queries: the base of each, and two of its eight totals.
 struct llm42__unit_sums {
     float base[2], total[2][2];
@@ -3078,48 +2999,6 @@ LLM42__DEVICE float llm42__grow(float &base, float top) {
 }
 // What is subtracted from scores: the base, or 0 where it is -INFINITY because the query has seen no key yet.
 LLM42__DEVICE float llm42__from_base(float base) { return base == -INFINITY ? 0.0f : base; }
-
-// Turns the scores of the step that begins at t0 into weights. keep: the factor for the sums so far.
-LLM42__DEVICE void llm42__softmax_step(float (&score)[16][4], llm42__unit_sums &unit, float (&keep)[2], int t0,
-                                       const llm42__visible &visible, float scale) {
-    const int lane = threadIdx.x % 32;
-    if (t0 < visible.all_low || t0 + LLM42__STEP_KEYS - 1 > visible.all_high)
-        LLM42__UNROLLED(int i = 0; i < 64; i++) {
-            const int t = t0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-            if (t < visible.low[i % 4 / 2] || t > visible.high[i % 4 / 2]) score[i / 4][i % 4] = -INFINITY;
-        }
-    LLM42__UNROLLED(int r = 0; r < 2; r++) {
-        float top[4], strip[4][2] = {};  // four tops, because one would be a long chain
-        LLM42__UNROLLED(int n = 0; n < 16; n++) {
-            const float larger = fmaxf(score[n][2 * r], score[n][2 * r + 1]);
-            top[n % 4] = n < 4 ? larger : fmaxf(top[n % 4], larger);
-        }
-        top[0] = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
-        top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 1));
-        top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 2));
-        keep[r] = llm42__grow(unit.base[r], top[0] * scale);
-        const float from = llm42__from_base(unit.base[r]);
-        LLM42__UNROLLED(int i = 0; i < 32; i++) {
-            float &weight = score[i / 2][2 * r + i % 2];
-            strip[i / 8][i % 2] += weight = llm42__power(fmaf(weight, scale, -from));
-        }
-        LLM42__UNROLLED(int i = 0; i < 2; i++)
-            unit.total[r][i] = fmaf(unit.total[r][i], keep[r],
-                                    (strip[0][i] + strip[1][i]) + (strip[2][i] + strip[3][i]));
-    }
-}
-
-// out += weights x values, for the sixteen keys from `key` on of the KEYS in shared memory.
-template <int DP, int KEYS>
-LLM42__DEVICE void llm42__add_values(float (&out)[DP / 8][4], const uint32_t (&a)[4], uint32_t v_at, int key) {
-    const int lane = threadIdx.x % 32;
-    LLM42__UNROLLED(int pair = 0; pair < DP / 16; pair++) {
-        uint32_t b[4];
-        llm42__load_matrices_transposed(b, v_at + llm42__key_place<DP, KEYS>(key + lane % 16, 2 * pair + lane / 16));
-        llm42__mma(out[2 * pair], a, b[0], b[1]);
-        llm42__mma(out[2 * pair + 1], a, b[2], b[3]);
-    }
-}
 
 // The factors of a merge, `keep` of the sums so far and `take` of the unit's, scale both to the higher base: `base`.
 LLM42__DEVICE void llm42__merge_factors(float &base, float unit_base, float &keep, float &take) {
@@ -3166,22 +3045,6 @@ LLM42__DEVICE void llm42__copy_keys(uint32_t to, int first, const llm42__bf16 *c
                       cache + piece * 8 + (size_t)(from == LLM42__NOWHERE ? 0 : from) * 8, from != LLM42__NOWHERE);
     }
 }
-// The same for the keys t <= k < end of a sequence, in pages of sixteen keys or more. page: of the strip's first
-// sixteen keys, and of the others. stride: pieces from a key to the next. t is a multiple of sixteen.
-template <int DP, int KEYS>
-LLM42__DEVICE void llm42__copy_pages(uint32_t to, int first, const llm42__bf16 *cache, const int (&page)[2], int shift,
-                                     int t, int end, uint32_t stride) {
-    enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
-    const int lane = threadIdx.x % 32, keys = end - t - lane / PIECES;
-    LLM42__UNROLLED(int half = 0; half < 2; half++) {
-        const int slot = (page[half] << shift) + (t + 16 * half & (1 << shift) - 1);
-        const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * stride + lane % PIECES) * 8;
-        LLM42__UNROLLED(int i = 0; i < PIECES / 2; i++)
-            llm42__copy16(to + llm42__copy_place<DP, KEYS>(first, half * PIECES / 2 + i),
-                          at + (size_t)(i * AT_ONCE * 8 * stride), half * 16 + i * AT_ONCE < keys);
-    }
-}
-
 // The row of a task that its query i belongs to: i / group.
 LLM42__DEVICE int llm42__row_of_query(const llm42__attention &a, int i) {
     return (int)((uint32_t)i * a.group_inverse >> 16);
@@ -3231,8 +3094,18 @@ LLM42__DEVICE void llm42__score_step(float (&score)[16][4], const llm42__queries
                          keys + ((kk / 4 * PANEL + kk % 4 * SIXTEEN) >> 4), kk > 0);
         llm42__wgmma_commit();
     } else {
-        LLM42__UNROLLED(int block = 0; block < 4; block++)
-            llm42__score<DP, LLM42__STEP_KEYS>(&score[4 * block], q.own, k_at, 32 * block);
+        const int lane = threadIdx.x % 32;
+        LLM42__UNROLLED(int block = 0; block < 16; block += 4) {  // of eight keys
+            LLM42__UNROLLED(int i = 0; i < 16; i++) score[block + i / 4][i % 4] = 0.0f;
+            LLM42__UNROLLED(int i = 0; i < DP / 8; i++) {
+                const int kk = i / 2, n = block + i % 2 * 2;
+                uint32_t b[4];
+                llm42__load_matrices(b, k_at + llm42__key_place<DP, LLM42__STEP_KEYS>(8 * n + lane / 16 * 8 + lane % 8,
+                                                                                      2 * kk + lane / 8 % 2));
+                llm42__mma(score[n], q.own[kk], b[0], b[1]);
+                llm42__mma(score[n + 1], q.own[kk], b[2], b[3]);
+            }
+        }
     }
 }
 
@@ -3253,30 +3126,19 @@ LLM42__DEVICE void llm42__add_values_step(float (&out)[DP / 8][4], const uint32_
     } else {
         if (first)
             LLM42__UNROLLED(int i = 0; i < DP / 2; i++) out[i / 4][i % 4] = 0.0f;
-        LLM42__UNROLLED(int kk = 0; kk < 8; kk++)
-            llm42__add_values<DP, LLM42__STEP_KEYS>(out, weight[kk], v_at, 16 * kk);
+        const int lane = threadIdx.x % 32;
+        LLM42__UNROLLED(int i = 0; i < 8 * (DP / 16); i++) {
+            const int kk = i / (DP / 16), n = i % (DP / 16) * 2;
+            uint32_t b[4];
+            llm42__load_matrices_transposed(
+                b, v_at + llm42__key_place<DP, LLM42__STEP_KEYS>(16 * kk + lane % 16, n + lane / 16));
+            llm42__mma(out[n], weight[kk], b[0], b[1]);
+            llm42__mma(out[n + 1], weight[kk], b[2], b[3]);
+        }
     }
 }
 
-// The positions that a warp's sixteen queries from `first` on see.
-LLM42__DEVICE llm42__visible llm42__visible_of(const llm42__attention &a, const llm42__prefill_task &task, int first) {
-    const int queries = task.rows * a.group, position = task.end - task.rows;  // of the first row
-    auto lowest = [&](int high) { return a.window ? LLM42__MAX(0, high - a.window + 1) : 0; };
-    llm42__visible visible = {{}, {}, 0, -1};
-    LLM42__UNROLLED(int r = 0; r < 2; r++) {
-        const int i = first + threadIdx.x % 32 / 4 + r * 8;
-        visible.high[r] = i < queries ? position + llm42__row_of_query(a, i) : -1;
-        visible.low[r] = lowest(visible.high[r]);
-    }
-    if (first < queries) {
-        visible.all_low = lowest(position + llm42__row_of_query(a, LLM42__MIN(queries - 1, first + 15)));
-        visible.all_high = position + llm42__row_of_query(a, first);
-    }
-    return visible;
-}
-
-// Shared memory of llm42__k_attend_prefill: mbarriers, a ring of SLOTS that hold the keys or the values of a step, the
-// sums of all units before this one, and the queries if warpgroups multiply.
+// Shared memory of llm42__k_attend_prefill: mbarriers, a ring of steps' keys or values, sums of earlier units, queries.
 template <int DP, int TEAMS> struct llm42__prefill_shape {
     enum { SLOTS = 2 * TEAMS, QUERIES = 64 * TEAMS, SLOT = LLM42__STEP_KEYS * DP * 2 };
     enum { FULL_AT = 0, EMPTY_AT = FULL_AT + 8 * SLOTS, QUERIES_FULL_AT = EMPTY_AT + 8 * SLOTS };
@@ -3306,8 +3168,8 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
     const llm42__attention &a;
     const llm42__meta &meta;
     uint32_t base, copies = 0;
-    const int32_t *pages;  // of the task's sequence
-    int page[2], next_page[2];
+    const int32_t *pages;       // of the task's sequence
+    int page[2], next_page[2];  // of the first sixteen keys of a step's strip, and of the others
     llm42__prefill_turn own = {};
     LLM42__DEVICE int first(int step) const {
         return own.task.first + step * LLM42__STEP_KEYS + threadIdx.x % 128 / 32 * 32;
@@ -3317,16 +3179,23 @@ template <int DP, int TEAMS> struct llm42__prefill_feeder {
             to[i] = pages[LLM42__MIN(first(step) + 16 * i, own.task.end - 1) >> meta.page_shift];
     }
     LLM42__DEVICE void load(const llm42__bf16 *cache, uint32_t to, int step) const {
-        const int shift = meta.page_shift, t = first(step), key = t + threadIdx.x % 32,
-                  strip = threadIdx.x % 128 / 32 * 32;
-        const uint32_t pieces = (uint32_t)(a.kv_heads * (DP / 8));  // from a key to the next
+        enum { PIECES = DP / 8, AT_ONCE = 32 / PIECES };
+        const int shift = meta.page_shift, in_page = (1 << shift) - 1, t = first(step), lane = threadIdx.x % 32,
+                  key = t + lane, left = own.task.end - t - lane / PIECES, strip = threadIdx.x % 128 / 32 * 32;
+        const uint32_t stride = (uint32_t)(a.kv_heads * PIECES);  // pieces from a key to the next
         cache += own.kv_head * DP;
-        if (shift >= 4) llm42__copy_pages<DP, LLM42__STEP_KEYS>(to, strip, cache, page, shift, t, own.task.end, pieces);
-        else  // pages of fewer than sixteen keys
-            llm42__copy_keys<DP, LLM42__STEP_KEYS>(
-                to, strip, cache,
-                key >= own.task.end ? LLM42__NOWHERE
-                                    : (uint32_t)((pages[key >> shift] << shift) + (key & (1 << shift) - 1)) * pieces);
+        if (shift < 4) {  // pages of fewer than sixteen keys
+            uint32_t place = LLM42__NOWHERE;
+            if (key < own.task.end) place = (uint32_t)((pages[key >> shift] << shift) + (key & in_page)) * stride;
+            return llm42__copy_keys<DP, LLM42__STEP_KEYS>(to, strip, cache, place);
+        }
+        LLM42__UNROLLED(int half = 0; half < 2; half++) {
+            const int slot = (page[half] << shift) + (t + 16 * half & in_page);
+            const llm42__bf16 *at = cache + (size_t)((uint32_t)(slot + lane / PIECES) * stride + lane % PIECES) * 8;
+            LLM42__UNROLLED(int i = 0; i < PIECES / 2; i++)
+                llm42__copy16(to + llm42__copy_place<DP, LLM42__STEP_KEYS>(strip, half * PIECES / 2 + i),
+                              at + (size_t)(i * AT_ONCE * 8 * stride), half * 16 + i * AT_ONCE < left);
+        }
     }
     LLM42__DEVICE void load_queries() const {
         enum { PIECES = DP / 8 };
@@ -3373,11 +3242,11 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     int team_query, first_query;  // the first one of the team, and of the warp
     llm42__queries<DP> q;
     llm42__prefill_turn own = {};
-    llm42__visible visible;
-    llm42__unit_sums unit, ended;  // ended: the unit before, until it is merged
-    bool begins;                   // the step whose weights were computed last is the first one of a unit
-    bool fresh;                    // the step whose values are added next is the first one of a unit
-    int units;                     // that have been merged
+    int low[2], high[2], all_low, all_high;  // positions that a lane's rows g and g + 8 see; that all of the warp's see
+    llm42__unit_sums unit, ended;            // ended: the unit before, until it is merged
+    bool begins;                             // the step whose weights were computed last is the first one of a unit
+    bool fresh;                              // the step whose values are added next is the first one of a unit
+    int units;                               // that have been merged
     float merged_base[2], merged_total[2], score[16][4], out[DP / 8][4], keep[2];
     uint32_t weight[8][4];
 
@@ -3392,11 +3261,50 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         if (threadIdx.x % 32 == 0)
             llm42__mbarrier_arrive(base + shape::EMPTY_AT + 8 * ((copies + (uint32_t)c) % shape::SLOTS));
     }
+    // Finds the positions that the warp's queries see.
+    LLM42__DEVICE void look() {
+        const int queries = own.task.rows * a.group, position = own.task.end - own.task.rows;  // of the first row
+        auto lowest = [&](int highest) { return a.window ? LLM42__MAX(0, highest - a.window + 1) : 0; };
+        all_low = 0, all_high = -1;
+        LLM42__UNROLLED(int r = 0; r < 2; r++) {
+            const int i = first_query + threadIdx.x % 32 / 4 + r * 8;
+            high[r] = i < queries ? position + llm42__row_of_query(a, i) : -1;
+            low[r] = lowest(high[r]);
+        }
+        if (first_query < queries) {
+            all_low = lowest(position + llm42__row_of_query(a, LLM42__MIN(queries - 1, first_query + 15)));
+            all_high = position + llm42__row_of_query(a, first_query);
+        }
+    }
+    // Turns the scores of a step into weights. keep: the factor for the sums so far.
     LLM42__DEVICE void softmax(int step) {
         const int t0 = own.task.first + step * LLM42__STEP_KEYS;
         begins = t0 % LLM42__UNIT_KEYS == 0;
         if (begins) ended = unit, unit.begin();
-        llm42__softmax_step(score, unit, keep, t0, visible, a.scale);
+        if (t0 < all_low || t0 + LLM42__STEP_KEYS - 1 > all_high)
+            LLM42__UNROLLED(int i = 0; i < 64; i++) {
+                const int t = t0 + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+                if (t < low[i % 4 / 2] || t > high[i % 4 / 2]) score[i / 4][i % 4] = -INFINITY;
+            }
+        LLM42__UNROLLED(int r = 0; r < 2; r++) {
+            float top[4], strip[4][2] = {};  // four tops, because one would be a long chain
+            LLM42__UNROLLED(int n = 0; n < 16; n++) {
+                const float larger = fmaxf(score[n][2 * r], score[n][2 * r + 1]);
+                top[n % 4] = n < 4 ? larger : fmaxf(top[n % 4], larger);
+            }
+            top[0] = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
+            top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 1));
+            top[0] = fmaxf(top[0], __shfl_xor_sync(0xffffffffu, top[0], 2));
+            keep[r] = llm42__grow(unit.base[r], top[0] * a.scale);
+            const float from = llm42__from_base(unit.base[r]);
+            LLM42__UNROLLED(int i = 0; i < 32; i++) {
+                float &one = score[i / 2][2 * r + i % 2];
+                strip[i / 8][i % 2] += one = llm42__power(fmaf(one, a.scale, -from));
+            }
+            LLM42__UNROLLED(int i = 0; i < 2; i++)
+                unit.total[r][i] = fmaf(unit.total[r][i], keep[r],
+                                        (strip[0][i] + strip[1][i]) + (strip[2][i] + strip[3][i]));
+        }
     }
     // Packs weights as the tensor cores take them: weight[kk] is of the sixteen keys from 16 kk on.
     LLM42__DEVICE void pack() {
@@ -3428,8 +3336,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
         fresh = begins;
         if (begins) {
             merge(ended);
-            LLM42__UNROLLED(int n = 0; n < DP / 8; n++)
-                merged[n * 128] = float4{out[n][0], out[n][1], out[n][2], out[n][3]};
+            LLM42__UNROLLED(int n = 0; n < DP / 8; n++) merged[n * 128] = llm42__four(out[n]);
         } else if (!__all_sync(0xffffffffu, keep[0] == 1.0f && keep[1] == 1.0f)) {  // times one changes nothing
             LLM42__UNROLLED(int i = 0; i < DP / 2; i++) out[i / 4][i % 4] *= keep[i % 4 / 2];
         }
@@ -3441,7 +3348,7 @@ template <int DP, int TEAMS> struct llm42__prefill_team {
     // Sums all steps of a task. While the tensor cores compute the scores of a step, the sums are made ready for the
     // values of the step before. While the tensor cores multiply these values, scores become weights.
     LLM42__DEVICE void sum_task(int steps) {
-        visible = llm42__visible_of(a, own.task, first_query);
+        look();
         units = 0, unit.begin();
         if (llm42__queries<DP>::SHARED) llm42__mbarrier_wait(base + shape::QUERIES_FULL_AT, (own.turn & 1) ^ 1);
         else q.load_own(a, own.task, own.kv_head, first_query + threadIdx.x % 32 / 4);
@@ -3534,8 +3441,7 @@ __global__ void __launch_bounds__(TEAMS * 128 + 128, 1) llm42__k_attend_prefill(
     } else {
         if constexpr (LLM42__WARPGROUPS && TEAMS > 1) llm42__more_registers<224>();
         llm42__wait_for_previous();
-        // By a shuffle, so that the compiler knows that a warp's lanes have the same number.
-        const int team = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), thread = threadIdx.x % 128;
+        const int team = llm42__warp() / 4 - 1, thread = threadIdx.x % 128;
         llm42__prefill_team<DP, TEAMS> sums = {a, base};
         sums.merged = (float4 *)(shared + shape::MERGED_AT + team * 64 * DP * 4) + thread;
         sums.q.shared = base + shape::QUERIES_AT + (uint32_t)team * 64 * DP * 2;
@@ -3689,8 +3595,7 @@ template <int DP, int OCTETS, int WARPS, int RING> struct llm42__decode_block {
     LLM42__DEVICE void load_queries(const llm42__decode_task &of) {
         llm42__load_across<DP, OCTETS>(q, a.q + ((size_t)of.row * a.heads + blockIdx.x * a.group) * DP, a.group);
     }
-    // Looks up the first units, starts the first copies and loads the queries. Only what earlier passes have certainly
-    // written is copied before the wait for the kernel ahead.
+    // Begins with the first units. Before the wait only what earlier passes have certainly written is copied.
     LLM42__DEVICE void begin() {
         now.next_task(meta, tasks, a.window);
         if (!now.there()) return llm42__wait_for_previous();
