@@ -2810,53 +2810,30 @@ template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__re
     llm42__store_halves(out, V / 2, a.out_stride - head * V - low, x);
 }
 
-// What k_convolve, k_delta and k_leave do, for few rows, whose time is that of kernels that wait for one another. K:
-// key_dim and value_dim. Work: a cluster has a value head of a run, and each of its blocks 32 columns, as in k_delta.
-// For each group of positions threads convolve eight channels of q, of k or of the block's v, lanes give q and k their
-// lengths, all take the positions in, and the blocks send one another what their columns give, for the norm. Loops are
-// not unrolled, because a pass runs most instructions once, and waits for each that is not in a cache. Rings have room
-// for LLM42__GROUP rows more than k_delta needs, because blocks write a run's ring while others read it. Order: that of
-// the three kernels.
+// What a block of k_recur has, in shared memory and in a thread, and what it does with a group of positions.
 template <int K> struct llm42__recur_memory {
     llm42__delta_stage<K, 2> now;
     float4 parts[LLM42__GROUP][2][16][2], outputs[2][LLM42__GROUP][K / 4];  // outputs: of all blocks, groups in turn
     float scales[LLM42__GROUP];
     uint64_t sent[2];  // barriers, of groups in turn
 };
-template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42__recurrent a, llm42__meta meta) {
-#if LLM42__WARPGROUPS
+template <int K> struct llm42__recur {
     enum { BLOCKS = K / 32, LANES = K / 16, PIECES = K / 4 + 4 };  // of eight channels: q, k, the block's v
-    extern __shared__ __align__(1024) unsigned char shared[];
-    auto &memory = *(llm42__recur_memory<K> *)shared;
-    auto &now = memory.now;
-    const int heads = a.value_heads, rank = blockIdx.x % BLOCKS, head = blockIdx.x / BLOCKS % heads,
-              each = heads / a.key_heads, u = threadIdx.x, own = u / 32 * 4 + u % 4, value = head * K + rank * 32;
-    const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
-    llm42__launch_next();
-    if ((int)blockIdx.x >= meta.header->runs * heads * BLOCKS) return llm42__wait_for_previous();
-    const llm42__run run = meta.run[blockIdx.x / BLOCKS / heads];
-    const int end = run.begin + run.rows;
-    llm42__delta_part<K, 2> part;
-    part.lane = u / 4 % 8;
-    const size_t place = (size_t)(value + own * 2) * K + part.lane * 4;
-    part.load(a, run, place);
-    auto channel_of = [&](int piece) {
+    const llm42__recurrent &a;
+    const llm42__run &run;
+    llm42__recur_memory<K> &memory;
+    int rank, head, each, value, u;  // each: value heads of a key head; value: the block's first one; u: the thread
+    float scale;                     // of q
+
+    LLM42__DEVICE int channel_of(int piece) const {
         return piece < K / 4 ? (piece / (K / 8) * a.key_heads + head / each) * K + piece % (K / 8) * 8
                              : 2 * a.key_heads * K + value + (piece - K / 4) * 8;
-    };
-    const float4 *taps = (const float4 *)a.taps;
-    if (u < PIECES) llm42__prefetch(taps + channel_of(u));
-    if (u < 2) llm42__mbarrier_open(llm42__shared_address(&memory.sent[u]), 1), llm42__mbarriers_opened();
-    if (BLOCKS > 1) llm42__cluster_barrier();
-    llm42__wait_for_previous();
-    part.settle(a, run, run.from, place);
-    for (int first = run.from, turn = 0; first < end; first += LLM42__GROUP, turn++) {
-        const int count = min(end - first, (int)LLM42__GROUP);
-        const uint32_t barrier = llm42__shared_address(&memory.sent[turn % 2]);
-        if (u == 0 && BLOCKS > 1) llm42__mbarrier_expect(barrier, count * K * 4);
+    }
+    // The convolution. All loads of a piece follow one another, so that none waits for another one.
+    LLM42__DEVICE void convolve(int first, int count) const {
         for (int i = u; i < count * PIECES; i += 128) {
             const int t = i / PIECES, piece = i % PIECES, channel = channel_of(piece);
-            const llm42__bf16 *from[LLM42__TAPS];  // all loads follow one another
+            const llm42__bf16 *from[LLM42__TAPS];
             uint4 taken[LLM42__TAPS];
             auto at = [&](int j) { return first + t - LLM42__TAPS + 1 + j; };
             LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++) from[j] = llm42__inputs_at(a, run, max(at(j), 0));
@@ -2865,49 +2842,46 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42_
                 if (at(j) < 0) taken[j] = uint4{};
             float x[8];
             LLM42__UNROLLED(int c = 0; c < 8; c++) {
-                const float4 tap = taps[channel + c];
+                const float4 tap = ((const float4 *)a.taps)[channel + c];
                 auto input = [&](int j) { return __bfloat162float(((const llm42__bf16 *)&taken[j])[c]); };
                 x[c] = fmaf(input(1), tap.y, fmaf(input(0), tap.x, 0.0f));
                 x[c] = fmaf(input(3), tap.w, fmaf(input(2), tap.z, x[c]));
             }
             llm42__silu_rounded(x);
-            float *to = piece < K / 4 ? (float *)now.k_q[t][piece < K / 8] + piece % (K / 8) * 8
-                                      : now.v[t] + (piece - K / 4) * 8;
+            float *to = piece < K / 4 ? (float *)memory.now.k_q[t][piece < K / 8] + piece % (K / 8) * 8
+                                      : memory.now.v[t] + (piece - K / 4) * 8;
             LLM42__UNROLLED(int c = 0; c < 8; c++) to[c] = x[c];
             if (!t && (piece >= K / 4 || (head % each == 0 && !rank)))
                 llm42__save_inputs(a, run, first, first + count, channel);
         }
         const int behind = u - 128 + LLM42__GROUP;
-        if (behind >= 0 && behind < count) {
-            const float2 two = llm42__factors_of(a, llm42__raw_at(a, run, first + behind), head);
-            now.factor[behind][0] = two.x, now.factor[behind][1] = two.y;
+        if (behind < 0 || behind >= count) return;
+        const float2 two = llm42__factors_of(a, llm42__raw_at(a, run, first + behind), head);
+        memory.now.factor[behind][0] = two.x, memory.now.factor[behind][1] = two.y;
+    }
+    // Gives q and k their lengths: LANES lanes for one of them and a position.
+    LLM42__DEVICE void give_lengths(int count) const {
+        if (u / 32 * 32 >= count * 2 * LANES) return;
+        const bool is_q = u / LANES % 2;
+        float *x = (float *)memory.now.k_q[u / LANES / 2 % LLM42__GROUP][is_q] + u % LANES * 8, squares = 0;
+        LLM42__UNROLLED(int i = 0; i < 16; i++) {
+            const float one = x[i / 2 + i % 2 * (K / 2)];
+            squares = fmaf(one, one, squares);
         }
-        if (!turn) llm42__write_ring(a, run, meta.slot, head * BLOCKS + rank, heads * BLOCKS);
-        __syncthreads();
-        if (u / 32 * 32 < count * 2 * LANES) {  // LANES lanes have q or k of a position
-            const bool is_q = u / LANES % 2;
-            float *x = (float *)now.k_q[u / LANES / 2 % LLM42__GROUP][is_q] + u % LANES * 8, squares = 0;
-            LLM42__UNROLLED(int i = 0; i < 16; i++) {
-                const float one = x[i / 2 + i % 2 * (K / 2)];
-                squares = fmaf(one, one, squares);
-            }
-            const float length = __fdiv_rn(1.0f, __fsqrt_rn(llm42__sum_of_lanes<LANES>(squares) + 1e-6f));
-            LLM42__UNROLLED(int i = 0; i < 16; i++) {
-                float &one = x[i % 8 + i / 8 * (K / 2)];
-                one = is_q ? one * length * scale : one * length;
-            }
+        const float length = __fdiv_rn(1.0f, __fsqrt_rn(llm42__sum_of_lanes<LANES>(squares) + 1e-6f));
+        LLM42__UNROLLED(int i = 0; i < 16; i++) {
+            float &one = x[i % 8 + i / 8 * (K / 2)];
+            one = is_q ? one * length * scale : one * length;
         }
-        __syncthreads();
-        part.load_k(now, 0);
-#pragma unroll 1
-        for (int t = 0; t < count; t++)
-            part.step(now, t, own, memory.parts[t]), part.settle(a, run, first + t + 1, place);
-        __syncthreads();
+    }
+    // Sends what the block's columns give to all blocks of the cluster, and waits for theirs.
+    LLM42__DEVICE void exchange(int turn, int count) const {
+        const uint32_t barrier = llm42__shared_address(&memory.sent[turn % 2]);
         if (u < count * 8) {
             const int t = u / 8, column = u % 8 * 4;
             float four[4];
             LLM42__UNROLLED(int c = 0; c < 4; c++)
-                four[c] = llm42__rounded(part.sum_of(memory.parts[t][c % 2][column / 2 + c / 2]));
+                four[c] = llm42__rounded(llm42__delta_part<K, 2>::sum_of(memory.parts[t][c % 2][column / 2 + c / 2]));
             float4 *to = &memory.outputs[turn % 2][t][rank * 8 + u % 8];
             if (BLOCKS == 1) *to = make_float4(four[0], four[1], four[2], four[3]);
             LLM42__UNROLLED(uint32_t r = 0; BLOCKS > 1 && r < BLOCKS; r++)
@@ -2915,6 +2889,10 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42_
         }
         if (BLOCKS == 1) __syncthreads();  // then there is no cluster
         else llm42__mbarrier_wait(barrier, turn / 2 % 2);
+    }
+    // Norms the block's outputs and multiplies them by silu(z), as k_leave does. A thread has two columns of a
+    // position.
+    LLM42__DEVICE void leave(int turn, int first, int count) const {
         auto output = [&](int t, int column) { return ((const float *)memory.outputs[turn % 2][t])[column]; };
         if (u / 32 * 32 < count * LANES) {
             const int t = u / LANES % LLM42__GROUP;
@@ -2923,16 +2901,60 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42_
             memory.scales[t] = llm42__scale_of<K>(x, a.eps);
         }
         __syncthreads();
-        const int t = u / 16, at = first + t, column = u % 16 * 2;
-        if (at < run.begin || at >= end) continue;
-        const size_t row = run.row + at - run.begin;
+        const int t = u / 16, column = u % 16 * 2, row = first + t - run.begin;
+        if (row < 0 || row >= run.rows) return;
         float gate[2], up[2], out[2];
         LLM42__UNROLLED(int c = 0; c < 2; c++) {
-            gate[c] = __bfloat162float(a.mixed[row * a.stride + a.z + value + column + c]);
+            gate[c] = __bfloat162float(a.mixed[(size_t)(run.row + row) * a.stride + a.z + value + column + c]);
             up[c] = output(t, rank * 32 + column + c) * memory.scales[t] * a.norm[rank * 32 + column + c];
         }
         llm42__gate(gate, up, out);
-        *(uint32_t *)(a.out + row * a.out_stride + value + column) = llm42__pack(out[0], out[1]);
+        *(uint32_t *)(a.out + (size_t)(run.row + row) * a.out_stride + value + column) = llm42__pack(out[0], out[1]);
+    }
+};
+
+// What k_convolve, k_delta and k_leave do, for few rows, whose time is that of kernels that wait for one another. K:
+// key_dim and value_dim. Work: a cluster has a value head of a run, and each of its blocks 32 columns, as in k_delta.
+// The loop over positions is not unrolled, because a pass runs most instructions once, and waits for each that is not
+// in a cache. Rings have room for LLM42__GROUP rows more than k_delta needs, because blocks write a run's ring while
+// others read it. Order: that of the three kernels.
+template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42__recurrent a, llm42__meta meta) {
+#if LLM42__WARPGROUPS
+    enum { BLOCKS = K / 32 };
+    extern __shared__ __align__(1024) unsigned char shared[];
+    auto &memory = *(llm42__recur_memory<K> *)shared;
+    const int heads = a.value_heads, rank = blockIdx.x % BLOCKS, head = blockIdx.x / BLOCKS % heads, u = threadIdx.x,
+              own = u / 32 * 4 + u % 4;
+    const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
+    llm42__launch_next();
+    if ((int)blockIdx.x >= meta.header->runs * heads * BLOCKS) return llm42__wait_for_previous();
+    const llm42__run run = meta.run[blockIdx.x / BLOCKS / heads];
+    const llm42__recur<K> block = {a, run, memory, rank, head, heads / a.key_heads, head * K + rank * 32, u, scale};
+    const int end = run.begin + run.rows;
+    llm42__delta_part<K, 2> part;
+    part.lane = u / 4 % 8;
+    const size_t place = (size_t)(block.value + own * 2) * K + part.lane * 4;
+    part.load(a, run, place);
+    if (u < block.PIECES) llm42__prefetch((const float4 *)a.taps + block.channel_of(u));
+    if (u < 2) llm42__mbarrier_open(llm42__shared_address(&memory.sent[u]), 1), llm42__mbarriers_opened();
+    if (BLOCKS > 1) llm42__cluster_barrier();
+    llm42__wait_for_previous();
+    part.settle(a, run, run.from, place);
+    for (int first = run.from, turn = 0; first < end; first += LLM42__GROUP, turn++) {
+        const int count = min(end - first, (int)LLM42__GROUP);
+        if (u == 0 && BLOCKS > 1) llm42__mbarrier_expect(llm42__shared_address(&memory.sent[turn % 2]), count * K * 4);
+        block.convolve(first, count);
+        if (!turn) llm42__write_ring(a, run, meta.slot, head * BLOCKS + rank, heads * BLOCKS);
+        __syncthreads();
+        block.give_lengths(count);
+        __syncthreads();
+        part.load_k(memory.now, 0);
+#pragma unroll 1
+        for (int t = 0; t < count; t++)
+            part.step(memory.now, t, own, memory.parts[t]), part.settle(a, run, first + t + 1, place);
+        __syncthreads();
+        block.exchange(turn, count);
+        block.leave(turn, first, count);
     }
 #endif
 }
