@@ -31,7 +31,7 @@
 //   rope, KV write    k_rope                          enqueue_rope               arithmetic, layers
 //   attention         k_attend_prefill, _decode       enqueue_attention          arithmetic, passes
 //                     k_gate_attention                enqueue_attend             arithmetic
-//   recurrent layer   k_convolve, k_delta, k_leave,   enqueue_recurrent          arithmetic, leaves.cu
+//   recurrent layer   k_convolve, _delta, _leave, or  enqueue_recurrent          arithmetic, leaves.cu
 //                     k_recur
 //   gate              k_gate, or the end of k_matmul  run_product_to             arithmetic, leaves.cu
 //   mixture           k_route, k_sort                 enqueue_route, _experts    arithmetic, layers
@@ -2430,14 +2430,13 @@ typedef struct llm42__recurrent {
     int key_heads, value_heads, value_dim;
     // Widths of a row of mixed: what is convolved; that with beta and alpha, as a ring keeps it; all. z: where z is.
     int channels, width, stride, z;
-    int capacity, out_stride, raw_stride;  // capacity of a ring, in rows of `width`: position t is at t modulo this
-    int few;                               // see k_delta
+    int capacity, out_stride, raw_stride, few;  // capacity: rows of `width` of a ring; position t is at t modulo this
     float eps;
     const llm42__bf16 *mixed, *raw;                 // raw: beta and alpha of row 0, in mixed or apart from it
     llm42__bf16 *out;                               // [R, out_stride]
     const float *taps, *decay, *alpha_bias, *norm;  // of llm42_layer
     llm42__bf16 *convolved;                         // [8 x groups, channels]: each run begins a new group
-    float *factors;                                 // [8 x groups][2 Hk + 2 Hv]: 1 / length of q, of k; beta, decay
+    float *factors;                                 // [8 x groups][2 Hk + 2 Hv]: 1 / length of q, of k; beta and decay
     float *states, *saved_states;                   // of this layer: [slots], [snapshots]
     llm42__bf16 *rings, *saved_inputs;              // the last three inputs before a snapshot: [3][channels]
     size_t states_apart, rings_apart, saved_inputs_apart;  // from one slot or snapshot to the next
@@ -2466,16 +2465,14 @@ template <int COUNT> LLM42__DEVICE void llm42__silu_rounded(float (&x)[COUNT]) {
         x[i] = llm42__rounded(__fdiv_rn(x[i], 1.0f + llm42__power(fminf(x[i] * -1.44269504f, 128.0f))));
 }
 
-// The inputs at position t of a run: of its row in the pass, its first snapshot or its ring. NULL: t is below 0.
+// The inputs at position t of a run: of its row in the pass, its first snapshot or its ring.
 LLM42__DEVICE const llm42__bf16 *llm42__inputs_at(const llm42__recurrent &a, const llm42__run &run, int t) {
-    if (t < 0) return nullptr;
     if (t >= run.begin) return a.mixed + (size_t)(run.row + t - run.begin) * a.stride;
     if (run.restore && t < run.state)
         return a.saved_inputs + (size_t)(run.restore - 1) * a.saved_inputs_apart +
                (size_t)(t - run.state + LLM42__TAPS - 1) * a.channels;
     return a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width;
 }
-
 LLM42__DEVICE const llm42__bf16 *llm42__raw_at(const llm42__recurrent &a, const llm42__run &run, int t) {
     if (t >= run.begin) return a.raw + (size_t)(run.row + t - run.begin) * a.raw_stride;
     return llm42__inputs_at(a, run, t) + a.channels;
@@ -2569,9 +2566,8 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
                 factors[(t - first) * (keys + 2 * heads) + head] = __fdiv_rn(1.0f, __fsqrt_rn(squares + 1e-6f));
         }
         for (int i = u; i < (end - first) * heads; i += (int)gridDim.x * 128) {
-            const float2 two = llm42__factors_of(a, llm42__raw_at(a, run, first + i / heads), i % heads);
-            float *place = factors + i / heads * (keys + 2 * heads) + keys + i % heads;
-            place[0] = two.x, place[heads] = two.y;
+            float *place = factors + i / heads * (keys + 2 * heads) + keys + i % heads * 2;
+            *(float2 *)place = llm42__factors_of(a, llm42__raw_at(a, run, first + i / heads), i % heads);
         }
         LLM42__UNROLLED(int i = 0; i < 2; i++)
             if (there) llm42__save_inputs(a, run, first, end, low + i * half);
@@ -2596,10 +2592,11 @@ LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run
 }
 
 // What a block has of a group of positions: k and q of a key head, v of its columns, beta and decay.
-template <int K, int C, int WARPS = 4> struct llm42__delta_stage {
-    enum { COLUMNS = 4 * WARPS * C, PIECES = LLM42__GROUP * K / 4, EACH = (PIECES + 127) / 128 };
+template <int K, int C> struct llm42__delta_stage {
+    enum { COLUMNS = 16 * C, PIECES = LLM42__GROUP * K / 4, EACH = (PIECES + 127) / 128 };
     float4 k_q[LLM42__GROUP][2][K / 4];
-    alignas(16) float v[LLM42__GROUP][COLUMNS], factor[LLM42__GROUP][2];
+    alignas(16) float v[LLM42__GROUP][COLUMNS];
+    float2 factor[LLM42__GROUP];
 };
 // The same on its way there, in registers. All threads load, without a branch, so that no load waits for another one.
 template <int K, int C> struct llm42__delta_load {
@@ -2624,7 +2621,7 @@ template <int K, int C> struct llm42__delta_load {
         v_from = a.convolved + (row + t) * a.channels + 2 * keys * K + head * a.value_dim + column +
                  min(i, 2 * C - 1) * 8;
         lengths = a.factors + row * 2 * (keys + a.value_heads) + key_head;
-        factors = lengths - key_head + t * 2 * (keys + a.value_heads) + 2 * keys + i % 2 * a.value_heads + head;
+        factors = lengths - key_head + t * 2 * (keys + a.value_heads) + 2 * keys + head * 2 + i % 2;
     }
     LLM42__DEVICE void take(const llm42__recurrent &a) {
         const int all = 2 * (a.key_heads + a.value_heads);
@@ -2651,7 +2648,7 @@ template <int K, int C> struct llm42__delta_load {
             const float2 low = __bfloat1622float2(two[0]), high = __bfloat1622float2(two[1]);
             if (i < 2 * C) ((float4 *)to->v[t])[i * 2 + j] = make_float4(low.x, low.y, high.x, high.y);
         }
-        if (i < 2) to->factor[t][i] = factor;
+        if (i < 2) ((float *)&to->factor[t])[i] = factor;
     }
 };
 
@@ -2685,15 +2682,13 @@ template <int K, int C> struct llm42__delta_part {
             sum[c] = (part.x + part.y) + (part.z + part.w);
         }
     }
-    template <typename STAGE> LLM42__DEVICE void load_k(const STAGE &stage, int t) {
+    LLM42__DEVICE void load_k(const llm42__delta_stage<K, C> &stage, int t) {
         LLM42__UNROLLED(int i = 0; i < EACH; i++) k[i] = there() ? stage.k_q[t][0][i * 8 + lane] : float4{};
-        beta = stage.factor[t][0], decay = stage.factor[t][1];
+        beta = stage.factor[t].x, decay = stage.factor[t].y;
     }
     // Takes in position t of a stage, whose k has been loaded, and loads that of the next one before it stores
     // anything: a load would wait for stores. part: the lane's part of what the columns give.
-    template <int WARPS>
-    LLM42__DEVICE void step(const llm42__delta_stage<K, C, WARPS> &stage, int t, int columns,
-                            float4 (*part)[4 * WARPS][2]) {
+    LLM42__DEVICE void step(const llm42__delta_stage<K, C> &stage, int t, int columns, float4 (*part)[16][2]) {
         float4 q[EACH];
         float delta[C], out[C];
         LLM42__UNROLLED(int i = 0; i < EACH; i++) q[i] = there() ? stage.k_q[t][1][i * 8 + lane] : float4{};
@@ -2734,10 +2729,9 @@ template <int K, int C> struct llm42__delta_part {
 // are read before the wait, because no kernel of the pass has written them. Order: that of llm42__recurrent_dot in
 // llm42.h: a lane has the partial sums 4 lane to 4 lane + 3, then a tree of lanes. It depends on key_dim alone.
 //
-// Long runs wait for one another's sums only, so two blocks on a multiprocessor take half as long again as one, and
-// multiprocessors must share blocks evenly. An H200 does not do so if a launch has many more blocks than work, or finds
-// blocks of k_convolve. So passes with at most a.few runs have a launch of their own with just so many blocks, before
-// that for others. Either does nothing if the pass is the other's.
+// With long runs two blocks on a multiprocessor take half as long again as one, and an H200 spreads blocks unevenly if
+// a launch has many more than have work, or finds blocks of k_convolve. So passes of at most a.few runs have a launch
+// with just their blocks, ahead of that for other passes. Each launch does nothing in the other's passes.
 template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta(llm42__recurrent a, llm42__meta meta) {
     using stage = llm42__delta_stage<K, C>;
     __shared__ stage stages[2];
@@ -2838,8 +2832,7 @@ template <int K> struct llm42__recur {
             auto at = [&](int j) { return first + t - LLM42__TAPS + 1 + j; };
             LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++) from[j] = llm42__inputs_at(a, run, max(at(j), 0));
             LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++) taken[j] = *(const uint4 *)(from[j] + channel);
-            LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++)
-                if (at(j) < 0) taken[j] = uint4{};
+            LLM42__UNROLLED(int j = 0; j < LLM42__TAPS; j++) taken[j] = at(j) < 0 ? uint4{} : taken[j];
             float x[8];
             LLM42__UNROLLED(int c = 0; c < 8; c++) {
                 const float4 tap = ((const float4 *)a.taps)[channel + c];
@@ -2855,19 +2848,16 @@ template <int K> struct llm42__recur {
                 llm42__save_inputs(a, run, first, first + count, channel);
         }
         const int behind = u - 128 + LLM42__GROUP;
-        if (behind < 0 || behind >= count) return;
-        const float2 two = llm42__factors_of(a, llm42__raw_at(a, run, first + behind), head);
-        memory.now.factor[behind][0] = two.x, memory.now.factor[behind][1] = two.y;
+        if (behind >= 0 && behind < count)
+            memory.now.factor[behind] = llm42__factors_of(a, llm42__raw_at(a, run, first + behind), head);
     }
     // Gives q and k their lengths: LANES lanes for one of them and a position.
     LLM42__DEVICE void give_lengths(int count) const {
         if (u / 32 * 32 >= count * 2 * LANES) return;
         const bool is_q = u / LANES % 2;
         float *x = (float *)memory.now.k_q[u / LANES / 2 % LLM42__GROUP][is_q] + u % LANES * 8, squares = 0;
-        LLM42__UNROLLED(int i = 0; i < 16; i++) {
-            const float one = x[i / 2 + i % 2 * (K / 2)];
-            squares = fmaf(one, one, squares);
-        }
+        LLM42__UNROLLED(int i = 0; i < 16; i++)
+            squares = fmaf(x[i / 2 + i % 2 * (K / 2)], x[i / 2 + i % 2 * (K / 2)], squares);
         const float length = __fdiv_rn(1.0f, __fsqrt_rn(llm42__sum_of_lanes<LANES>(squares) + 1e-6f));
         LLM42__UNROLLED(int i = 0; i < 16; i++) {
             float &one = x[i % 8 + i / 8 * (K / 2)];
@@ -2913,11 +2903,10 @@ template <int K> struct llm42__recur {
     }
 };
 
-// What k_convolve, k_delta and k_leave do, for few rows, whose time is that of kernels that wait for one another. K:
-// key_dim and value_dim. Work: a cluster has a value head of a run, and each of its blocks 32 columns, as in k_delta.
-// The loop over positions is not unrolled, because a pass runs most instructions once, and waits for each that is not
-// in a cache. Rings have room for LLM42__GROUP rows more than k_delta needs, because blocks write a run's ring while
-// others read it. Order: that of the three kernels.
+// What k_convolve, k_delta and k_leave do, and in their order, for few rows: their time is mostly that of waiting for
+// one another. K: key_dim and value_dim. Work: a cluster has a value head of a run, and each of its blocks 32 columns,
+// as in k_delta. No loop over positions is unrolled, because instructions that are not in a cache cost more than the
+// loop. Rings have room for LLM42__GROUP rows more than k_delta needs: blocks write a run's ring while others read it.
 template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42__recurrent a, llm42__meta meta) {
 #if LLM42__WARPGROUPS
     enum { BLOCKS = K / 32 };
@@ -2925,10 +2914,10 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42_
     auto &memory = *(llm42__recur_memory<K> *)shared;
     const int heads = a.value_heads, rank = blockIdx.x % BLOCKS, head = blockIdx.x / BLOCKS % heads, u = threadIdx.x,
               own = u / 32 * 4 + u % 4;
-    const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
     llm42__launch_next();
     if ((int)blockIdx.x >= meta.header->runs * heads * BLOCKS) return llm42__wait_for_previous();
     const llm42__run run = meta.run[blockIdx.x / BLOCKS / heads];
+    const float scale = __fdiv_rn(1.0f, __fsqrt_rn((float)K));
     const llm42__recur<K> block = {a, run, memory, rank, head, heads / a.key_heads, head * K + rank * 32, u, scale};
     const int end = run.begin + run.rows;
     llm42__delta_part<K, 2> part;
@@ -3844,14 +3833,6 @@ LLM42__DEVICE void llm42__merge_row(const llm42__attention &a, const llm42__deco
     }
 }
 
-// Quantises the heads of a kv head that a block has written to its shared memory [queries, 128].
-LLM42__DEVICE void llm42__quantise_heads(const llm42__attention &a, int row, const uint4 *heads) {
-    const int count = a.group * 16;
-    __syncthreads();
-    for (int i = threadIdx.x; i / 32 * 32 < count; i += blockDim.x)
-        llm42__quantise(a.eight, row, blockIdx.x * count + i, a.heads * 16, i < count ? heads[i] : uint4{}, i < count);
-}
-
 // True in the last block of those that share a row and kv head, when all records are there. is_last: in shared memory.
 LLM42__DEVICE bool llm42__arrives_last(unsigned *arrived, unsigned blocks, unsigned *is_last) {
     __threadfence();  // records must be visible before the arrival
@@ -3905,7 +3886,12 @@ __global__ void __launch_bounds__(WARPS * 32, 8 / WARPS) llm42__k_attend_decode(
                 continue;
             llm42__merge_row<DP, WARPS>(a, task, out);
         }
-        if (a.eight.values) llm42__quantise_heads(a, task.row, (const uint4 *)out);
+        if (!a.eight.values) continue;
+        const int count = a.group * 16;  // the block has written its heads to shared memory [queries, 128]
+        __syncthreads();
+        for (int i = threadIdx.x; i / 32 * 32 < count; i += blockDim.x)
+            llm42__quantise(a.eight, task.row, blockIdx.x * count + i, a.heads * 16,
+                            i < count ? ((const uint4 *)out)[i] : uint4{}, i < count);
     }
 }
 
