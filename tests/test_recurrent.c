@@ -198,8 +198,8 @@ TEST(what_is_refused) {
     test_refused(&(llm42_engine_desc){.model = model, .numerics.leaves = 4}, LLM42_INVALID, "2 key heads");
 }
 
-// A backend refuses rows that do not follow the state, snapshots that there are not (there is one) or that the state
-// does not pass, and a row of another sequence between two of one.
+// A backend refuses rows that do not follow the state, snapshots that there are not (there is one), that the state does
+// not pass or that are restored in the same pass, and a row of another sequence between two of one.
 TEST(what_a_backend_refuses) {
     static const char snapshots[] = "restore, saves: must be of the 1 snapshots";
     const struct {
@@ -208,6 +208,7 @@ TEST(what_a_backend_refuses) {
         const char *part;
     } bad[] = TEST_LIST({{0}, 5, 6, "state"}, {{0}, 0, 2, "state"}, {{.state = 9, .state_to = 8}, 9, 10, "state"},
                         {{.state_to = 2, .restore = 2}, 0, 1, snapshots},
+                        {{.state_to = 2, .restore = 1, .saves = 1, .save = {{2, 0}}}, 0, 1, snapshots},
                         {{.state_to = 2, .saves = 1, .save = {{2, 1}}}, 0, 1, snapshots},
                         {{.state_to = 2, .saves = 1, .save = {{0, 0}}}, 0, 1, snapshots},
                         {{.state_to = 2, .saves = 1, .save = {{3, 0}}}, 0, 1, snapshots},

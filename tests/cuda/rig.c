@@ -175,8 +175,7 @@ static void move_states(rig *g, const llm42_pass *pass) {
         }
         if (position + 1 - LAG <= seq->state_to) continue;
         seq->state_to = position + 1 - LAG;
-        const int snapshot = 2 * s + (seq->restore == 2 * s + 1);  // one of two, not what is restored
-        seq->saves = 1, seq->save[0] = (llm42_save){seq->state_to, snapshot};
+        seq->saves = 1, seq->save[0] = (llm42_save){seq->state_to, 2 * s + (seq->restore == 2 * s + 1)};  // the other
     }
 }
 
