@@ -1542,6 +1542,7 @@ template <typename TILE> struct llm42__e4m3_products {
         ahead.advance();
     }
     LLM42__DEVICE void give_back() {
+        __syncwarp();  // all lanes have read the scales
         if (threadIdx.x % 32 == 0) llm42__mbarrier_arrive(base + TILE::EMPTY_AT + 8 * done.stage);
         done.advance();
     }
@@ -1661,7 +1662,6 @@ LLM42__DEVICE void llm42__e4m3_multiply(unsigned char *shared, uint32_t base, co
                     to = TILE::CHANNEL ? to + own : fmaf(own, ((const float *)&four)[i / 4 * 2 + i % 2], to);
                 }
             }
-            __syncwarp();
             products.give_back();
         });
         const int n0 = work.output + warp * 16, row0 = work.row0;

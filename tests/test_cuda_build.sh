@@ -112,7 +112,10 @@ then
     # The same for FP8 models. Control: not if nobody waits for a warpgroup's products.
     eight=("$out/tests/cuda_emulated" --part e4m3 --quick --leaves 2 --tensor-parallel 2 --devices 2 --no-check)
     EMULATOR_PROCESSORS=3 check "FP8 on the CPU" "${eight[@]}"
-    faulty product 'that differ' "$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny-fp8 --quick
+    fp8=("$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny-fp8 --quick)
+    faulty product 'that differ' "${fp8[@]}"
+    # A block with many tiles fills each stage several times: not before all lanes have read it.
+    EMULATOR_PROCESSORS=1 check "FP8 with many tiles for each block" "${fp8[@]}" --no-check
     # The bits stay if blocks have many tasks, and each kernel copies as early as it may. Controls: not if none waits for
     # those ahead of it, or for the products of warpgroups, by which attention with wide heads multiplies.
     wide=("$out/tests/cuda_emulated" --part arithmetic --model tests/arch/llama_wide_heads --quick)
