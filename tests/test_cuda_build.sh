@@ -1,6 +1,6 @@
 #!/bin/bash
-# The CUDA backend builds with nvcc, and the programs say in one line why they cannot run on a GPU: because they were
-# built without CUDA, or because the machine has none. What the GPU computes is for `make test-cuda`.
+# The CUDA backend builds with nvcc, and the programs say in one line that they were built without CUDA, or that there is
+# no GPU. What the GPU computes is for `make test-cuda`.
 #
 # No kernel runs here, so everything is compiled in the quickest way. The backend is built for sm_90; cuda_host compiles
 # the same code for sm_80. `make cuda` builds all architectures. Of the programs the device's part is only checked, or
@@ -114,8 +114,7 @@ then
     EMULATOR_PROCESSORS=3 check "FP8 on the CPU" "${eight[@]}"
     fp8=("$out/tests/cuda_emulated" --part arithmetic --model synthetic:tiny-fp8 --quick)
     faulty product 'that differ' "${fp8[@]}"
-    # A block with many tiles fills each stage several times: not before all lanes have read it.
-    EMULATOR_PROCESSORS=1 check "FP8 with many tiles for each block" "${fp8[@]}" --no-check
+    EMULATOR_PROCESSORS=1 check "stages of FP8 are filled again when all lanes have read them" "${fp8[@]}" --no-check
     # The bits stay if blocks have many tasks, and each kernel copies as early as it may. Controls: not if none waits for
     # those ahead of it, or for the products of warpgroups, by which attention with wide heads multiplies.
     wide=("$out/tests/cuda_emulated" --part arithmetic --model tests/arch/llama_wide_heads --quick)
@@ -141,8 +140,7 @@ then
     # However two devices exchange their parts of sums, the bits are the same.
     check "exchanges on the CPU" "$out/tests/cuda_emulated" --part exchange --model synthetic:tiny --no-cublas --no-check \
         --quick
-    # cuda_steps finds out how the emulated tensor cores add. Controls: it also finds out that cores keep fewer bits or
-    # have another least exponent, and that nobody waits for a warpgroup's products. It does not judge a device whose arithmetic is not known.
+    # cuda_steps finds out how the emulated tensor cores add, and what each of the faults changes.
     finds() {  # finds PATTERN ARGUMENT...: what would come behind that line is left out
         "$out/tests/cuda_steps_emulated" --brief --steps 1024 "${@:2}" 2>&1 | tee "$out/log" | grep -q "$1"
         judge "cuda_steps ${*:2}"
