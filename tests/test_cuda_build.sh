@@ -2,10 +2,9 @@
 # The CUDA backend builds with nvcc, and the programs say in one line that they were built without CUDA, or that there is
 # no GPU. What the GPU computes is for `make test-cuda`.
 #
-# No kernel runs here, so everything is compiled in the quickest way. The backend is built for sm_90; cuda_host compiles
-# the same code for sm_80. `make cuda` builds all architectures. Of the programs the device's part is only checked, or
-# compiled to PTX where nvcc knows no other way: all inline assembly stands in kernels.cu, and the backend's object has
-# these kernels assembled. The library's own object is that of the build folder, if there is one.
+# No kernel runs here, so everything is compiled in the quickest way: the backend for sm_90, and by cuda_host for sm_80.
+# Of the programs the device's part is only checked, or compiled to PTX where nvcc knows no other way, because all inline
+# assembly stands in kernels.cu. The library's own object is that of the build folder, if there is one.
 source tests/check.sh
 out=$B/cudatest log=$B/cudatest/log
 mkdir -p "$out/plain"
