@@ -57,10 +57,10 @@ enum { LLM42__KERNELS = 34 };
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.
 //
 // Programmatic dependent launch (sm_90): a kernel may start while the one before it drains. It must call
-// llm42__wait_for_previous() before it reads that kernel's output, but not through the read-only cache (no
+// llm42__wait_for_previous() before it reads that kernel's output, and must not read it through the read-only cache (no
 // __restrict__). It waits only for the kernel right before it, so every kernel must wait, even one that reads nothing:
 // if B, between A and C, did not, it could end first, and C's wait return while A runs. Before its wait a kernel may
-// read only what no kernel of this pass writes: metadata and keys of earlier passes. Earlier devices need neither.
+// read only what no kernel of this pass writes: metadata and keys of earlier passes. Earlier devices need no waits.
 #if __CUDA_ARCH__ >= 900
 #define LLM42__SM90(...) asm volatile(__VA_ARGS__ ::: "memory")
 #define LLM42__TRY_WAIT "mbarrier.try_wait.parity"
@@ -1291,8 +1291,8 @@ enum { LLM42__LEAF_KINDS = sizeof llm42__leaf_kinds / sizeof *llm42__leaf_kinds 
 
 // Shapes: x [entries, k], sorted by expert, and w [E, n, k], by their maps as [E n, k]; offset [E + 1]: each expert's
 // first row -> y [entries, n] = x w^T of each row's expert, or with GATED [entries, n / 2], as in llm42__k_matmul. Leaf
-// l of a sum goes to y + l x part_stride. A sum has leaves x terms terms; 64 divides terms, 128 n. Work: a block takes
-// items of llm42__expert_work, its ring filled across them. Order: sequential in each leaf, by k and the leaves alone.
+// l of a sum goes to y + l x part_stride. A sum has leaves x terms products; terms is a multiple of 64, n of 128. Work:
+// a block takes items of llm42__expert_work, its ring filled across them. Order: sequential in each leaf.
 template <int ROWS, bool GATED, typename OUT>
 __global__ void __launch_bounds__(LLM42__WARPGROUPS ? 384 : 32, 1)
     llm42__k_experts(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, OUT *y,
@@ -1385,7 +1385,7 @@ static const llm42__expert_kind llm42__expert_kinds[] = {LLM42__EXPERT_KIND(8, 4
 //
 // Shapes: x [R, k] and w [n, k], in e4m3, n and k multiples of 128 -> y [R, n], in bf16 or fp32. Order: see DETERMINISM
 // in llm42.h. A chain of 128 terms takes four steps of 32 (wgmma). Each leaf is a sum. CHANNEL: y = (sum * scale of w)
-// * scale of x. It depends on k, the scaling and the leaves alone. cuBLASLt has it where it does not split k.
+// * scale of x. The order depends on k, scaling and leaves alone; cuBLASLt has it unless it splits k.
 typedef struct llm42__e4m3_args {
     const float *x_scale, *w_scale;  // BLOCK: [k / 128][R], [n / 128][stride]; CHANNEL: [R], [n]
     void *y;
@@ -2337,8 +2337,8 @@ template <int DP> struct llm42__pairs {
 // Shapes: qkv [R, (H + 2K) d] -> q [R, H, DP], rotated, and one layer of the cache [slots, K, DP]. DP is d, padded with
 // zeros. Work: DP / 16 lanes for each head of a row, each with eight pairs. Order (head norms): a lane's pairs
 // ascending, then lanes by butterfly. It depends on d alone. PARTIAL: only the first values of a head are rotated.
-// Where an element of v is infinite or NaN, 0 is stored, and NaN as that element of k. So a row that sees the position
-// gets NaN by its score, and no other row does: attention multiplies values that a row does not see by 0.
+// Where v is infinite or NaN, 0 is stored, and NaN in k. A row that sees the position gets NaN by its score. Others
+// multiply the value by 0, which is why v itself must not be NaN or infinite (0 x NaN is NaN).
 template <int DP, bool PARTIAL>
 __global__ void __launch_bounds__(128) llm42__k_rope(const llm42__bf16 *qkv, llm42__bf16 *q, llm42__bf16 *k_cache,
                                                      llm42__bf16 *v_cache, llm42__heads a, llm42__meta meta) {
@@ -2420,7 +2420,7 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool 
 }
 
 // >>kernel-recurrent ---------------------------------------------------------------------------------------------
-// Owns: recurrent layers: the convolution, the gated delta rule, and the norm of its output. And the gate of attention.
+// Owns: recurrent layers (the convolution, the gated delta rule, the norm of its output), and the gate of attention.
 //
 // Section recurrent of llm42.h says what they compute. A sequence's slot has its state in fp32, for each value head S
 // turned, [value_dim][key_dim], and a ring of the inputs of the positions after it. k_convolve gives what the positions
@@ -2428,7 +2428,7 @@ __global__ void __launch_bounds__(256) llm42__k_gate(const llm42__bf16 *y, bool 
 // the outputs. In passes of few rows k_recur does all of this.
 typedef struct llm42__recurrent {
     int key_heads, value_heads, value_dim;
-    // Widths of a row of mixed: what is convolved; that with beta and alpha, as a ring keeps it; all. z: where z is.
+    // channels: what is convolved of a row; width: with beta and alpha, as in a ring; stride of mixed, with z at `z`.
     int channels, width, stride, z;
     int capacity, out_stride, raw_stride, few;  // capacity: rows of `width` of a ring; position t is at t modulo this
     float eps;
@@ -2465,7 +2465,7 @@ template <int COUNT> LLM42__DEVICE void llm42__silu_rounded(float (&x)[COUNT]) {
         x[i] = llm42__rounded(__fdiv_rn(x[i], 1.0f + llm42__power(fminf(x[i] * -1.44269504f, 128.0f))));
 }
 
-// The inputs at position t of a run: of its row in the pass, its first snapshot or its ring.
+// The inputs at position t of a run: from its row in the pass, from the snapshot that it restores, or from its ring.
 LLM42__DEVICE const llm42__bf16 *llm42__inputs_at(const llm42__recurrent &a, const llm42__run &run, int t) {
     if (t >= run.begin) return a.mixed + (size_t)(run.row + t - run.begin) * a.stride;
     if (run.restore && t < run.state)
@@ -2574,8 +2574,8 @@ template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_convolve(llm
     }
 }
 
-// Puts into the ring of a run what a pass leaves there: rows from three before its state on. Work: block `part` of
-// `parts` that a run has copies some pieces of each row.
+// Puts into a run's ring what the pass leaves there: rows from three before the state that it leaves on. Work: each of
+// `parts` blocks of a run copies some pieces of each row.
 LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run &run, const int32_t *slot, int part,
                                      int parts) {
     const int pieces = a.width / 8, own = (pieces + parts - 1) / parts, end = run.begin + run.rows;
@@ -2583,7 +2583,7 @@ LLM42__DEVICE void llm42__write_ring(const llm42__recurrent &a, const llm42__run
     for (int i = threadIdx.x ^ (blockDim.x / 2); i < (end - first) * own; i += blockDim.x) {
         const int t = first + i / own, piece = part * own + i % own;
         const bool restored = run.restore && t < run.state;
-        if (t < run.begin ? !restored : slot[run.row + t - run.begin] < 0) continue;  // it is there, or is to stay
+        if (t < run.begin ? !restored : slot[run.row + t - run.begin] < 0) continue;  // in the ring, or to keep the old
         const uint4 *from = (const uint4 *)(piece * 8 < a.channels ? llm42__inputs_at(a, run, t)
                                                                    : llm42__raw_at(a, run, t) - a.channels);
         uint4 *to = (uint4 *)(a.rings + (size_t)run.slot * a.rings_apart + (size_t)(t % a.capacity) * a.width);
@@ -2603,7 +2603,7 @@ template <int K, int C> struct llm42__delta_load {
     using stage = llm42__delta_stage<K, C>;
     uint4 piece[stage::EACH], v;
     float length[stage::EACH], factor;
-    // A thread's pieces of q and k: of position t, of k or q. The first 2C threads of sixteen have v, two have factors.
+    // piece_t, of_k, inside: where a piece of q or k is. t: position of v (i < 2C) and of factors (i < 2).
     int t, i, piece_t[stage::EACH], of_k[stage::EACH], inside[stage::EACH];
     const llm42__bf16 *from, *v_from;
     const float *lengths, *factors;
@@ -2686,8 +2686,8 @@ template <int K, int C> struct llm42__delta_part {
         LLM42__UNROLLED(int i = 0; i < EACH; i++) k[i] = there() ? stage.k_q[t][0][i * 8 + lane] : float4{};
         beta = stage.factor[t].x, decay = stage.factor[t].y;
     }
-    // Takes in position t of a stage, whose k has been loaded, and loads that of the next one before it stores
-    // anything: a load would wait for stores. part: the lane's part of what the columns give.
+    // Takes in position t of a stage, whose k is loaded. Loads k of t + 1 before it stores anything, because a load
+    // behind stores would wait for them. part: the lane's part of what the columns give.
     LLM42__DEVICE void step(const llm42__delta_stage<K, C> &stage, int t, int columns, float4 (*part)[16][2]) {
         float4 q[EACH];
         float delta[C], out[C];
@@ -2725,13 +2725,13 @@ template <int K, int C> struct llm42__delta_part {
 };
 
 // Shapes: convolved, factors, states or snapshots -> out [R, out_stride], states, snapshots, rings. K: key_dim. Work: a
-// block takes 16 C columns of a value head of a run, and position after position; eight lanes share C columns. States
-// are read before the wait, because no kernel of the pass has written them. Order: that of llm42__recurrent_dot in
-// llm42.h: a lane has the partial sums 4 lane to 4 lane + 3, then a tree of lanes. It depends on key_dim alone.
+// block takes 16 C columns of a value head of a run, position after position; eight lanes share C columns. States are
+// read before the wait, to save time: no kernel of the pass has written them. Order: that of llm42__recurrent_dot in
+// llm42.h: a lane has partial sums 4 lane to 4 lane + 3, which a tree of lanes adds. It depends on key_dim alone.
 //
 // With long runs two blocks on a multiprocessor take half as long again as one, and an H200 spreads blocks unevenly if
-// a launch has many more than have work, or finds blocks of k_convolve. So passes of at most a.few runs have a launch
-// with just their blocks, ahead of that for other passes. Each launch does nothing in the other's passes.
+// a launch has many more than have work, or begins while k_convolve runs. So there are two launches: the first, of two
+// blocks a multiprocessor at most, works only in passes of at most a.few runs, the second only in all other passes.
 template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta(llm42__recurrent a, llm42__meta meta) {
     using stage = llm42__delta_stage<K, C>;
     __shared__ stage stages[2];
@@ -2807,23 +2807,23 @@ template <int V> __global__ void __launch_bounds__(128) llm42__k_leave(llm42__re
 // What a block of k_recur has, in shared memory and in a thread, and what it does with a group of positions.
 template <int K> struct llm42__recur_memory {
     llm42__delta_stage<K, 2> now;
-    float4 parts[LLM42__GROUP][2][16][2], outputs[2][LLM42__GROUP][K / 4];  // outputs: of all blocks, groups in turn
+    float4 parts[LLM42__GROUP][2][16][2], outputs[2][LLM42__GROUP][K / 4];  // outputs: of the head; groups take turns
     float scales[LLM42__GROUP];
-    uint64_t sent[2];  // barriers, of groups in turn
+    uint64_t sent[2];  // barriers; groups take turns
 };
 template <int K> struct llm42__recur {
     enum { BLOCKS = K / 32, LANES = K / 16, PIECES = K / 4 + 4 };  // of eight channels: q, k, the block's v
     const llm42__recurrent &a;
     const llm42__run &run;
     llm42__recur_memory<K> &memory;
-    int rank, head, each, value, u;  // each: value heads of a key head; value: the block's first one; u: the thread
+    int rank, head, each, value, u;  // each: value heads of a key head; value: first column of the block; u: thread
     float scale;                     // of q
 
     LLM42__DEVICE int channel_of(int piece) const {
         return piece < K / 4 ? (piece / (K / 8) * a.key_heads + head / each) * K + piece % (K / 8) * 8
                              : 2 * a.key_heads * K + value + (piece - K / 4) * 8;
     }
-    // The convolution. All loads of a piece follow one another, so that none waits for another one.
+    // The convolution. All loads of a piece are issued before one of them is used, so that none waits for another.
     LLM42__DEVICE void convolve(int first, int count) const {
         for (int i = u; i < count * PIECES; i += 128) {
             const int t = i / PIECES, piece = i % PIECES, channel = channel_of(piece);
@@ -2851,7 +2851,7 @@ template <int K> struct llm42__recur {
         if (behind >= 0 && behind < count)
             memory.now.factor[behind] = llm42__factors_of(a, llm42__raw_at(a, run, first + behind), head);
     }
-    // Gives q and k their lengths: LANES lanes for one of them and a position.
+    // Divides q and k by their lengths, and q by sqrt(K). Work: LANES lanes for q or k of a position.
     LLM42__DEVICE void give_lengths(int count) const {
         if (u / 32 * 32 >= count * 2 * LANES) return;
         const bool is_q = u / LANES % 2;

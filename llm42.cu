@@ -1201,8 +1201,8 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
                                            meta, error, eight, !recurrent);
 }
 
-// What a recurrent layer has instead of attention. A block of k_delta takes 32 columns of a state, or 16 where there
-// are no more. At most FEW_ROWS rows have one kernel for all of it. a.few: see k_delta; of use if runs are long.
+// What a recurrent layer has instead of attention: on Hopper one kernel for at most FEW_ROWS rows, else three. A block
+// of k_delta takes 32 columns of a state, or 16 if value_dim is 16. a.few, for passes with long runs: see k_delta.
 static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
     enum { FEW_ROWS = 8, LONG_ROWS = 160 };
     const llm42_config *c = &cu->config;
@@ -1335,12 +1335,12 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   exchange   k_meet, where each rank norms some rows            llm42__enqueue
 //   gate_up    a product; its end, or k_gate, is silu(gate) x up  llm42__enqueue_feed_forward
 //   down       a product                                          llm42__enqueue_feed_forward
-// A product with weights in e4m3 begins with k_quantise_blocks or _rows, unless its input comes quantised.
 //   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //
-// Instead of qkv, rope and attention a recurrent layer has a product, mixed, and by llm42__enqueue_recurrent the stages
-// convolve, delta and leave, each the kernel of its name; for few rows only delta, which then is k_recur. Instead of
-// gate_up and down a mixture has, by llm42__enqueue_experts:
+// A product with weights in e4m3 begins with k_quantise_blocks or _rows, unless its input comes quantised.
+// Instead of qkv, rope and attention a recurrent layer has the product mixed (in FP8 also beta_alpha, timed as mixed)
+// and, by llm42__enqueue_recurrent, the stages convolve, delta and leave, each the kernel of its name. For few rows it
+// has only delta, which is k_recur then. Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
 //   router     a product
 //   route      k_route, and above 32 rows k_sort
 //   gate_up    k_experts, or k_matmul, of each expert

@@ -2322,7 +2322,8 @@ static llm42_result llm42__check_alike(const llm42_model *model, const char *nam
 // >>config -------------------------------------------------------------------------------------------------------
 // Owns: reading config.json into llm42_config: the table of families, and what keys mean. Defaults are transformers'.
 // Calls: json, scales.
-// Invariant: a config that was read has positive sizes, KV heads divide heads, and no key that counts was skipped.
+// Invariant: a config that was read has positive sizes, KV heads divide heads, and no key that changes a result was
+// skipped.
 
 // Which layers have a sliding window. NONE; ALL, if sliding_window is a number; LATE, those from max_window_layers on,
 // or ASKED, all, if use_sliding_window is true.
@@ -3873,7 +3874,7 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, const float *x, int rows, const l
         blocks += (products[i].w->n + 15) / 16;
         work += (double)products[i].w->n * products[i].k * rows;
     }
-    if (products->w->type == LLM42_DTYPE_E4M3)  // as it is if any is
+    if (products->w->type == LLM42_DTYPE_E4M3)  // then all of them are (see llm42_matrix)
         llm42__team_run(&cpu->team, 8.0 * rows * products->w->k, rows, 1, llm42__quantise_task, &job);
     const int64_t grain = (blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
     llm42__team_run(&cpu->team, work, blocks, grain, llm42__matmul_task, &job);
@@ -3980,7 +3981,7 @@ typedef struct llm42__span {
     int first, end, begin, stop;
 } llm42__span;
 
-// The sixteen vectors from position t0 on, in c->k or c->v. Unwritten ones, outside the span, repeat one inside.
+// The sixteen vectors from position t0 on, in c->k or c->v. Outside the span one inside stands for them.
 LLM42__INLINE void llm42__cpu_addresses(const llm42__context *c, const void *cache, size_t width, llm42__span s, int t0,
                                         const void **at) {
     if (t0 >= s.first && t0 + 16 <= s.end && c->cpu->page_shift >= 4) {  // all belong to the span and lie in one page
@@ -4684,7 +4685,7 @@ static void llm42__leave_task(const llm42__job *w, int64_t r) {
     llm42__cpu_round_all(cpu, out, values);
 }
 
-// Copies what a sequence's layer begins with from a snapshot, if there is one to begin with.
+// If a sequence begins with a snapshot, copies that into the layer's state and ring.
 static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, size_t cache) {
     const llm42_seq *seq = &cpu->pass.seq[slot];
     const llm42__recurrence *n = &cpu->recurrence;
@@ -4700,7 +4701,7 @@ static void llm42__recurrent_restore(llm42__cpu *cpu, int slot, size_t cache) {
 }
 
 // Shapes: h [R, D] -> cpu->attended [R, Hv*value_dim]. Work: threads share the value heads of the pass's sequences.
-// Order: that of llm42__recurrent_dot, token by token, or for prompts in FAST passes of llm42__recurrent_chunk.
+// Order: that of llm42__recurrent_dot, token by token; for prompts in FAST passes that of llm42__recurrent_chunk.
 static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
     const llm42_config *c = &cpu->model->config;
     const llm42_layer *layer = &cpu->model->layer[l];
@@ -4841,7 +4842,7 @@ static void llm42__fp32_block(const llm42__cpu *cpu, const float *x, int rows, c
 
 // Shapes: q [pad] of one head, scores [stop - begin], out [pad], to be divided by the sum of weights that is returned.
 // Order: sums over d (scores), and over positions (weights, weighted v), each by the one order. Positions outside the
-// span have weight 0. (The context is a copy that stays in registers: vector stores might change what is pointed to.)
+// span have weight 0. (The context is a copy, for registers: a vector store may change what a pointer points to.)
 LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s, const float *q, float *scores,
                                      float *out, float *largest) {
     const llm42__cpu *cpu = c.cpu;
@@ -5064,9 +5065,8 @@ double llm42_calibration_flip_rate(const llm42_calibration *c, double fast_rows,
     return t->value[llm42__step_of(t->x, t->xs, fast_rows) * t->ys + llm42__step_of(t->y, t->ys, replay_rows)];
 }
 // >>sim ----------------------------------------------------------------------------------------------------------
-// Owns: the virtual clock and the tokens that a pass returns. No KV: a true token depends on its request and position.
-// Calls: calibrated.
-// Invariant: only a FAST pass returns a token that is not the true one.
+// Owns: the virtual clock and the tokens that a pass returns. No KV: a true token depends only on its request and
+// position. Calls: calibrated. Invariant: only a FAST pass returns a token that is not the true one.
 
 // What the tokens of a request depend on. Kept by the request's slot.
 typedef struct llm42__sim_request {
@@ -5990,8 +5990,8 @@ static void llm42__forget_saves(llm42_engine *e, int slot) {
         e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
 }
 
-// How far a state moves in the pass: over what was final before it, and over rows that will be: those of a prompt, and
-// the first of a window or of a final decode. Snapshots are wanted at the last page's end, and where requests differ.
+// How far a state moves in the pass: over rows final before it and those it makes final: a prompt's, a window's first,
+// a decode's if its token is final. Snapshots are taken at the end of the last page, and where prefixes part (branch).
 static void llm42__move_state(llm42_engine *e, llm42__request *r, const llm42_choice *c, int first) {
     if (!e->desc.model->config.recurrent_layers) return;
     llm42_seq *seq = &e->seq[r->slot];
