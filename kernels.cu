@@ -2503,8 +2503,7 @@ LLM42__DEVICE void llm42__save_inputs(const llm42__recurrent &a, const llm42__ru
     }
 }
 
-// What a norm multiplies a head's output by. x: a lane's sixteen values of V: eight side by side, and eight half a head
-// behind them. Order: that of head norms in k_rope.
+// A norm's factor. x: sixteen of a head's V values: eight side by side, eight half a head behind. Order: as in k_rope.
 template <int V> LLM42__DEVICE float llm42__scale_of(const float (&x)[16], float eps) {
     float squares = 0;
     LLM42__UNROLLED(int i = 0; i < 16; i++) squares = fmaf(x[i % 2 * 8 + i / 2], x[i % 2 * 8 + i / 2], squares);
@@ -2736,6 +2735,7 @@ template <int K, int C> __global__ void __launch_bounds__(128, 4) llm42__k_delta
     using stage = llm42__delta_stage<K, C>;
     __shared__ stage stages[2];
     __shared__ float4 parts[2][LLM42__GROUP][C][16][2];  // of outputs, by lane: they are added up after a group
+    static_assert(sizeof stages + sizeof parts <= 48 << 10, "without being asked GPUs give no more");
     const int across = a.value_dim / stage::COLUMNS, each = a.value_heads * across, runs = meta.header->runs,
               tasks = (runs <= a.few) == ((int)gridDim.x == a.few * each) ? runs * each : 0;
     const int own = threadIdx.x / 32 * 4 + threadIdx.x % 4;  // of sixteen times C columns
@@ -2878,7 +2878,7 @@ template <int K> struct llm42__recur {
                 llm42__store4_in(llm42__address_in(llm42__shared_address(to), r), four, llm42__address_in(barrier, r));
         }
         if (BLOCKS == 1) __syncthreads();  // then there is no cluster
-        else llm42__mbarrier_wait(barrier, turn / 2 % 2);
+        else llm42__mbarrier_wait<true>(barrier, turn / 2 % 2);
     }
     // Norms the block's outputs and multiplies them by silu(z), as k_leave does. A thread has two columns of a
     // position.
@@ -2908,7 +2908,7 @@ template <int K> struct llm42__recur {
 // as in k_delta. No loop over positions is unrolled, because instructions that are not in a cache cost more than the
 // loop. Rings have room for LLM42__GROUP rows more than k_delta needs: blocks write a run's ring while others read it.
 template <int K> __global__ void __launch_bounds__(128, 3) llm42__k_recur(llm42__recurrent a, llm42__meta meta) {
-#if LLM42__WARPGROUPS
+#if LLM42__WARPGROUPS || __CUDA_ARCH__ >= 900
     enum { BLOCKS = K / 32 };
     extern __shared__ __align__(1024) unsigned char shared[];
     auto &memory = *(llm42__recur_memory<K> *)shared;

@@ -1202,7 +1202,7 @@ static llm42_result llm42__enqueue_layer_norm(llm42__cuda *cu, const llm42__shap
 }
 
 // What a recurrent layer has instead of attention: on Hopper one kernel for at most FEW_ROWS rows, else three. A block
-// of k_delta takes 32 columns of a state, or 16 if value_dim is 16. a.few, for passes with long runs: see k_delta.
+// of k_delta takes 32 columns of a state, or 16 if value_dim is 16 or key_dim 256. a.few: see k_delta.
 static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape_key *key, int l, llm42_error *error) {
     enum { FEW_ROWS = 8, LONG_ROWS = 160 };
     const llm42_config *c = &cu->config;
@@ -1224,7 +1224,8 @@ static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape
     a.states_apart = L * state, a.rings_apart = L * ring, a.saved_inputs_apart = L * inputs;
     const unsigned processors = (unsigned)cu->device.multiProcessorCount, lanes = (unsigned)cu->attended / 16;
     const unsigned across = ((unsigned)cu->channels + 2047) / 2048, runs = (unsigned)llm42__most_runs(cu, key->rows),
-                   groups = (unsigned)llm42__most_groups(cu, key->rows), columns = c->value_dim % 32 ? 16 : 32,
+                   groups = (unsigned)llm42__most_groups(cu, key->rows),
+                   columns = c->value_dim % 32 || c->key_dim == 256 ? 16 : 32,
                    each = (unsigned)(c->value_heads * c->value_dim) / columns, few = 2 * processors / each;
     if (cu->device.major == 9 && key->rows <= FEW_ROWS && c->key_dim == c->value_dim && c->key_dim % 32 == 0 &&
         c->key_dim <= 128 && cu->attended == c->value_heads * c->value_dim) {
@@ -1239,19 +1240,17 @@ static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape
     }
     if (key->prefill && key->rows >= LONG_ROWS) a.few = (int)few;
     auto delta = [&](auto kernel) {
-        auto launch = [&](unsigned blocks) {
-            return llm42__launch(kernel, dim3(blocks), dim3(128), 0, ex->stream, a, meta);
-        };
+        auto launch = [&](unsigned n) { return llm42__launch(kernel, dim3(n), dim3(128), 0, ex->stream, a, meta); };
         const cudaError_t status = a.few ? launch(few * each) : cudaSuccess;
-        if (status != cudaSuccess || (a.few && runs <= few)) return status;
-        return launch(std::min(runs * each, 8 * processors));
+        return status != cudaSuccess || (a.few && runs <= few) ? status : launch(std::min(runs * each, 8 * processors));
     };
     LLM42__STAGE("convolve", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
                      return llm42__launch(llm42__k_convolve<dim.value>, dim3(across, std::min(groups, 4 * processors)),
                                           dim3(128), 0, ex->stream, a, meta);
                  })));
     LLM42__STAGE("delta", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
-                     return columns == 16 ? delta(llm42__k_delta<dim.value, 1>) : delta(llm42__k_delta<dim.value, 2>);
+                     return columns == 16 ? delta(llm42__k_delta<dim.value, 1>)
+                                          : delta(llm42__k_delta < dim.value, dim.value == 256 ? 1 : 2 >);
                  })));
     LLM42__STAGE("leave", LLM42__CU(llm42__by_head_dim(c->value_dim, [&](auto dim) {
                      return llm42__launch(llm42__k_leave<dim.value>, dim3((unsigned)key->rows, (lanes + 127) / 128),

@@ -443,7 +443,8 @@ typedef struct llm42_seq {
     int state;     // positions that the state has taken in; 0: none, it is zero
     int state_to;  // that it has taken in when the pass has run
     int restore;   // the state is first copied from snapshot `restore` - 1, which has `state` positions; 0: it is not
-    int saves;     // times that the state is copied to another snapshot on its way from .state to .state_to, ascending
+    int saves;  // times that the state is copied to a snapshot on its way to .state_to, ascending; in a pass a snapshot
+                // that is saved is named once
     llm42_save save[2];
 } llm42_seq;
 
@@ -1237,11 +1238,12 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
                         "%s backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
                         "follow one another, at most %d positions after the state",
                         backend, r, row->seq, row->position, seq->state, desc->behind);
-        bool wild = first && (seq->restore < 0 || seq->restore > desc->snapshots || seq->saves < 0 || seq->saves > 2);
+        bool wild = first && (seq->restore < 0 || seq->restore > desc->snapshots || seq->saves < 0 || seq->saves > 2 ||
+                              (seq->restore && row->position < seq->state));
         for (int i = 0; first && !wild && i < seq->saves; i++)
             wild = seq->save[i].snapshot < 0 || seq->save[i].snapshot >= desc->snapshots ||
-                   seq->save[i].snapshot == seq->restore - 1 || seq->save[i].at > seq->state_to ||
-                   seq->save[i].at <= (i ? seq->save[i - 1].at : seq->state);
+                   seq->save[i].snapshot == seq->restore - 1 || (i && seq->save[0].snapshot == seq->save[1].snapshot) ||
+                   seq->save[i].at > seq->state_to || seq->save[i].at <= (i ? seq->save[i - 1].at : seq->state);
         if (wild)
             LLM42__FAIL(INVALID,
                         "%s backend: row %d: sequence %d: restore, saves: must be of the %d snapshots, not the same "
@@ -2322,8 +2324,7 @@ static llm42_result llm42__check_alike(const llm42_model *model, const char *nam
 // >>config -------------------------------------------------------------------------------------------------------
 // Owns: reading config.json into llm42_config: the table of families, and what keys mean. Defaults are transformers'.
 // Calls: json, scales.
-// Invariant: a config that was read has positive sizes, KV heads divide heads, and no key that changes a result was
-// skipped.
+// Invariant: a config that was read has positive sizes, KV heads divide heads, and no key with an effect was skipped.
 
 // Which layers have a sliding window. NONE; ALL, if sliding_window is a number; LATE, those from max_window_layers on,
 // or ASKED, all, if use_sliding_window is true.
@@ -3874,7 +3875,7 @@ static void llm42__cpu_matmul(llm42__cpu *cpu, const float *x, int rows, const l
         blocks += (products[i].w->n + 15) / 16;
         work += (double)products[i].w->n * products[i].k * rows;
     }
-    if (products->w->type == LLM42_DTYPE_E4M3)  // then all of them are (see llm42_matrix)
+    if (products->w->type == LLM42_DTYPE_E4M3)  // the first one is if any is
         llm42__team_run(&cpu->team, 8.0 * rows * products->w->k, rows, 1, llm42__quantise_task, &job);
     const int64_t grain = (blocks + 2 * cpu->team.threads - 1) / (2 * cpu->team.threads);
     llm42__team_run(&cpu->team, work, blocks, grain, llm42__matmul_task, &job);
@@ -5065,8 +5066,9 @@ double llm42_calibration_flip_rate(const llm42_calibration *c, double fast_rows,
     return t->value[llm42__step_of(t->x, t->xs, fast_rows) * t->ys + llm42__step_of(t->y, t->ys, replay_rows)];
 }
 // >>sim ----------------------------------------------------------------------------------------------------------
-// Owns: the virtual clock and the tokens that a pass returns. No KV: a true token depends only on its request and
-// position. Calls: calibrated. Invariant: only a FAST pass returns a token that is not the true one.
+// Owns: the virtual clock, and a pass's tokens. No KV: a true token depends only on its request and position.
+// Calls: calibrated.
+// Invariant: only a FAST pass returns a token that is not the true one.
 
 // What the tokens of a request depend on. Kept by the request's slot.
 typedef struct llm42__sim_request {

@@ -198,8 +198,7 @@ TEST(what_is_refused) {
     test_refused(&(llm42_engine_desc){.model = model, .numerics.leaves = 4}, LLM42_INVALID, "2 key heads");
 }
 
-// A backend refuses rows that do not follow the state, snapshots that there are not (there is one), that the state does
-// not pass or that are restored in the same pass, and a row of another sequence between two of one.
+// Rows that do not follow the state or one another are refused, and snapshots that cannot be (there is one).
 TEST(what_a_backend_refuses) {
     static const char snapshots[] = "restore, saves: must be of the 1 snapshots";
     const struct {
@@ -213,7 +212,8 @@ TEST(what_a_backend_refuses) {
                         {{.state_to = 2, .saves = 1, .save = {{0, 0}}}, 0, 1, snapshots},
                         {{.state_to = 2, .saves = 1, .save = {{3, 0}}}, 0, 1, snapshots},
                         {{.state_to = 2, .saves = 2, .save = {{1, 0}, {1, 0}}}, 0, 1, snapshots},
-                        {{.state_to = 2, .saves = 3}, 0, 1, snapshots}, {{0}, 0, 1, ""});
+                        {{.state_to = 2, .saves = 3}, 0, 1, snapshots},
+                        {{.state = 1, .state_to = 1, .restore = 1}, 0, 1, snapshots}, {{0}, 0, 1, ""});
     enum { APART = sizeof bad / sizeof *bad - 1 };
     void *state = NULL;
     const llm42_backend *cpu = llm42_backend_cpu();
