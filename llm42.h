@@ -1235,9 +1235,10 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
             (!first && row->position != row[-1].position + 1) || (first && row->position - seq->state > desc->behind) ||
             seq->state < 0 || seq->state_to < seq->state)
             LLM42__FAIL(INVALID,
-                        "%s backend: row %d: sequence %d at position %d, with a state of %d positions: its rows must "
-                        "follow one another, at most %d positions after the state",
-                        backend, r, row->seq, row->position, seq->state, desc->behind);
+                        "%s backend: row %d: sequence %d (of %d) at position %d, with a state of %d positions: its "
+                        "rows must follow one another, at most %d positions after the state",
+                        backend, r, row->seq, LLM42__MAX(1, desc->max_running), row->position, seq->state,
+                        desc->behind);
         bool wild = first && (seq->restore < 0 || seq->restore > desc->snapshots || seq->saves < 0 || seq->saves > 2 ||
                               (seq->restore && row->position < seq->state));
         for (int i = 0; first && !wild && i < seq->saves; i++)

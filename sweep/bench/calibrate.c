@@ -18,7 +18,9 @@
 #include "sweep/bench/bench.h"
 
 enum { MAX_TURNS = 512, ROWS = 22, CUDA_ROWS = 20, CONTEXTS = 4 };
-enum { CUDA_DECODE_ROWS = 1024 };  // the most of a table, for passes in which prompts' rows come to those that decode
+// The most rows that decode in a table, for passes in which prompts' rows come to them. With recurrent layers each
+// takes a state.
+static int decode_rows(const bench *b) { return b->model->config.recurrent_layers ? (int)b->set.max_running : 1024; }
 // Seconds that the passes of a cell run on a GPU before they are timed, and while they are.
 static const double cuda_before = 0.2, cuda_timed = 0.1;
 enum { FAST_PROMPT = 1, FIXED_WINDOW = 2, INVARIANT_WINDOW = 6 };  // indices into cost_tables
@@ -297,10 +299,12 @@ static void calibration_head(const bench *b, const cost_grid *g, const flips *f,
     fputs(CALIBRATION_COLUMNS, file);
 }
 
-// Rows of a table on a GPU. A backend is opened for each number of fixed rows, so these are few.
-static bool cuda_has(int table, int rows) {
+// Rows of a table. On a GPU a backend is opened for each number of fixed rows, so these are few.
+static bool table_has(const bench *b, int table, int rows) {
     bool power = (rows & (rows - 1)) == 0;
-    if (cost_tables[table].kind == LLM42_KIND_DECODE) return rows <= CUDA_DECODE_ROWS;
+    if (cost_tables[table].kind == LLM42_KIND_DECODE && (b->cuda || b->model->config.recurrent_layers))
+        return rows <= decode_rows(b);
+    if (!b->cuda) return true;
     if (cost_tables[table].schedule == LLM42_SCHEDULE_FIXED) return power && rows >= 16;
     return table == INVARIANT_WINDOW ? rows > 1 : power || rows > 256;
 }
@@ -322,7 +326,7 @@ static void grid_size(const bench *b, cost_grid *g) {
     while (!b->cuda && row[rows - 1] > CPU_ROWS && (double)row[rows - 1] * c->vocab > 1 << 26) rows--;
     for (int t = 0; t < COST_TABLES; t++)
         for (int r = 0; r < rows; r++)
-            if (!b->cuda || cuda_has(t, row[r])) g->row[t][g->rows[t]++] = row[r];
+            if (table_has(b, t, row[r])) g->row[t][g->rows[t]++] = row[r];
 }
 
 // Opens a rig that has room for the grid's cells: on a GPU those of FIXED passes of so many rows, of INVARIANT windows
@@ -341,7 +345,7 @@ static void grid_open(bench *b, const cost_grid *g, rig *r, int fixed_rows) {
                         .context = context,
                         .scattered = true,
                         .fixed_rows = replay ? most : fixed_rows,
-                        .running = fixed_rows ? 0 : CUDA_DECODE_ROWS,
+                        .running = fixed_rows ? 0 : decode_rows(b),
                         .page_tables = tables < least         ? least
                                        : tables > most_tables ? most_tables
                                                               : (int)tables,

@@ -33,11 +33,11 @@ void rig_deal_pages(rig *r, int context) {
         r->seq[i] = (llm42_seq){.request = i + 1, .pages = r->pages + r->pages_a_table * (i % r->page_tables)};
 }
 
-// Sequences in a pass of a GPU: those that decode, or those of windows.
+// Sequences in a pass: those that decode, or those of windows. A CPU needs to know only with recurrent layers.
 static int rig_running(const bench *b, const rig_desc *wanted) {
-    int64_t windows = wanted->max_rows / b->set.window + 1;
+    int64_t windows = wanted->max_rows / (b->set.window < 31 ? b->set.window : 31) + 1;  // 31: see rig_piece_rows
     int running = b->set.max_running > wanted->running ? (int)b->set.max_running : wanted->running;
-    if (!b->cuda) return b->model->config.recurrent_layers ? wanted->page_tables : 0;
+    if (!b->cuda && !b->model->config.recurrent_layers) return 0;
     return windows > running ? (int)windows : running;
 }
 
