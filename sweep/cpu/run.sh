@@ -7,6 +7,8 @@
 #     bash sweep/cpu/run.sh measure      OUT/offline_I.tsv: the runs in which all requests arrive at once, 12 times;
 #                                        OUT/online_I.tsv: the others, 4 times
 #     bash sweep/cpu/run.sh predict      OUT/predict_errors.tsv and OUT/predict.md: measured beside simulated
+#     bash sweep/cpu/run.sh hybrid       the same of hybrid42, by mode: OUT/cpu-hybrid42.tsv, OUT/hybrid_I.tsv and
+#                                        OUT/hybrid_simulated.tsv, in five minutes
 #
 #     B=FOLDER OUT=FOLDER                where programs are and where results go; sweep/results/cpu
 #     REQUESTS=N REPEATS=N               smaller runs, N times
@@ -91,8 +93,19 @@ predict() {
     mv "$work/summary" "$OUT/predict.md"
 }
 
+hybrid() {
+    local i ways=(--preset dvr --workload uniform:64x96 --requests 120 --max-running 32 --kv-tokens 65536
+        --token-budget 2048 --mode "nondeterministic,dvr,hybrid,batch_invariant" --ratio 0.1,0.5,1 --qps offline --quiet)
+    "$B/bench" --model examples/hybrid42 --threads 1 --repeats 3 --flip-requests 300 --max-running 32 --seconds 200 \
+        ${FORCE:+--force} --calibrate "$OUT/cpu-hybrid42.tsv"
+    for i in 1 2 3 4 5; do
+        "$B/sweep" --backend cpu --model examples/hybrid42 --threads 1 "${ways[@]}" --out "$OUT/hybrid_$i.tsv"
+    done
+    "$B/sweep" --backend sim --calibration "$OUT/cpu-hybrid42.tsv" "${ways[@]}" --out "$OUT/hybrid_simulated.tsv"
+}
+
 case ${1:-all} in
-calibrate | measure | predict) "$1" ;;
+calibrate | measure | predict | hybrid) "$1" ;;
 all) calibrate && measure && predict ;;
 *)
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
