@@ -51,7 +51,7 @@ typedef __nv_bfloat16 llm42__bf16;
 #define LLM42__UNROLLED(...) _Pragma("unroll") for (__VA_ARGS__)
 
 // A revision, to be raised by each change here that changes bits or times. Results name the one that they are from.
-enum { LLM42__KERNELS = 34 };
+enum { LLM42__KERNELS = 35 };
 
 // >>kernel-ptx ---------------------------------------------------------------------------------------------------
 // Owns: instructions that CUDA C++ has no name for, rounding, and launching.

@@ -1249,8 +1249,9 @@ static llm42_result llm42__enqueue_recurrent(llm42__cuda *cu, const llm42__shape
                                           dim3(128), 0, ex->stream, a, meta);
                  })));
     LLM42__STAGE("delta", LLM42__CU(llm42__by_head_dim(c->key_dim, [&](auto dim) {
+                     constexpr int most = dim.value == 256 ? 1 : 2;  // columns of eight lanes
                      return columns == 16 ? delta(llm42__k_delta<dim.value, 1>)
-                                          : delta(llm42__k_delta < dim.value, dim.value == 256 ? 1 : 2 >);
+                                          : delta(llm42__k_delta<dim.value, most>);
                  })));
     LLM42__STAGE("leave", LLM42__CU(llm42__by_head_dim(c->value_dim, [&](auto dim) {
                      return llm42__launch(llm42__k_leave<dim.value>, dim3((unsigned)key->rows, (lanes + 127) / 128),
