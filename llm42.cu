@@ -1314,11 +1314,6 @@ static llm42_result llm42__enqueue_feed_forward(llm42__cuda *cu, const llm42__sh
                                   llm42__sum_at(cu, 1), R, error);
 }
 
-// The schedule of the head's product. A FIXED pass that draws few tokens has a smaller product if that keeps the bits.
-static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
-    return key->schedule == LLM42_SCHEDULE_FIXED && key->draws < key->rows ? LLM42_SCHEDULE_INVARIANT : key->schedule;
-}
-
 // The stages of a layer. Each is timed under its name, by llm42_cuda_stages. "A product" is llm42__k_matmul,
 // llm42__k_leaves or cuBLASLt. tests/cuda/host.cu checks stages and kernels of one rank, and how often ranks meet.
 //
@@ -1327,8 +1322,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 //   exchange   k_meet, where each rank norms some rows            llm42__enqueue
 //   qkv        a product                                          llm42__enqueue_attend
 //   rope       k_rope: rotated q, and KV into the cache           llm42__enqueue_attend
-//   attention  k_attend_prefill, k_attend_decode, or both         llm42__enqueue_attend
-//   attention  with gates also k_gate_attention                   llm42__enqueue_attend
+//   attention  k_attend_*, k_gate_attention where it has gates    llm42__enqueue_attend
 //   o          a product                                          llm42__enqueue_attend
 //   exchange   k_meet, unless the parts come by mail              llm42__enqueue_exchange
 //   norm       k_norm: x += o's sum, and h                        llm42__enqueue_layer_norm
@@ -1343,8 +1337,7 @@ static llm42_schedule llm42__head_schedule(const llm42__shape_key *key) {
 // has only delta, which is k_recur then. Instead of gate_up and down a mixture has, by llm42__enqueue_experts:
 //   router     a product
 //   route      k_route, and above 32 rows k_sort
-//   gate_up    k_experts, or k_matmul, of each expert
-//   down       k_experts, or k_matmul, of each expert
+//   gate_up, down  k_experts, or k_matmul, of each expert
 //   route      k_combine_leaves, or k_add_parts if there are several ranks; else the next norm adds up experts
 
 // All launches of a pass whose metadata is on the devices. The head is left out if there is no room for all logits.
@@ -1382,7 +1375,10 @@ static llm42_result llm42__enqueue(llm42__cuda *cu, const llm42__shape_key *key,
     }));
     if (own_rows) LLM42__STAGE("exchange", LLM42__TRY(llm42__enqueue_meeting(cu, error)));
     if (key->draws > cu->max_draws) return LLM42_OK;
-    return llm42__enqueue_head(cu, llm42__head_schedule(key), 0, key->draws, meta_of(cu), error);
+    // A FIXED pass that draws few tokens has a smaller product of the head if that keeps the bits.
+    const bool smaller = key->schedule == LLM42_SCHEDULE_FIXED && key->draws < key->rows;
+    return llm42__enqueue_head(cu, smaller ? LLM42_SCHEDULE_INVARIANT : key->schedule, 0, key->draws, meta_of(cu),
+                               error);
 }
 
 // >>cuda-graphs --------------------------------------------------------------------------------------------------
@@ -2430,12 +2426,10 @@ static llm42_result llm42__algorithm_holds(llm42__trial *t, const llm42__algorit
     return LLM42_OK;
 }
 
-// *right: an algorithm's product of noise agrees with t->sums. A term of a sum is the product of two numbers of
-// standard deviation 1, so a sum of k terms, and its parts in any order, have at most about s = sqrt(k); no output of a
-// pass is beyond 6 s. An output may be off by its own rounding to bf16, 6 s / 256 = 0.023 s; by that of partial sums,
-// if cuBLASLt splits k, which together have less than 10 s for up to 64 parts: 0.039 s; and by the tensor cores, which
-// cut a sum to 24 bits in each step of 16 terms, less than 0.001 s. That is s / 16 at worst. A product that leaves out
-// 16 of 14,336 terms is off by 0.033 s on average, and in one of a few thousand outputs by over twice the tolerance.
+// *right: an algorithm's product of noise agrees with t->sums. Terms have a standard deviation of 1, so a sum of k
+// terms has s = sqrt(k), and no output is beyond 6 s. Rounding to bf16 takes an output up to 6 s / 256 = 0.023 s off,
+// rounding of up to 64 partial sums (together below 10 s) 0.039 s, and tensor cores 0.001 s: s / 16 at worst. A product
+// without 16 of 14,336 terms is off by 0.033 s on average, and one of a few thousand outputs by over s / 8.
 static llm42_result llm42__right(llm42__trial *t, const llm42__algorithm *algorithm, bool *right, llm42_error *error) {
     llm42__cuda *cu = t->cu;
     const llm42__execution *ex = &cu->execution;
@@ -2461,20 +2455,27 @@ static llm42_result llm42__right(llm42__trial *t, const llm42__algorithm *algori
 }
 
 // Times an algorithm. It runs with the weights of several layers, so that they come from memory and not from a cache.
+// The stream starts when all launches are in it: else a slow host would make all short kernels equal.
 static llm42_result llm42__time_algorithm(llm42__trial *t, const llm42__algorithm *algorithm, int launches, float *us,
                                           llm42_error *error) {
     const cudaStream_t stream = t->cu->execution.stream;
-    std::vector<const llm42__bf16 *> weights;
-    for (int l = 0; l < t->cu->config.layers && weights.size() < (t->product == LLM42__HEAD ? 1u : 4u); l++)
-        if (const llm42__bf16 *w = llm42__weights_of(t->cu, t->product, l)) weights.push_back(w);
+    std::mutex closed;
+    std::vector<const llm42__bf16 *> w;
+    for (int l = 0; l < t->cu->config.layers && w.size() < (t->product == LLM42__HEAD ? 1u : 4u); l++)
+        if (const llm42__bf16 *of = llm42__weights_of(t->cu, t->product, l)) w.push_back(of);
     float ms;
-    for (int i = -1; i < launches; i++) {  // the first does not count
-        const llm42__bf16 *w = weights[(size_t)(i + 1) % weights.size()];
-        if (!i) LLM42__CU(cudaEventRecord(t->begin, stream));
-        LLM42__TRY(llm42__try(t, algorithm, w, t->x, t->other, t->rows, error));
+    auto pass = [](void *gate) { std::lock_guard<std::mutex> passed(*(std::mutex *)gate); };
+    llm42_result result = LLM42_OK;
+    closed.lock();
+    for (int i = 0; i < launches + 2 && !result; i++) {  // two do not count: the first loads what a shut stream cannot
+        if (i == 1) result = LLM42__STATUS(cudaLaunchHostFunc(stream, pass, &closed));
+        if (i == 2) result = LLM42__STATUS(cudaEventRecord(t->begin, stream));
+        if (!result) result = llm42__try(t, algorithm, w[(size_t)i % w.size()], t->x, t->other, t->rows, error);
     }
-    LLM42__CU(cudaEventRecord(t->end, stream));
-    LLM42__CU(cudaEventSynchronize(t->end));
+    if (!result) result = LLM42__STATUS(cudaEventRecord(t->end, stream));
+    closed.unlock();
+    cudaStreamSynchronize(stream);  // whatever happened: `closed` goes
+    LLM42__TRY(result);
     LLM42__CU(cudaEventElapsedTime(&ms, t->begin, t->end));
     *us = ms * 1000.0f / (float)launches;
     return LLM42_OK;
@@ -2512,10 +2513,9 @@ static bool llm42__serves_fast(const llm42__cuda *cu, const llm42__candidate &c)
     return !c.algorithm.leaves && (cu->options.fast != LLM42_CUDA_FAST_OFFERED || c.rank >= 0 || c.algorithm.tile >= 0);
 }
 // Microseconds that a product costs in a decode pass beyond its time alone: {by cuBLASLt, by a tile kernel}. A tile
-// kernel starts while the kernel before it drains. That saves time, but behind attention (o) it costs more than it
-// saves. Measured on an H200 by exchanging algorithms of 1 to 16 rows in whole passes: means, where single measurements
-// were up to 3 us off. A leaf kernel for down costs more behind the tile kernel that gate_up of few rows has: on two
-// H200 5 us for 16 rows and 13 for 4, of which the mean is taken for all up to 32 rows.
+// kernel starts while the one before it drains, which saves time, but not behind attention (o). Measured on an H200 by
+// exchanging algorithms of 1 to 16 rows in whole passes: means, single measurements were up to 3 us off. Leaf kernels
+// for down, behind the tile kernel that gate_up of few rows has, cost 5 us for 16 rows and 13 for 4: for 32, the mean.
 static const float llm42__beyond[LLM42__E4M3][2] = {{0, 0}, {0, 2}, {2, 0}, {1, 0}};
 static float llm42__cost(const llm42__trial *t, const llm42__algorithm &p) {
     enum { FEW = 32, LEAF_DOWN = 9 };
@@ -2839,7 +2839,6 @@ static llm42_result llm42__choose_from(llm42__trial *t, const llm42__candidate_l
 }
 
 static bool llm42__product_used(const llm42__cuda *cu, int product) {
-    const bool mixture = cu->config.experts > 0;
     const int of = llm42__operator_of(product);
     bool in_some_layer = of > LLM42__MIXED || (!cu->config.scaling && !llm42__in_e4m3(product));
     for (int l = 0; !in_some_layer && cu->config.scaling && l < cu->config.layers; l++)
@@ -2847,7 +2846,8 @@ static bool llm42__product_used(const llm42__cuda *cu, int product) {
                         llm42__product_in(cu, of, l) == product;
     if (!in_some_layer) return false;
     if (of == LLM42__MIXED || of == LLM42__RAW) return llm42__product_shape(cu, of).n > 0;
-    return of == LLM42__ROUTER ? mixture : (of != LLM42__GATE_UP && of != LLM42__DOWN) || !mixture;
+    if (of == LLM42__ROUTER) return cu->config.experts > 0;
+    return !cu->config.experts || (of != LLM42__GATE_UP && of != LLM42__DOWN);
 }
 
 // True if the engine has an algorithm for a product of so many rows, which are those of a bucket.

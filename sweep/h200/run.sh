@@ -14,7 +14,7 @@
 #     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
 #     bash sweep/h200/run.sh hybrids            models with recurrent layers, in the shapes of Qwen3.5-9B and -35B-A3B:
 #                                               passes, presets, drafts
-#     bash sweep/h200/run.sh determinism-hybrid  hostile loads of three of them, all at once; FOLDER=DIR: transcripts
+#     bash sweep/h200/run.sh determinism-hybrid  hostile loads of four of them, all at once; FOLDER=DIR: transcripts
 #     bash sweep/h200/run.sh prompts            whole prompts of 2,048 to 32,768 tokens, and their stages
 #     bash sweep/h200/run.sh attention          attention of prompts in one layer, beside cuDNN's and FlashAttention's in
 #                                               turn; needs `make kernels` and PyTorch
@@ -92,7 +92,7 @@ files_of() {
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
     eight-bits) echo energy_eight flips_tiny42 flips_tiny42_fp8 flips_llama_3_1_8b flips_llama_3_1_8b_fp8 ;;
     hybrids) echo passes_hybrid passes_hybrid_mixture passes_hybrid_eight passes_hybrid_mixture_eight drafts_hybrid presets_hybrid ;;
-    determinism-hybrid) echo determinism_tiny_hybrid determinism_hybrid42 determinism_qwen3_5_9b ;;
+    determinism-hybrid) echo determinism_tiny_hybrid determinism_hybrid42 determinism_qwen3_5_text determinism_qwen3_5_9b ;;
     determinism-eight) echo determinism_eight_tiny42 determinism_eight_tiny_moe determinism_eight_8b ;;
     esac
 }
@@ -227,7 +227,7 @@ hybrids)
         --kv-tokens 131072 --token-budget 2048 --qps offline --preset best,dvr,invariant --ratio 0,1
     ;;
 determinism-hybrid)  # no time counts here, so all run at once
-    for model in synthetic:tiny-hybrid examples/hybrid42; do
+    for model in synthetic:tiny-hybrid examples/hybrid42 tests/arch/qwen3_5_text; do
         name=${model##*[:/]}
         [ -z "${FOLDER:-}" ] || mkdir -p "$FOLDER/$name"
         hostile "determinism_${name/-/_}" --part determinism --model "$model" --loads 12 \
@@ -235,8 +235,8 @@ determinism-hybrid)  # no time counts here, so all run at once
     done
     [ -z "${FOLDER:-}" ] || mkdir -p "$FOLDER/9b"
     hostile determinism_qwen3_5_9b --part determinism --model "synthetic:qwen3.5-9b,margin=$MARGIN" --loads 4 \
-        --requests "${REQUESTS_9B:-64}" --longest-prompt 200 --longest-output 64 --kv-gib 4 \
-        ${FOLDER:+--record "$FOLDER/9b" --record-every 20} &
+        --requests "${REQUESTS_9B:-128}" --longest-prompt 200 --longest-output 64 --kv-gib 4 \
+        ${FOLDER:+--record "$FOLDER/9b" --record-every 10} &
     wait
     ;;
 attention)

@@ -11,6 +11,8 @@
 #     bash sweep/h200x2/run.sh transcripts   transcripts of small models, as in tests/transcripts
 #     bash sweep/h200x2/run.sh long          transcripts of long texts: 8B, and a text as long as the context of a model
 #     bash sweep/h200x2/run.sh large         the shape of Llama-3.1-70B: pass times, and requests under three loads
+#     bash sweep/h200x2/run.sh hybrid        models with recurrent layers: pass times by one rank and by two, and hostile
+#                                            loads by two
 #
 # Four ranks and eight share the two GPUs. Environment: sweep/h200/common.sh.
 OUT=${OUT:-sweep/results/h200x2}
@@ -124,6 +126,18 @@ large)
         --loads 4 --from 2 --leaves 8 --tensor-parallel 2 --reference-ranks 2 --kv-gib 20 --no-check \
         --longest-prompt 128 --longest-output 32 \
         --algorithms "$algorithms" --tsv "$OUT/determinism_70b.tsv"
+    ;;
+hybrid)
+    model=${MODEL_9B:-synthetic:qwen3.5-9b,margin=$MARGIN}
+    for ranks in 1 2; do
+        passes passes_hybrid_$ranks "$model" --tensor-parallel $ranks --leaves 8 --quick --max-running 64 --kv-gb 8
+    done
+    loads() {  # loads NAME MODEL FLAG...
+        "$B/tests/test_cuda" --backend "$BACKEND" --part determinism --model "$2" --tensor-parallel 2 --devices 2 \
+            --algorithms "$algorithms" --tsv "$OUT/determinism_$1.tsv" "${@:3}"
+    }
+    loads tiny_hybrid synthetic:tiny-hybrid --leaves 2 --loads 4 --requests "${REQUESTS:-800}"
+    loads qwen3_5_9b "$model" --leaves 8 --loads 3 --requests 96 --longest-prompt 200 --longest-output 64 --kv-gib 4
     ;;
 *)
     sed -n '2,/^OUT=/s/^# \{0,1\}//p' "$0" >&2

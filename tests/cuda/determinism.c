@@ -478,7 +478,8 @@ static void check_unmarked(workload *w) {
         if (!i || o.unmarked.differing) continue;
         l = fixed_load("other numerics", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, 64);
         l.reference = true;
-        if (w->model->config.scaling) l.desc.numerics.logits_fp32 = true;  // small FP8 models cannot have leaves
+        const llm42_config *c = &w->model->config;  // small models in FP8 and small hybrids cannot have leaves
+        if (c->scaling || c->recurrent_layers) l.desc.numerics.logits_fp32 = true;
         else l.leaves = leaves_for(w->model) == 2 ? 1 : 2;
         o = serve(w, &l, 0, w->n, &w->canonical, false);
         CHECK_MSG(o.marked.differing > 0,

@@ -211,14 +211,15 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *to, unsigned) {
     return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t *to) { return cudaEventCreateWithFlags(to, 0); }
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    delete (emulated_event *)event;
-    return cudaSuccess;
-}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete (emulated_event *)event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     emulated_event *e = (emulated_event *)event;
     const uint64_t number = ++e->asked;
     emulator::enqueue(stream, [=] { e->done = number; });
+    return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t f, void *with) {
+    emulator::enqueue(stream, [=] { f(with); });
     return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -255,14 +256,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     for (const emulator::work &w : ((emulated_exec *)exec)->graph.works) emulator::enqueue(stream, w);
     return cudaSuccess;
 }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    delete (emulated_exec *)exec;
-    return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-    delete (emulator::graph *)graph;
-    return cudaSuccess;
-}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete (emulated_exec *)exec, cudaSuccess; }
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete (emulator::graph *)graph, cudaSuccess; }
 cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int) { return cudaSuccess; }
 }
 #endif
