@@ -388,7 +388,6 @@ static int llm42__usual_draws(const llm42__cuda *cu) {
     return llm42__padded_rows(cu, std::min({std::max(cu->desc.max_running, 1), 256, cu->max_draws}));
 }
 
-// The largest number of rows of a product.
 static int llm42__most_rows(const llm42__cuda *cu, int product) {
     return product == LLM42__HEAD ? cu->max_draws : cu->max_rows;
 }
@@ -1780,7 +1779,6 @@ struct llm42__turn {
     }
 };
 
-// Launches a prepared pass.
 static llm42_result llm42__launch_pass(llm42__cuda *cu, const llm42_pass *pass, llm42_error *error) {
     LLM42__TRY(llm42__check_lost(cu, error));
     const llm42__prepared *p = &cu->execution.prepared;
@@ -1817,17 +1815,18 @@ static void llm42__end_pass(llm42__cuda *cu) {
     cudaGetLastError();
 }
 
-// Copies the logits of the draws first <= i < first + count to pass->logits. Those in bf16 are copied to the second
-// half of their row there and widened from the left, so that no other memory is needed.
+// Copies the logits of draws from `first` on, or takes their margins. A row in bf16 is copied to its second half and
+// widened from the left.
 static llm42_result llm42__copy_logits(llm42__cuda *cu, const llm42_pass *pass, int first, int count,
                                        llm42_error *error) {
-    if (!pass->logits) return LLM42_OK;
+    if (!pass->logits && !pass->margins) return LLM42_OK;
     LLM42__TRY(llm42__wait(cu, error));
     const llm42__execution *ex = &cu->execution;
     const size_t V = (size_t)cu->config.vocab, size = cu->desc.numerics.logits_fp32 ? 4 : 2;
+    std::vector<float> one(pass->logits ? 0 : V);
     for (int r = 0, draw = 0; r < pass->rows && draw < first + count; r++) {
         if (!(pass->row[r].flags & LLM42_ROW_SAMPLE) || draw++ < first) continue;
-        float *to = pass->logits + (size_t)r * V;
+        float *to = pass->logits ? pass->logits + (size_t)r * V : one.data();
         LLM42__CU(cudaMemcpyAsync((char *)(to + V) - V * size,
                                   (const char *)ex->logits + (size_t)(draw - 1 - first) * (size_t)cu->Vp * size,
                                   V * size, cudaMemcpyDeviceToHost, ex->stream));
@@ -1837,6 +1836,8 @@ static llm42_result llm42__copy_logits(llm42__cuda *cu, const llm42_pass *pass, 
             memcpy(&half, (const char *)(to + V) - 2 * (V - i), sizeof half);
             to[i] = llm42__from_bf16(half);
         }
+        const llm42_sampling *p = &pass->seq[pass->row[r].seq].sampling;
+        if (pass->margins) pass->margins[r] = llm42_margin(to, (int)V, p, pass->row[r].position);
     }
     return LLM42_OK;
 }
@@ -1935,7 +1936,6 @@ static llm42_result llm42__take_pinned(llm42__cuda *cu, void **to, size_t bytes,
     return LLM42_OK;
 }
 
-// n fp32 values. NULL: there are none.
 static llm42_result llm42__upload_vector(float *to, const float *from, size_t n, llm42_error *error) {
     if (from) LLM42__CU(cudaMemcpy(to, from, n * sizeof *to, cudaMemcpyHostToDevice));
     return LLM42_OK;

@@ -468,6 +468,7 @@ typedef struct llm42_pass {
     const llm42_seq *seq;  // [sequences]
     llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
     float *logits;         // NULL, or [rows, V], written where LLM42_ROW_SAMPLE is set
+    float *margins;        // NULL, or [rows], likewise: llm42_margin. The simulator's are uniform from 0 to 1
     // NULL, or called after each operator: embed, attention_norm, q (rotated), k (rotated), v, attention, o, ffn_norm,
     // gate (silu(gate) x up; a mixture has none), down (of a mixture: the sum over its experts), final_norm.
     llm42_probe_fn *probe;
@@ -1009,7 +1010,11 @@ typedef struct llm42_experiment {
     uint64_t inject_seed;  // default: 42
     bool keep_fast_kv;     // leave out the KV overwrite of verification, which breaks the promise
     bool keep_fast_state;  // states take in all rows, also those that are rolled back: this breaks the promise, too
-    llm42_bonus bonus;     // whether a window has a row for the verifier's own token; default: the preset's
+    double
+        gate;  // MarginGate (arXiv 2605.30218): a token of a FAST pass with a margin (llm42_margin) of at least this,
+               // and with no candidate before it, is committed as it is, and so is its KV: this breaks the promise.
+               // The simulator's margins are uniform, so there it is the share of tokens to verify. 0 (default): none
+    llm42_bonus bonus;  // whether a window has a row for the verifier's own token; default: the preset's
 } llm42_experiment;
 
 struct llm42_engine_desc {
@@ -1053,6 +1058,7 @@ typedef struct llm42_stats {
     double replay_busy;     // of those, in replay passes: FIXED ones, and others with verification windows
     int64_t replay_passes;  // those passes
     int64_t candidates, verifications, rollbacks, recomputed, injected;
+    int64_t gated;                              // tokens that experiment.gate has committed
     int64_t compared;                           // candidates compared with a replay pass, up to the first that differs
     int64_t drafted, accepted, draft_failures;  // drafts that passes have judged, and those of them that were right
     int64_t preemptions, preempted_candidates;
@@ -1107,6 +1113,9 @@ LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
+// How far the token that is drawn leads the next one, in logits (greedy) or in logit / temperature + Gumbel noise.
+// Filters are ignored, so it is that of a token which they might remove.
+LLM42_API float llm42_margin(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 
 #ifdef __cplusplus
 }
@@ -3633,6 +3642,17 @@ llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *
     return llm42__sample(logits, vocab, p, position, llm42__sum_exp);
 }
 
+float llm42_margin(const float *logits, int vocab, const llm42_sampling *p, int position) {
+    const uint64_t key = llm42__hash(p->seed ^ llm42__hash((uint64_t)position));
+    float first = -INFINITY, second = -INFINITY;
+    for (int id = 0; id < vocab; id++) {
+        const float x = p->temperature > 0 ? logits[id] / p->temperature - llm42__log_f32(llm42__exponential(key, id))
+                                           : logits[id];
+        if (x > second) second = LLM42__MIN(x, first), first = LLM42__MAX(x, first);
+    }
+    return first - second;
+}
+
 float llm42_logprob(const float *logits, int vocab, int token) {
     const float largest = logits[llm42__argmax(logits, vocab)];
     return (logits[token] - largest) - llm42__log_f32(llm42__sum_exp(logits, vocab, largest));
@@ -4202,6 +4222,7 @@ static void llm42__sample_task(const llm42__job *d, int64_t task) {
     const size_t V = (size_t)vocab;
     const float *logits = d->cpu->logits + (size_t)task * V;
     if (pass->logits) memcpy(pass->logits + (size_t)r * V, logits, V * sizeof *logits);
+    if (pass->margins) pass->margins[r] = llm42_margin(logits, vocab, &pass->seq[row->seq].sampling, row->position);
     llm42_output *out = &pass->out[r];
     *out = llm42__sample(logits, vocab, &pass->seq[row->seq].sampling, row->position, d->cpu->arithmetic->sum_exp);
     if (!(out->logprob - out->logprob == 0)) out->token = -1;
@@ -5123,6 +5144,7 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
     const int32_t token = llm42__sim_true(h, sim->config->vocab);
     const double draw = llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32));
     const bool wrong = rate > 0 && draw < rate * r->flips;
+    if (pass->margins) pass->margins[row - pass->row] = (float)draw;
     assert(!wrong || pass->schedule == LLM42_SCHEDULE_FAST);
     return (llm42_output){wrong ? (token + 1) % sim->config->vocab : token, -1.0f};
 }
@@ -5301,6 +5323,7 @@ typedef struct llm42__batch {
     llm42__request **owner;  // [max_running + 1], of each choice; before there is a plan: of each draft asked for
     llm42_row *row;          // [room], of the choices one after the other
     llm42_output *out;       // [room]
+    float *margins;          // [room]; NULL without experiment.gate
     int room;                // the larger of M and token_budget
 } llm42__batch;
 
@@ -5768,7 +5791,7 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error);
 // verify: results go to requests. What was decoded is a candidate, or final. A window's outputs judge its candidates.
 static void llm42__postprocess(llm42_engine *e);
-static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out);
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, int last);
 static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, int rows);
 static bool llm42__commit(llm42_engine *e, llm42__request *r, int count);
 static void llm42__finish(llm42_engine *e, llm42__request *r, llm42_finish why);
@@ -6017,9 +6040,10 @@ static void llm42__move_state(llm42_engine *e, llm42__request *r, const llm42_ch
 static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
     llm42__batch *b = &e->batch;
     llm42_pass pass = {.schedule = b->pass.schedule, .rows = b->pass.rows, .shape = b->pass.shape};
-    pass.row = b->row, pass.seq = e->seq, pass.out = b->out;
+    pass.row = b->row, pass.seq = e->seq, pass.out = b->out, pass.margins = b->margins;
     for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
         llm42__move_state(e, b->owner[i], &b->plan.choice[i], b->row[row].position);
+    for (int i = 0; b->margins && i < pass.rows; i++) b->margins[i] = -1;  // for backends that have none
     b->pass.begin = llm42__now(e);
     llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
     result = llm42__returned(e, result, LLM42_BACKEND, "run", error);
@@ -6851,7 +6875,7 @@ static void llm42__postprocess(llm42_engine *e) {
         bool judged = b->plan.choice[i].kind == LLM42_KIND_WINDOW ||
                       (b->plan.choice[i].kind == LLM42_KIND_DECODE && rows > 1);
         if (judged) llm42__verify_window(e, b->owner[i], row, rows);
-        else llm42__take_rows(e, b->owner[i], rows, b->out[row + rows - 1]);
+        else llm42__take_rows(e, b->owner[i], rows, row + rows - 1);
     }
     if (!planner->postprocess) return;
     llm42__view_update(e);
@@ -6886,9 +6910,13 @@ static int32_t llm42__inject(llm42_engine *e, const llm42__request *r, int32_t t
 // does, the pass has schedule e->how.prompt, and the token that it gives is final: candidates may be dropped. The token
 // of a prompt is final, because no prompt of a verified request runs under FAST. So is one that such a request decodes,
 // if a window with this row would run under the same schedule on the same KV. Others that it decodes are candidates.
-static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, llm42_output out) {
+static void llm42__take_rows(llm42_engine *e, llm42__request *r, int rows, int last) {
+    const llm42_output out = e->batch.out[last];
     bool prompt = r->info.state == LLM42_STATE_PREFILL, whole = r->reproducible == r->info.kv;
     bool final = prompt || !r->info.verified || llm42__as_replayed(e, r);
+    const bool gated = !final && e->batch.margins && !r->info.candidates &&
+                       e->batch.margins[last] >= e->desc.experiment.gate;
+    final |= gated, e->stats.gated += gated;
     assert(!prompt || !r->info.verified || e->batch.plan.schedule != LLM42_SCHEDULE_FAST);
     if (r->info.drafts) llm42__undraft(e, r);
     r->info.kv += rows;
@@ -6951,7 +6979,8 @@ static void llm42__verify_window(llm42_engine *e, llm42__request *r, int row, in
     r->info.ready_since = -1;
     r->info.kv = prompt + first + commit + r->info.candidates - 1;
     r->settled = prompt + first + commit - 1;
-    if (reproducible && !e->desc.experiment.keep_fast_kv && !e->desc.experiment.keep_fast_state)
+    const llm42_experiment *x = &e->desc.experiment;
+    if (reproducible && !x->keep_fast_kv && !x->keep_fast_state && !(x->gate > 0))
         r->reproducible = LLM42__MIN(prompt + first + commit - 1, llm42__reproducible_limit(e, r));
     llm42__truncate(e, r, r->info.kv);
     llm42__share_prefix(e, r);  // before the commit, which may finish the request and free its pages
@@ -7083,6 +7112,8 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
             LLM42__FAIL(INVALID, "llm42_engine_desc.%s: %g: must be from 0 to 1",
                         i ? "experiment.inject_rate" : "kv.admission_reserve", share);
     }
+    if (!(d->experiment.gate >= 0))
+        LLM42__FAIL(INVALID, "llm42_engine_desc.experiment.gate: %g: must not be negative", d->experiment.gate);
     return LLM42_OK;
 }
 
@@ -7148,6 +7179,8 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     e->batch.owner = llm42__take(memory, running + 1, sizeof *e->batch.owner);
     e->batch.row = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.row);
     e->batch.out = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.out);
+    if (e->desc.experiment.gate > 0)
+        e->batch.margins = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.margins);
     if (memory->missing) return false;
     memset(e->seq, 0, running * sizeof *e->seq);
     for (int slot = e->desc.max_running - 1; slot >= 0; slot--) e->free_slot[e->free_slots++] = slot;

@@ -41,7 +41,7 @@ typedef struct settings {
     const char *list[AXES];
     int64_t requests, threads, kv_tokens, page_size, token_budget, deadline;
     int64_t max_context, pages, warm_up, leave_out;
-    double admission_reserve, flip_scale, flip_spread, draft_spread, kv_gb, seconds;
+    double admission_reserve, gate, flip_scale, flip_spread, draft_spread, kv_gb, seconds;
     bool prefix_cache, draft_ordinary, draft_always, no_flips, offered, list_only, quiet, timing;
     bool fleet;             // --replicas was given
     int64_t share, shares;  // of --cell
@@ -134,6 +134,7 @@ static llm42_engine_desc cell_engine(const sweep *s, const cell *c) {
                               .policy.deadline = (int)s->set.deadline,
                               .draft_ordinary = s->set.draft_ordinary,
                               .kv.admission_reserve = s->set.admission_reserve,
+                              .experiment.gate = s->set.gate,
                               .kv.prefix_cache = s->set.prefix_cache};
     cell_desc(&s->grid, c, &desc);
     desc.token_budget = s->budget[desc.policy.chunked_prefill == LLM42_CHUNKED_ON];
@@ -829,6 +830,8 @@ static void configuration_write(sweep *s) {
     else fprintf(file, "; deadline W");
     number_text(number, sizeof number, o->admission_reserve);
     fprintf(file, "; admission_reserve %s; prefix_cache %s", number, o->prefix_cache ? "on" : "off");
+    number_text(number, sizeof number, o->gate);
+    if (o->gate > 0) fprintf(file, "; gate %s", number);
     if (fclose(file)) args_fail(1, "out of memory");
     for (char *p = s->configuration; *p; p++)
         if (*p == '\n') *p = ' ';
@@ -995,6 +998,9 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("admission-reserve X", &s.admission_reserve, 0, 1,
                   "share of tokens to come that admission leaves room for"),
         ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),
+        ARGS_REAL("gate X", &s.gate, 0, 1e9,
+                  "experiment: verify only tokens that lead the next one by less (sim: this share of the tokens);\n"
+                  "                         answers then depend on other requests"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),

@@ -391,8 +391,9 @@ static void check_promise(shadow *s) {
     const llm42_engine_desc *d = run.desc;
     bool invariant = d->policy.mode == LLM42_MODE_BATCH_INVARIANT;
     bool any = d->policy.prefill != LLM42_PREFILL_ISOLATED || d->policy.verifier == LLM42_VERIFIER_INVARIANT;
-    bool promised = invariant || ((d->policy.mode == LLM42_MODE_DVR || d->policy.mode == LLM42_MODE_HYBRID) &&
-                                  s->deterministic && (run.simulated || (any && !d->experiment.keep_fast_kv)));
+    bool promised = invariant ||
+                    ((d->policy.mode == LLM42_MODE_DVR || d->policy.mode == LLM42_MODE_HYBRID) && s->deterministic &&
+                     (run.simulated || (any && !d->experiment.keep_fast_kv)) && d->experiment.gate == 0);
     if (!promised || !s->committed) return;
     if (run.simulated) {
         seen.compared++;
@@ -588,7 +589,8 @@ static bool open_engine(void) {
                                                       : (d & 0x1c) == 8               ? LLM42_MODE_BATCH_INVARIANT
                                                       : run.simulated && (f & 3) == 3 ? LLM42_MODE_HYBRID
                                                                                       : LLM42_MODE_DVR,
-                                       .experiment.keep_fast_kv = (d & 0xe0) == 0xe0, .kv.snapshots = c >> 6 & 1,
+                                       .experiment.keep_fast_kv = (d & 0xe0) == 0xe0,
+                                       .experiment.gate = (d & 0xe0) == 0xa0 ? 0.5 : 0, .kv.snapshots = c >> 6 & 1,
                                        .drafter = f >> 2 & 3 ? &drafters[f >> 2 & 1] : NULL, .draft_limit = f >> 4 & 7,
                                        .draft_ordinary = f >> 7 & 1, .on_event = on_event);
     llm42_error error = {0};

@@ -688,6 +688,7 @@ TEST(sizes_of_an_engine_desc) {
 #endif
     const double rates[] = {-0.1, 1.1, NAN, INFINITY};
     for (size_t i = 0; i < 4; i++) DESC_REFUSED(d.experiment.inject_rate = rates[i], "inject_rate");
+    for (size_t i = 0; i < 3; i += 2) DESC_REFUSED(d.experiment.gate = rates[i], "experiment.gate");
     DESC_REFUSED(d.policy.mode = (llm42_mode)99, "mode");
     DESC_REFUSED(d.numerics.compute = (llm42_dtype)99, "compute");
     DESC_REFUSED(d.policy.verify = (llm42_verify)99, "verify");

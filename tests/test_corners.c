@@ -1259,6 +1259,25 @@ TEST(unlikely_tokens_are_drawn_as_often_as_they_should) {
     free(logits);
 }
 
+// A token is drawn as long as its logit falls by less than its margin, times the temperature.
+TEST(margins) {
+    enum { V = 1000 };
+    float logits[V], changed[V];
+    uint64_t random = 1;
+    for (int i = 0; i < 200; i++) {
+        const llm42_sampling s = {.temperature = (float)(i % 4) * 0.5f, .seed = 7};
+        const float by = i % 4 ? s.temperature : 1;
+        for (int id = 0; id < V; id++)
+            changed[id] = logits[id] = (float)test_random_int(&random, 0, 1 << 20) / (1 << 17);
+        const int token = llm42_sample(logits, V, &s, i).token;
+        const float margin = llm42_margin(logits, V, &s, i) * by;
+        changed[token] = logits[token] - margin + 1e-4f;
+        CHECK_INT(llm42_sample(changed, V, &s, i).token, token);
+        changed[token] = logits[token] - margin - 1e-4f;
+        CHECK(llm42_sample(changed, V, &s, i).token != token);
+    }
+}
+
 static const float *sorted_logits;
 static int by_logit(const void *left, const void *right) {
     const int a = *(const int *)left, b = *(const int *)right;
@@ -1341,7 +1360,7 @@ int main(int argc, char **argv) {
     RUN_BOTH(a_request_whose_embedding_holds_nan);
     RUN(requests_that_are_never_released, a_cancelled_request_does_not_fail);
     RUN_BOTH(a_token_whose_embedding_holds_nan_is_decoded);
-    RUN(the_sampler, unlikely_tokens_are_drawn_as_often_as_they_should, the_border_of_top_p);
+    RUN(the_sampler, margins, unlikely_tokens_are_drawn_as_often_as_they_should, the_border_of_top_p);
     llm42_model_free(model);
     return test_end("test_corners");
 }

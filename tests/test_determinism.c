@@ -413,6 +413,17 @@ TEST(controls) {
     printf("  KV overwrite left out: %d of %d requests differ in a bit, %d in their tokens\n", d.requests, d.compared,
            d.token_requests);
     CHECK_MSG(d.requests > 0, "leaving out the KV overwrite changed nothing");
+
+    // No token passes the first gate, and nearly every one passes the second, so that its KV stays as it is.
+    const double gates[] = {INFINITY, 1e-9};
+    for (int i = 0; i < 2; i++) {
+        run(&(config){.name = "a margin gate", .desc = {.max_running = 16, .experiment.gate = gates[i]}}, true, b);
+        d = compare(canonical, b);
+        printf("  gate %g: %lld tokens passed, and %d of %d requests differ in a bit, %d in their tokens\n", gates[i],
+               (long long)totals.gated, d.requests, d.compared, d.token_requests);
+        CHECK_MSG(i ? d.token_requests > 0 && totals.gated > totals.candidates : !d.requests && !totals.gated,
+                  "gate %g: %d requests differ, %lld tokens passed", gates[i], d.requests, (long long)totals.gated);
+    }
 }
 
 int main(int argc, char **argv) {

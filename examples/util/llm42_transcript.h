@@ -118,6 +118,7 @@ static const char *llm42__transcript_result(const llm42_engine_desc *d) {
     if (d->policy.mode == LLM42_MODE_NONDETERMINISTIC) return "depends on other requests (mode nondeterministic)";
     if (d->experiment.keep_fast_kv) return "depends on other requests (keep_fast_kv)";
     if (d->experiment.keep_fast_state) return "depends on other requests (keep_fast_state)";
+    if (d->experiment.gate > 0) return "depends on other requests (gate)";
     return d->policy.verifier == LLM42_VERIFIER_INVARIANT ? "canonical" : "depends on M (verifier fixed)";
 }
 

@@ -1,0 +1,18 @@
+#!/bin/bash
+# A margin gate (sweep/science/gate.sh): answers that are wrong by the share of tokens that are verified, from
+# results/science/gate.tsv (a CPU) and gate_h200.tsv.
+OUT=${OUT_SCIENCE:-sweep/results/science}
+# shellcheck source=sweep/figures/common.sh
+source "$(dirname "$0")/common.sh"
+for file in "$raw" "${raw%.tsv}_h200.tsv"; do
+    rows "$file" model backend fast logits policy running temperature verified_pct differing requests gate
+done | awk -F '\t' '$5 == "at once" && $6 != 4 { print $1 "_" $2 "_" $3 "_" $4 "_" $7 "\t" $8 "\t" 100 * $9 / $10 "\t" $9 "\t" $11 }' \
+    >"$work/curves"
+title=$(tell "A gate that verifies the %.0f%% of tokens that are uncertain leaves %.0f of %.0f wrong answers wrong" '
+    $1 == "tiny42_cpu_default_bf16_0" && $5 == 0.3 { share = $2; left = $4 }
+    $1 == "tiny42_cpu_default_bf16_0" && $5 < 1e-6 { all = $4 }
+    END { print share, left, all }' "$work/curves")
+reading="answers with another token than the canonical answer has, by the share of tokens that the gate verifies"
+notes=("the title: tiny42, greedy, against a gate that verifies only ties" "answers of 400 tokens, but hybrid42 and 8B of 200; 8B: random weights, on an H200, FAST products as cuBLASLt offers them")
+source=" "
+plot curves="$work/curves"
