@@ -102,8 +102,13 @@ if [ -r "$B/libllm42_python.so" ]; then
         !n++ { for (i = 1; i <= NF; i++) at[$i] = i; next }
         { if ($at["predicted"] < 0.3 * $at["low"] || $at["predicted"] > 3 * $at["high"] || !$at["flips"]) bad = 1 }
         END { exit bad || n != 3 }' "$dir/margins.tsv"
+    # A margin gate: with all tokens verified no answer is wrong, and some are when only ties are.
+    check "a margin gate runs" "$python" sweep/science/gate.py --model examples/tiny42 --temperature 0.8 --running 4 \
+        --policy "at once" --gate 1e-9,1e9 --requests 16 --tokens 100 --out "$dir/gate.tsv"
+    check "it leaves answers wrong, and without it none is" awk -F '\t' '
+        /^tiny42/ { bad += $8 < 1 ? $11 > 50 || !$13 : $11 != 100 || $13; n++ } END { exit bad || n != 2 }' "$dir/gate.tsv"
 else
-    skip "the law of flips" "no $B/libllm42_python.so: make shared"
+    skip "the law of flips, a margin gate" "no $B/libllm42_python.so: make shared"
 fi
 # The map of mechanisms: what it calls the winner is the lowest, and its lead is what the seeds say.
 map() { "$python" sweep/science/winner.py --build "$B" --out "$dir/map" --measured "$dir/gpu" "$@"; }
