@@ -467,9 +467,10 @@ struct stream {
     }
 };
 
-inline void enqueue(cudaStream_t to, work w) {
+inline cudaError_t enqueue(cudaStream_t to, work w) {
     if (to) ((stream *)to)->put(std::move(w));
     else w();  // the default stream: nothing else runs meanwhile
+    return cudaSuccess;
 }
 
 struct shape {  // of a launch by <<<>>>
@@ -485,11 +486,10 @@ struct shape {  // of a launch by <<<>>>
 template <typename... PARAMS, typename... ARGS>
 cudaError_t launch(const shape &s, void (*kernel)(PARAMS...), const ARGS &...args) {
     auto call = [kernel, all = std::tuple<std::remove_const_t<PARAMS>...>(args...)]() { std::apply(kernel, all); };
-    enqueue(s.to, [=]() mutable {
+    return enqueue(s.to, [=]() mutable {
         run_grid((const void *)kernel, s.cluster, s.dependent, s.grid, s.threads, s.bytes,
                  [](void *closure) { (*(decltype(call) *)closure)(); }, &call);
     });
-    return cudaSuccess;
 }
 template <typename... PARAMS, typename... ARGS>
 void run(const shape &s, void (*kernel)(PARAMS...), const ARGS &...args) {
