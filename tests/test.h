@@ -1,9 +1,7 @@
-// test.h: the harness of the test programs. Include it before anything else: it sets the POSIX level, keeps assert
-// alive and counts the allocations of what is included after it. One program:
+// test.h: the harness of the test programs, with llm42.h. Include it before anything else: it sets the POSIX level,
+// keeps assert alive and counts the allocations of what is included after it. One program:
 //
 //     #include "test.h"
-//     #define LLM42_IMPLEMENTATION
-//     #include "llm42.h"
 //
 //     TEST(greedy_takes_the_lowest_id) { CHECK_INT(token, 3); }
 //
@@ -54,6 +52,14 @@ const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:abort_on_error=1"; }
 #endif
 
+// The library and its companions take their memory by these: see the end.
+void *test_lib_malloc(size_t size);
+void *test_lib_realloc(void *old, size_t size);
+void test_lib_free(void *p);
+#define LLM42_MALLOC(size) test_lib_malloc(size)
+#define LLM42_REALLOC(pointer, size) test_lib_realloc(pointer, size)
+#define LLM42_FREE(pointer) test_lib_free(pointer)
+#define LLM42_BASE  // functions on numbers, too
 #include "llm42.h"
 
 // The CPU backend's desc with so many threads, for .backend_desc.
@@ -307,6 +313,13 @@ static inline bool test_decimal_comma(const char *folder) {
 }
 
 // Small things --------------------------------------------------------------------------------------------------
+// TEST_FREE(a, b, c) frees all of these.
+#define TEST_FREE(...) \
+    test_free((void *const[]){__VA_ARGS__}, (int)(sizeof(void *const[]){__VA_ARGS__} / sizeof(void *)))
+static inline void test_free(void *const *blocks, int count) {
+    for (int i = 0; i < count; i++) free(blocks[i]);
+}
+
 // A list in braces whose lines clang-format fills; in plain braces it gives every element a line of its own.
 #define TEST_LIST(...) \
     { __VA_ARGS__ }
@@ -336,11 +349,24 @@ static inline double test_seconds(void) {
 }
 
 // Engines -------------------------------------------------------------------------------------------------------
-// An engine that must open; NULL if it does not. The caller closes it.
+// What all that follows rests on: without it the program ends here.
+static inline void test_need(bool is_there) {
+    if (!is_there) puts("nothing else is tested"), exit(1);
+}
+
+// A model that must load, and an engine that must open. The caller frees the one and closes the other.
+static inline llm42_model *test_load(const char *path) {
+    llm42_model *model = NULL;
+    llm42_error error = {0};
+    const llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
+    test_need(CHECK_MSG(result == LLM42_OK, "%s: %s", path, error.text));
+    return model;
+}
+
 static inline llm42_engine *test_open(const llm42_engine_desc *desc) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    CHECK_MSG(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text);
+    test_need(CHECK_MSG(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text));
     return engine;
 }
 
@@ -384,12 +410,7 @@ static inline int test_posix_memalign(void **to, size_t alignment, size_t size) 
 // LLM42_REALLOC and are placed anywhere.) TEST_OWN_MALLOC: a test has its own.
 enum { TEST_PLACE = 64 - (int)(sizeof(void *) + 63) % 64 };
 
-#ifndef TEST_OWN_MALLOC
-void *test_lib_malloc(size_t size);
-void *test_lib_realloc(void *old, size_t size);
-void test_lib_free(void *p);
-
-#ifndef TEST_SHARED
+#if !defined(TEST_OWN_MALLOC) && !defined(TEST_SHARED)
 static bool test_is_starved(void) {
     if (!test_state.starve || ++test_state.asked % test_state.starve) return false;
     test_state.starved++;
@@ -404,11 +425,6 @@ void *test_lib_malloc(size_t size) {
 
 void *test_lib_realloc(void *old, size_t size) { return test_is_starved() ? NULL : test_realloc(old, size); }
 void test_lib_free(void *p) { free((uintptr_t)p % 64 == TEST_PLACE ? (char *)p - TEST_PLACE : p); }
-#endif
-
-#define LLM42_MALLOC(size) test_lib_malloc(size)
-#define LLM42_REALLOC(pointer, size) test_lib_realloc(pointer, size)
-#define LLM42_FREE(pointer) test_lib_free(pointer)
 #endif
 
 #define malloc(size) test_malloc(size)

@@ -575,10 +575,7 @@ TEST(passes) {
                   {"synthetic:tiny-moe-fp8", 0x62c42197817c08fbu, 0xf117b15b033385fbu},
                   {"synthetic:tiny-hybrid-fp8", 0x9ec9d4a711c67a73u, 0x08e29d81cf0aaad9u}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        llm42_model *model;
-        if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = models[i].path}, &error), "%s",
-                       error.text))
-            continue;
+        llm42_model *model = test_load(models[i].path);
         for (int a = 0; a < 2; a++) {
             const llm42_numerics numerics = {.compute = LLM42_DTYPE_BF16,
                                              .arithmetic = a ? LLM42_ARITHMETIC_SM90 : LLM42_ARITHMETIC_FP32};

@@ -2,8 +2,6 @@
 // and the engine's policies on it: whatever the policy, deterministic tokens are the true ones.
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 #include "examples/util/llm42_calibration.h"
 
 #include "sweep/bench/flips.h"
@@ -476,8 +474,7 @@ TEST(a_calibration_with_a_hole_is_refused) {
         }
     }
     CHECK_INT(taken, 0);
-    free(hole);
-    free(data);
+    TEST_FREE(hole, data);
 }
 
 // >>spy ----------------------------------------------------------------------------------------------------------
@@ -546,7 +543,6 @@ static int64_t submit(llm42_engine *engine, int input, int output, bool determin
 static result *serve(llm42_engine_desc desc, llm42_sim_desc sim, int every) {
     result *r = calloc(1, sizeof *r);
     llm42_engine *engine = open_with(desc, &sim);
-    if (!engine || !r) return r;
     for (int i = 0; i < REQUESTS; i++)
         submit(engine, input_of(i), output_of(i), every && i % every == 0, 0.01 * i + 1e-9);
     CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
@@ -573,7 +569,6 @@ static int differing(const result *a, const result *b, int every) {
 TEST(the_clock_is_the_sum_of_the_passes) {
     llm42_sim_desc sim = {0};
     llm42_engine *engine = open_with((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, &sim);
-    if (!engine) return;
     CHECK(llm42_engine_now(engine) == 0);
     int64_t id = submit(engine, 5, 4, false, 0.5);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
@@ -620,7 +615,6 @@ TEST(ranks_divide_a_pass_and_exchange) {
         llm42_sim_desc sim = {.calibration = c, .no_flips = true};
         llm42_engine_desc desc = {.policy.mode = LLM42_MODE_NONDETERMINISTIC, .tensor_parallel = ranks};
         llm42_engine *engine = open_with(desc, &sim);
-        if (!engine) break;
         submit(engine, 4, 1, false, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         const double ms = llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT, 4, 2.5);
@@ -791,7 +785,6 @@ static double served_ms(const llm42_calibration *c) {
     llm42_sim_desc sim = {.calibration = c, .no_flips = true};
     const llm42_policy policy = {.verifier = LLM42_VERIFIER_INVARIANT, .window = 8, .group = 1};
     llm42_engine *engine = open_with((llm42_engine_desc){.policy = policy}, &sim);
-    if (!engine) return 0;
     submit(engine, 4, 9, true, 0);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     const llm42_stats stats = llm42_engine_stats(engine);
@@ -947,8 +940,7 @@ TEST(every_policy_returns_the_true_tokens) {
     free(r);
     r = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, (llm42_sim_desc){.no_flips = true}, 0);
     CHECK_INT(differing(truth, r, 1), 0);
-    free(r);
-    free(truth);
+    TEST_FREE(r, truth);
 }
 
 TEST(the_seed_decides_everything) {
@@ -1233,7 +1225,7 @@ TEST(what_cannot_be_is_refused) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
+    model = test_load("shape:tiny");
     snprintf(text, sizeof text, "%s", without(""));
     RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;

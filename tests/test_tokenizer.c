@@ -1,6 +1,5 @@
 // test_tokenizer: examples/util/tokenizer.h against goldens of HF tokenizers, a simple merger of pairs, and bad files.
 #include "test.h"
-#define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
 #include "examples/util/tokenizer.h"
 

@@ -377,8 +377,7 @@ static void check_setting(const setting *s) {
     check_tsv(s->name, &stats);
     char *again = s->simulated ? traced(s, &again_size, &stats) : NULL;
     if (s->simulated) CHECK(again && again_size == size && memcmp(text, again, size) == 0);
-    free(again);
-    free(text);
+    TEST_FREE(again, text);
 }
 
 TEST(chrome_traces_hold_what_the_engine_did) {
@@ -476,16 +475,11 @@ TEST(a_trace_that_cannot_be_written_says_so) {
 }
 
 int main(int argc, char **argv) {
-    const char *path = "tests/calibration.tsv";
     test_begin(argc, argv);
     test_folder(folder);
-    bool ready = !llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) &&
-                 !llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:tiny"}, &error) &&
-                 !llm42_calibration_load(&calibration, path, &error);
-    if (CHECK_MSG(ready, "%s", error.text)) {
-        RUN(a_faulty_trace_is_found_out, chrome_traces_hold_what_the_engine_did,
-            a_trace_that_cannot_be_written_says_so);
-    }
+    model = test_load("synthetic:tiny"), shape = test_load("shape:tiny");
+    test_need(CHECK_MSG(!llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), "%s", error.text));
+    RUN(a_faulty_trace_is_found_out, chrome_traces_hold_what_the_engine_did, a_trace_that_cannot_be_written_says_so);
     run_transcripts();
     free(seen.entries);
     llm42_calibration_free(calibration);

@@ -2,9 +2,6 @@
 // and one clear line for everything a spec or a trace can have wrong.
 #include "test.h"
 
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
-
 #include "sweep/lib/workload.h"
 
 enum { SAMPLES = 200000 };

@@ -99,8 +99,7 @@ TEST(files_do_not_matter) {
         if (mkdir(two, 0777) == 0) CHECK(rename(test_path(one, "config.json"), test_path(two, "config.json")) == 0);
         test_write(test_path(two, "model.safetensors"), file.data, file.size);
         CHECK_MSG(hash_path(two) == hash, "shape %d, elsewhere", i);
-        test_text_free(&header);
-        test_text_free(&file);
+        TEST_TEXTS_FREE(&header, &file);
         test_remove(one);
         test_remove(two);
     }
@@ -138,8 +137,7 @@ TEST(every_weight_matters) {
 }
 
 TEST(the_configuration_matters_where_it_computes) {
-    llm42_model *model = NULL;
-    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
+    llm42_model *model = test_load(TINY);
     const llm42_config was = model->config;
     const uint64_t hash = hash_of(model);
     llm42_config *c = &model->config;
@@ -198,9 +196,8 @@ TEST(synthetic_models_are_hashed_by_their_recipes) {
     CHECK(hash_path("synthetic:tiny,margin=0") != hash);
     // Nothing of such a size is made.
     CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:llama-3.1-70b", .on_device = true}) != hash);
-    llm42_model *model = NULL;
+    llm42_model *model = test_load("shape:tiny");
     char none[LLM42_SHA256_TEXT];
-    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) == LLM42_OK);
     CHECK_INT(llm42_model_sha256(model, none, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "shape:tiny: it is a shape without weights");
     llm42_model_free(model);
@@ -263,7 +260,6 @@ static llm42_transcript *record(llm42_engine_desc desc, llm42_engine **engine, c
     desc.on_event = record_event;
     desc.event_user = &r;
     *engine = r.engine = test_open(&desc);
-    if (!r.engine) return NULL;
     CHECK_MSG(!llm42_recorder_open(&r.recorder, path, r.engine, "cuda device: none\n\nlast", &error), "%s", error.text);
     submit_recorded(r.engine);
     CHECK_MSG(llm42_engine_run(r.engine, &error) == LLM42_OK, "%s", error.text);
@@ -290,8 +286,7 @@ TEST(what_is_read_is_what_was_served) {
          "depends on M (verifier fixed)"},
         {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
     };
-    llm42_model *model = NULL;
-    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
+    llm42_model *model = test_load(TINY);
     for (size_t i = 0; i < (TEST_SLOW ? 4 : sizeof ways / sizeof *ways); i++) {
         llm42_engine *engine;
         llm42_engine_desc desc = TEST_LIST(.model = model, .preset = ways[i].preset,
@@ -333,9 +328,8 @@ TEST(what_is_read_is_what_was_served) {
 }
 
 TEST(a_recorder_says_what_it_cannot_do) {
-    llm42_model *model = NULL;
+    llm42_model *model = test_load(TINY);
     llm42_recorder *recorder = NULL;
-    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK);
     llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
     CHECK_INT(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO);
     CHECK_CONTAINS(error.text, "/nowhere/at/all: cannot write: No such file");
@@ -358,10 +352,9 @@ TEST(a_recorder_says_what_it_cannot_do) {
 
 // A name that would break a line does not.
 TEST(a_name_is_one_line) {
-    llm42_model *model = NULL;
+    llm42_model *model = test_load("synthetic:tiny");
     llm42_recorder *recorder = NULL;
     llm42_transcript *t = NULL;
-    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) == LLM42_OK);
     snprintf(model->name, sizeof model->name, "a\nresult: b\033");
     llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
     const char *path = test_path(folder, "name.txt");
@@ -475,13 +468,12 @@ TEST(a_broken_file_is_refused_with_its_line) {
 
 // A file of format 3: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
 TEST(every_byte_counts_in_a_digest) {
-    llm42_model *model = NULL;
+    llm42_model *model = test_load(TINY);
     llm42_engine *engine = NULL;
     llm42_transcript *t = NULL;
     const char *path = test_path(folder, "digests.txt");
     size_t size;
     int refused = 0;
-    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
     t = record((llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine, path);
     llm42_transcript_free(t);
     char *text = test_read(path, &size);
