@@ -146,7 +146,25 @@ static inline bool test_check_near(double got, double want, double tolerance, co
                       tolerance);
 }
 
+// A program that defines TEST_ALL before it includes this has a list of its tests, and RUN_ALL runs them in their
+// order.
+#ifdef TEST_ALL
+static void (*test_list[64])(void);
+static const char *test_names[64];
+static int test_listed;
+#define TEST(test)                                               \
+    static void test(void);                                      \
+    __attribute__((constructor)) static void test##_list(void) { \
+        assert(test_listed < 64);                                \
+        test_list[test_listed] = test;                           \
+        test_names[test_listed++] = #test;                       \
+    }                                                            \
+    static void test(void)
+#define RUN_ALL() \
+    for (int i = 0; i < test_listed; i++) test_run(test_list[i], test_names[i])
+#else
 #define TEST(name) static void name(void)
+#endif
 #define RUN(...) RUN_AS("", __VA_ARGS__)
 // RUN_AS(" (so)", test, ...): the tests' names end in " (so)".
 #define RUN_AS(ending, ...) test_run_all((void (*const[])(void)){__VA_ARGS__}, #__VA_ARGS__, ending)
@@ -292,6 +310,59 @@ static inline void test_swap_bytes(char *data, int size, int count) {
             data[i] = data[size - 1 - i];
             data[size - 1 - i] = byte;
         }
+}
+
+// Ends a text at the next tab and puts bytes for \n, \t, \r, \\ and \xHH. Returns what stands behind the tab, or "".
+static inline char *test_unescape(char *text) {
+    char *to = text;
+    for (; *text && *text != '\t'; text++) {
+        char byte = *text;
+        if (byte == '\\' && *++text != '\\') {
+            const char *letter = strchr("n\nt\tr\r", *text);
+            byte = letter ? letter[1] : (char)strtol((char[]){text[1], text[2], 0}, NULL, 16);
+            if (!letter) text += 2;
+        }
+        *to++ = byte;
+    }
+    text += *text == '\t';
+    *to = 0;
+    return text;
+}
+
+// The texts of the next case in tests/cases/NAME.tsv whose line begins with this word, and NULL behind the last one. A
+// tab stands before each text, test_unescape says what stands in it, and lines with # are comments. There must be a
+// case. One loop ends before another begins:
+//
+//     for (char **c; (c = test_case("sim", "rows")) != NULL;) refused(head, with(text, c[0], c[1]), c[2]);
+static inline char **test_case(const char *name, const char *word) {
+    static char *text, *at, *column[9];
+    static int found;
+    char path[128], *line = NULL;
+    snprintf(path, sizeof path, "tests/cases/%s.tsv", name);
+    if (!text) text = at = test_read(path, NULL), found = 0;
+    while (text && *at && !line) {
+        if (!strncmp(at, word, strlen(word)) && at[strlen(word)] == '\t') line = at + strlen(word) + 1;
+        at += strcspn(at, "\n");
+        if (*at) *at++ = 0;
+    }
+    found += line != NULL;
+    if (!found) printf("%s: no case '%s'\n", path, word), exit(1);
+    if (!line) {
+        free(text);
+        text = NULL;
+        return NULL;
+    }
+    for (int i = 0; i < 9; i++) column[i] = line, line = test_unescape(line);
+    return column;
+}
+
+// A result by its name.
+static inline llm42_result test_result(const char *name) {
+#define TEST_RESULT(value, number, text) \
+    if (!strcmp(name, #value)) return value;
+    LLM42_RESULTS(TEST_RESULT)
+#undef TEST_RESULT
+    return LLM42_OK;
 }
 
 static inline bool test_exists(const char *path) { return access(path, F_OK) == 0; }

@@ -1,5 +1,6 @@
 // Drafts change no token and no log-probability bit, whoever proposes them, and what is counted of them is right. Then
 // the three drafters of llm42_draft.h, each against something simpler, and when they propose how much.
+#define TEST_ALL
 #include "test.h"
 #include "make_model.h"
 
@@ -988,12 +989,7 @@ int main(int argc, char **argv) {
         {"qwen2", VOCAB, 32, 1, 2, 1, 16, 32, 0, true, "BF16", "\"use_sliding_window\": false, ", 0}};
     shape = test_load("shape:tiny"), model = test_model(&shapes[0]), other = test_model(&shapes[1]);
     make_prompts();
-    RUN(drafts_change_no_result, control_drafts_are_believed, a_drafter_that_fails_is_not_asked_again,
-        a_drafter_that_fails_takes_no_time, a_time_that_is_none_is_a_fault_of_the_drafter, what_is_refused_at_open,
-        drafts_end_where_a_request_ends, cancelling_in_events_of_drafts, lookup_finds_the_longest_match,
-        lookup_is_linear, model_drafts_as_one_that_gets_the_whole_text, model_draws_with_the_noise_of_the_request,
-        model_that_is_refused, oracle_is_right_as_often_as_it_should_be, oracle_that_is_refused,
-        drafts_pay_or_are_left_out, drafts_pay_beside_prompts);
+    RUN_ALL();
     llm42_model_free(model);
     llm42_model_free(other);
     llm42_model_free(shape);

@@ -1,5 +1,6 @@
 // Eight bits on a CPU: the numbers, one step of a tensor core against measured ones and special values, the vector
 // versions against the plain step, and products with both kinds of scales against their description.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
@@ -598,9 +599,7 @@ TEST(passes) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    RUN(every_byte, halfway_cases, random_numbers, measured_steps, special_values, vectors_take_plain_steps,
-        products_are_as_described, kinds_of_scales, stacked_experts, fused_projections_of_recurrent_layers,
-        folders_that_are_refused, scales_that_are_refused, passes);
+    RUN_ALL();
     test_remove(folder);
     return test_end("test_e4m3");
 }

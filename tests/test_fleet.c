@@ -1,6 +1,7 @@
 // A fleet: a run cut into pieces by llm42_engine_run_until is the uncut run to the bit; each replica does what an
 // engine does that gets the same requests at once; the router's choices are those of a search through all events; and a
 // request's tokens do not depend on the replica.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_DRAFT_IMPLEMENTATION
@@ -409,8 +410,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     model = test_load("shape:llama-3.1-8b");
     test_need(CHECK_MSG(!llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), "%s", error.text));
-    RUN(a_run_in_pieces_is_the_uncut_run, run_until_waits_and_refuses, the_tree_finds_the_first_of_the_smallest,
-        replicas_set_apart, fleets_by_brute_force, tokens_do_not_depend_on_the_replica, a_key_names_a_request);
+    RUN_ALL();
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     return test_end("test_fleet");

@@ -1,6 +1,7 @@
 // Random planners choose requests, sizes, windows, preemptions and admissions by chance, and let requests starve for a
 // while. More than half of them have a random drafter beside them. They change no token and no log-probability bit of a
 // deterministic request, and every engine ends. A planner that breaks a rule is refused by its name without a change.
+#define TEST_ALL
 #include "test.h"
 #include "make_model.h"
 
@@ -1110,14 +1111,7 @@ int main(int argc, char **argv) {
     static const test_shape small = {"llama", 64, 64, 1, 2, 1, 32, 64, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0};
     model = test_model(&small), shape = test_load("shape:tiny");
     make_prompts();
-    RUN(cheating_planners_are_refused_by_rule, plans_that_are_too_large_and_planners_that_fail,
-        what_a_planner_returns_is_checked, what_a_backend_returns_is_checked, a_failed_window_is_verified_whole,
-        planners_see_the_engine_as_it_is, random_planners_on_the_cpu, random_planners_on_the_simulator,
-        control_drafts_are_believed, wait_does_not_wait_for_windows_that_cannot_come,
-        hybrid_learns_from_passes_of_the_same_kind, hybrid_takes_the_cheaper_way, control_without_kv_overwrite,
-        a_wrapped_planner_changes_no_result, planners_of_the_examples_in_every_mode,
-        a_made_up_view_ends_in_a_rule_or_in_the_same_result, parts_of_a_plan_compose,
-        nothing_waits_behind_a_request_that_runs);
+    RUN_ALL();
     llm42_model_free(model);
     llm42_model_free(shape);
     return test_end("test_planner");

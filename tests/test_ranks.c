@@ -1,6 +1,7 @@
 // Tensor parallelism and leaves on the CPU: what a result depends on, and in which order the sums of o and down are
 // taken. There are three models: examples/tiny42 with 4 heads, a dense model with 8 heads, and a mixture with 8 heads.
 // The leaves of the dense model's feed-forward width are no multiples of 16. base42 is tested too where it is present.
+#define TEST_ALL
 #include "test.h"
 #include "examples/util/llm42_synthetic.h"
 #include "make_model.h"
@@ -346,9 +347,7 @@ int main(int argc, char **argv) {
         "\"moe_intermediate_size\": 48, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ",
         256);
     for (int m = 0; m < MODELS; m++) models[m] = sources[m].path ? test_load(sources[m].path) : test_model(&mixture);
-    RUN(results_depend_on_what_is_documented, sums_have_the_order_that_is_documented, one_result_on_any_number_of_ranks,
-        controls_differ, fixed_depends_on_leaves_with_prefill_invariant_only, base42_on_eight_ranks,
-        what_does_not_divide_is_refused);
+    RUN_ALL();
     for (int m = 0; m < MODELS; m++) llm42_model_free(models[m]);
     return test_end("test_ranks");
 }

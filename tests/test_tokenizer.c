@@ -1,4 +1,5 @@
 // test_tokenizer: examples/util/tokenizer.h against goldens of HF tokenizers, a simple merger of pairs, and bad files.
+#define TEST_ALL
 #include "test.h"
 #include "examples/util/llm42_synthetic.h"
 #include "examples/util/tokenizer.h"
@@ -815,15 +816,7 @@ TEST(stories260K_tokenizer) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    RUN(tiny42_gives_the_golden_ids, base42_gives_the_golden_ids, any_bytes_come_back,
-        the_heap_merges_as_the_definition_does, long_text_without_spaces_is_fast,
-        a_stream_holds_back_incomplete_characters, added_tokens_match_the_longest, merges_as_pairs_and_as_strings,
-        ignore_merges_takes_whole_pieces, the_default_expression_is_that_of_gpt2, several_splits_apply_in_turn,
-        digits_and_punctuation_stand_alone, a_normalizer_may_be_a_sequence, nfc_is_that_of_unicode,
-        bos_comes_from_the_post_processor, the_tokenizer_says_whether_text_has_a_bos, bad_json_is_refused,
-        malformed_json_is_refused, numbers_in_another_locale, damaged_json_does_no_harm, pipelines_are_those_of_hf,
-        an_answer_follows_its_prompt, add_prefix_space_and_missing_bytes, a_byte_order_mark_is_read_over,
-        llama2_merges_by_score, llama2_files_are_checked, threads_share_a_tokenizer, stories260K_tokenizer);
+    RUN_ALL();
     test_remove(folder);
     return test_end("test_tokenizer");
 }

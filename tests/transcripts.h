@@ -1,7 +1,7 @@
 // transcripts.h: tests of transcripts and of the hash of a model. A recorder writes what an engine did, reading gives
 // every bit of it again, and a broken file is refused with its line. The hash depends on all that a model computes
-// with, and on nothing else. Include "test.h", "llm42.h" and "make_model.h" first, and define `folder`, where files go,
-// and `error`. (test_tools.sh tests build/audit.)
+// with, and on nothing else. Include "make_model.h" first, and define `folder`, where files go, and `error`, and let
+// `good` be tests/transcripts/format_1.txt. (test_tools.sh tests build/audit.)
 #ifndef LLM42_TRANSCRIPTS_H
 #define LLM42_TRANSCRIPTS_H
 
@@ -396,61 +396,13 @@ TEST(a_file_is_read) {
 }
 
 TEST(a_broken_file_is_refused_with_its_line) {
-    static const struct {
-        const char *from, *to, *says;
-    } cases[] = {
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 4", ":1: format 4: this version of llm42 reads"},
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 2",
-         ":4: model_hash: '0123456789abcdef': must be 64"},
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 1\r", ":1: the line ends with a carriage return"},
-        {"# llm42 transcript, format 1", "# llm42 trace", ":1: not a transcript"},
-        {"# end\n", "# en", ": the file is cut short"},
-        {"# end\n", "# end", ": the file is cut short"},
-        {"# end\n", "# end\n\n", ": the file is cut short, or goes on behind its end"},
-        {"requests: 2\n", "", ":42: the line 'requests: ...' is missing"},
-        {"requests: 2\n", "requests: 3\n", ":42: requests: 3: the file has 2"},
-        {"requests: 2\n", "requests: 2\nmore: 3\n", ":43: 'more: 3': must be '# end'"},
-        {"\nrequest: 2\n", "\nrequest 2\n", ":28: 'request 2': must be 'requests: ...'"},
-        {"\nrequest: 2\n", "\nrequest: 0\n", ":28: request: '0': must be a whole number from 1"},
-        {"model: some/folder", "model:", ":3: model: '': must be given"},
-        {"model: some/folder", "mode: some/folder", ":3: 'mode: some/folder': must be 'model: ...'"},
-        {"0123456789abcdef", "0123456789abcde", ":4: model_hash: '0123456789abcde': must be 16 hex digits"},
-        {"0123456789abcdef", "0123456789ABCDEF", ":4: model_hash"},
-        {"arithmetic: sm90", "arithmetic: a name that is much longer than any other", ":5: arithmetic"},
-        {"compute: fp32", "compute: fp64", ":6: compute: 'fp64': must be bf16 or fp32"},
-        {"logits_fp32: yes", "logits_fp32: 1", ":7: logits_fp32: '1': must be no or yes"},
-        {"leaves: 8", "leaves: 9", ":9: leaves: '9': must be a whole number from 1 to 8"},
-        {"leaves: 8\n", "", ":9: 'preset: best': must be 'leaves: ...'"},
-        {"finish: stop", "finish: none", ":16: finish: 'none': must be stop or length or cancelled or error"},
-        {"max_new_tokens: 9", "max_new_tokens: -9", ":17: max_new_tokens: '-9'"},
-        {"stop: 1,2", "stop: 1,2,3,4,5,6,7,8,9", ":18: stop"},
-        {"temperature: 3f800000", "temperature: 1.0", ":19: temperature: '1.0': must be the 8 hex digits of a float"},
-        {"temperature: 3f800000", "temperature: 7fc00000", ":19: llm42_request_desc.sampling.temperature: nan"},
-        {"temperature: 3f800000", "temperature: bf800000", "temperature: -1: must be"},
-        {"temperature: 3f800000", "temperature: 49800000",
-         "temperature: 1.04858e+06: must be 0 (greedy), or from 0.0001 to 1e+06"},
-        {"top_p: 3f000000", "top_p: 40000000", ":21: llm42_request_desc.sampling.top_p: 2: must be"},
-        {"seed: 42", "seed: 0", ":37: seed: '0'"},
-        {"18446744073709551615", "18446744073709551616", ":23: seed: '18446744073709551616'"},
-        {"prompt: 0,5", "prompt:", ":24: prompt: '': must be given"},
-        {"prompt: 0,5", "prompt: 0,,5", ":24: prompt: '': must be a token id"},
-        {"prompt: 0,5", "prompt: 0,5,", ":24: prompt: '': must be a token id"},
-        {"prompt: 0,5", "prompt: 0,2147483648", ":24: prompt: '2147483648': must be a token id"},
-        {"tokens: 7,1", "tokens: 7,x", ":25: tokens: 'x': must be a token id"},
-        {"tokens: 7,1", "tokens: 7", ":26: logprobs: there are 2 for 1 tokens"},
-        {"bf800000,c0123456", "bf800000,c012345", ":26: logprobs: 'c012345': must be the 8 hex digits"},
-        {"bf800000,c0123456", "bf800000", ":26: logprobs: there are 1 for 2 tokens"},
-        {"bf800000,c0123456", "bf800000 c0123456", ":26: logprobs"},
-        {"tokens: 7,1", "tokens: 7,1\r", ":25: tokens: '1?': must be"},
-        {"tokens: 7,1\n", "tokens: 7,1\ntokens: 7,1\n", ":26: 'tokens: 7,1': must be 'logprobs: ...'"},
-    };
     const char *path = test_path(folder, "bad.txt");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (char **c; (c = test_case("transcripts", "broken")) != NULL;) {
         llm42_transcript *t = NULL;
-        test_text text = test_replace(good, cases[i].from, cases[i].to);
+        test_text text = test_replace(good, c[0], c[1]);
         test_write(path, text.data, text.size);
-        CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_FORMAT && !t, "%s", cases[i].to);
-        CHECK_CONTAINS(error.text, cases[i].says);
+        CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_FORMAT && !t, "%s", c[1]);
+        CHECK_CONTAINS(error.text, c[2]);
         CHECK_CONTAINS(error.text, path);
         llm42_transcript_free(t);
         test_text_free(&text);
@@ -512,17 +464,6 @@ TEST(a_part_of_a_file_is_no_file) {
         CHECK_INT(result, test_state.starved ? LLM42_MEMORY : LLM42_OK);
         llm42_transcript_free(t);
     }
-}
-
-static void run_transcripts(void) {
-    good = test_read("tests/transcripts/format_1.txt", NULL);
-    assert(good);
-    RUN(sha256_is_that_of_fips_180_4, the_hash_of_tiny42_is_known, files_do_not_matter, every_weight_matters,
-        the_configuration_matters_where_it_computes, threads_do_not_matter,
-        synthetic_models_are_hashed_by_their_recipes, what_is_read_is_what_was_served,
-        a_recorder_says_what_it_cannot_do, a_name_is_one_line, a_file_is_read, a_broken_file_is_refused_with_its_line,
-        every_byte_counts_in_a_digest, a_part_of_a_file_is_no_file);
-    free(good);
 }
 
 #endif  // LLM42_TRANSCRIPTS_H
