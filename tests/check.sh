@@ -34,6 +34,11 @@ finish() {  # prints the line that `make test` adds up, and ends the test
     [ "$failed" = 0 ]
     exit
 }
+cases() {  # cases NAME COMMAND: calls it with the texts of each line of tests/cases/NAME.tsv, which have tabs between
+    local texts
+    [ -s "tests/cases/$1.tsv" ] || exit 1
+    while IFS=$'\t' read -r -u 3 -a texts; do "$2" "${texts[@]}"; done 3< <(grep -v '^#' "tests/cases/$1.tsv")
+}
 need_numpy() {  # sets python to the first that has numpy: $PYTHON, the one on PATH or Debian's; else the test ends here
     for python in ${PYTHON:+"$PYTHON"} python3 /usr/bin/python3; do
         "$python" -c 'import numpy' 2>/dev/null && return

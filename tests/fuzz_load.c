@@ -153,8 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         test_append(&file, data, size);
         test_weights(&file, test_shapes[shape].dtype, bytes);
         test_write(path, file.data, file.size);
-        test_text_free(&valid);
-        test_text_free(&file);
+        TEST_TEXTS_FREE(&valid, &file);
     } else {
         test_write(path, data, size);
     }
@@ -239,8 +238,7 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     out[0] = (uint8_t)(kind + round * KINDS);
     out[1] = (uint8_t)shape;
     if (text.size + used <= room) memcpy(out + used, text.data, text.size), used += text.size;
-    test_text_free(&text);
-    test_text_free(&header);
+    TEST_TEXTS_FREE(&text, &header);
     return used;
 }
 

@@ -40,6 +40,13 @@ static inline void test_text_free(test_text *text) {
     memset(text, 0, sizeof *text);
 }
 
+// TEST_TEXTS_FREE(a, b): these texts.
+#define TEST_TEXTS_FREE(...) \
+    test_texts_free((test_text *const[]){__VA_ARGS__}, (int)(sizeof(test_text *const[]){__VA_ARGS__} / sizeof(void *)))
+static inline void test_texts_free(test_text *const *texts, int count) {
+    for (int i = 0; i < count; i++) test_text_free(texts[i]);
+}
+
 // A copy of text with the first `from` replaced by `to`; `from` must be there.
 static inline test_text test_replace(const char *text, const char *from, const char *to) {
     const char *at = strstr(text, from);
@@ -209,9 +216,17 @@ static inline void test_model_folder(const char *dir, const test_shape *s) {
     if (!test_exists(dir) && mkdir(dir, 0777) != 0) perror(dir);
     test_write(test_path(dir, "config.json"), config.data, config.size);
     test_write(test_path(dir, "model.safetensors"), file.data, file.size);
-    test_text_free(&config);
-    test_text_free(&header);
-    test_text_free(&file);
+    TEST_TEXTS_FREE(&config, &header, &file);
+}
+
+// A model of this shape, which must load. Its files are gone.
+static inline llm42_model *test_model(const test_shape *s) {
+    char folder[64];
+    test_folder(folder);
+    test_model_folder(folder, s);
+    llm42_model *model = test_load(folder);
+    test_remove(folder);
+    return model;
 }
 
 // Two shards and their index; the second shard holds only the last norm (and the head).
@@ -243,12 +258,7 @@ static inline void test_shards(const char *dir, const test_shape *s) {
     test_write(test_path(dir, "model-00001-of-00002.safetensors"), first_file.data, first_file.size);
     test_write(test_path(dir, "model-00002-of-00002.safetensors"), second_file.data, second_file.size);
     test_write(test_path(dir, "model.safetensors.index.json"), index.data, index.size);
-    test_text_free(&config);
-    test_text_free(&header);
-    test_text_free(&index);
-    test_text_free(&rest);
-    test_text_free(&first_file);
-    test_text_free(&second_file);
+    TEST_TEXTS_FREE(&config, &header, &index, &rest, &first_file, &second_file);
 }
 
 // tokenizer.json of a byte-level BPE: 2 special tokens, the 256 bytes and a few merges.

@@ -1,9 +1,7 @@
-// test.h: the harness of the test programs. Include it before anything else: it sets the POSIX level, keeps assert
-// alive and counts the allocations of what is included after it. One program:
+// test.h: the harness of the test programs, with llm42.h. Include it before anything else: it sets the POSIX level,
+// keeps assert alive and counts the allocations of what is included after it. One program:
 //
 //     #include "test.h"
-//     #define LLM42_IMPLEMENTATION
-//     #include "llm42.h"
 //
 //     TEST(greedy_takes_the_lowest_id) { CHECK_INT(token, 3); }
 //
@@ -54,6 +52,14 @@ const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1:abort_on_error=1"; }
 #endif
 
+// The library and its companions take their memory by these: see the end.
+void *test_lib_malloc(size_t size);
+void *test_lib_realloc(void *old, size_t size);
+void test_lib_free(void *p);
+#define LLM42_MALLOC(size) test_lib_malloc(size)
+#define LLM42_REALLOC(pointer, size) test_lib_realloc(pointer, size)
+#define LLM42_FREE(pointer) test_lib_free(pointer)
+#define LLM42_BASE  // functions on numbers, too
 #include "llm42.h"
 
 // The CPU backend's desc with so many threads, for .backend_desc.
@@ -140,7 +146,25 @@ static inline bool test_check_near(double got, double want, double tolerance, co
                       tolerance);
 }
 
+// A program that defines TEST_ALL before it includes this has a list of its tests, and RUN_ALL runs them in their
+// order.
+#ifdef TEST_ALL
+static void (*test_list[64])(void);
+static const char *test_names[64];
+static int test_listed;
+#define TEST(test)                                               \
+    static void test(void);                                      \
+    __attribute__((constructor)) static void test##_list(void) { \
+        assert(test_listed < 64);                                \
+        test_list[test_listed] = test;                           \
+        test_names[test_listed++] = #test;                       \
+    }                                                            \
+    static void test(void)
+#define RUN_ALL() \
+    for (int i = 0; i < test_listed; i++) test_run(test_list[i], test_names[i])
+#else
 #define TEST(name) static void name(void)
+#endif
 #define RUN(...) RUN_AS("", __VA_ARGS__)
 // RUN_AS(" (so)", test, ...): the tests' names end in " (so)".
 #define RUN_AS(ending, ...) test_run_all((void (*const[])(void)){__VA_ARGS__}, #__VA_ARGS__, ending)
@@ -288,6 +312,59 @@ static inline void test_swap_bytes(char *data, int size, int count) {
         }
 }
 
+// Ends a text at the next tab and puts bytes for \n, \t, \r, \\ and \xHH. Returns what stands behind the tab, or "".
+static inline char *test_unescape(char *text) {
+    char *to = text;
+    for (; *text && *text != '\t'; text++) {
+        char byte = *text;
+        if (byte == '\\' && *++text != '\\') {
+            const char *letter = strchr("n\nt\tr\r", *text);
+            byte = letter ? letter[1] : (char)strtol((char[]){text[1], text[2], 0}, NULL, 16);
+            if (!letter) text += 2;
+        }
+        *to++ = byte;
+    }
+    text += *text == '\t';
+    *to = 0;
+    return text;
+}
+
+// The texts of the next case in tests/cases/NAME.tsv whose line begins with this word, and NULL behind the last one. A
+// tab stands before each text, test_unescape says what stands in it, and lines with # are comments. There must be a
+// case. One loop ends before another begins:
+//
+//     for (char **c; (c = test_case("sim", "rows")) != NULL;) refused(head, with(text, c[0], c[1]), c[2]);
+static inline char **test_case(const char *name, const char *word) {
+    static char *text, *at, *column[9];
+    static int found;
+    char path[128], *line = NULL;
+    snprintf(path, sizeof path, "tests/cases/%s.tsv", name);
+    if (!text) text = at = test_read(path, NULL), found = 0;
+    while (text && *at && !line) {
+        if (!strncmp(at, word, strlen(word)) && at[strlen(word)] == '\t') line = at + strlen(word) + 1;
+        at += strcspn(at, "\n");
+        if (*at) *at++ = 0;
+    }
+    found += line != NULL;
+    if (!found) printf("%s: no case '%s'\n", path, word), exit(1);
+    if (!line) {
+        free(text);
+        text = NULL;
+        return NULL;
+    }
+    for (int i = 0; i < 9; i++) column[i] = line, line = test_unescape(line);
+    return column;
+}
+
+// A result by its name.
+static inline llm42_result test_result(const char *name) {
+#define TEST_RESULT(value, number, text) \
+    if (!strcmp(name, #value)) return value;
+    LLM42_RESULTS(TEST_RESULT)
+#undef TEST_RESULT
+    return LLM42_OK;
+}
+
 static inline bool test_exists(const char *path) { return access(path, F_OK) == 0; }
 
 // Numbers are now written with a decimal comma, as in German: an installed locale, or one made in this folder. False:
@@ -307,6 +384,13 @@ static inline bool test_decimal_comma(const char *folder) {
 }
 
 // Small things --------------------------------------------------------------------------------------------------
+// TEST_FREE(a, b, c) frees all of these.
+#define TEST_FREE(...) \
+    test_free((void *const[]){__VA_ARGS__}, (int)(sizeof(void *const[]){__VA_ARGS__} / sizeof(void *)))
+static inline void test_free(void *const *blocks, int count) {
+    for (int i = 0; i < count; i++) free(blocks[i]);
+}
+
 // A list in braces whose lines clang-format fills; in plain braces it gives every element a line of its own.
 #define TEST_LIST(...) \
     { __VA_ARGS__ }
@@ -336,11 +420,24 @@ static inline double test_seconds(void) {
 }
 
 // Engines -------------------------------------------------------------------------------------------------------
-// An engine that must open; NULL if it does not. The caller closes it.
+// What all that follows rests on: without it the program ends here.
+static inline void test_need(bool is_there) {
+    if (!is_there) puts("nothing else is tested"), exit(1);
+}
+
+// A model that must load, and an engine that must open. The caller frees the one and closes the other.
+static inline llm42_model *test_load(const char *path) {
+    llm42_model *model = NULL;
+    llm42_error error = {0};
+    const llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
+    test_need(CHECK_MSG(result == LLM42_OK, "%s: %s", path, error.text));
+    return model;
+}
+
 static inline llm42_engine *test_open(const llm42_engine_desc *desc) {
     llm42_engine *engine = NULL;
     llm42_error error = {0};
-    CHECK_MSG(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text);
+    test_need(CHECK_MSG(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text));
     return engine;
 }
 
@@ -384,12 +481,7 @@ static inline int test_posix_memalign(void **to, size_t alignment, size_t size) 
 // LLM42_REALLOC and are placed anywhere.) TEST_OWN_MALLOC: a test has its own.
 enum { TEST_PLACE = 64 - (int)(sizeof(void *) + 63) % 64 };
 
-#ifndef TEST_OWN_MALLOC
-void *test_lib_malloc(size_t size);
-void *test_lib_realloc(void *old, size_t size);
-void test_lib_free(void *p);
-
-#ifndef TEST_SHARED
+#if !defined(TEST_OWN_MALLOC) && !defined(TEST_SHARED)
 static bool test_is_starved(void) {
     if (!test_state.starve || ++test_state.asked % test_state.starve) return false;
     test_state.starved++;
@@ -404,11 +496,6 @@ void *test_lib_malloc(size_t size) {
 
 void *test_lib_realloc(void *old, size_t size) { return test_is_starved() ? NULL : test_realloc(old, size); }
 void test_lib_free(void *p) { free((uintptr_t)p % 64 == TEST_PLACE ? (char *)p - TEST_PLACE : p); }
-#endif
-
-#define LLM42_MALLOC(size) test_lib_malloc(size)
-#define LLM42_REALLOC(pointer, size) test_lib_realloc(pointer, size)
-#define LLM42_FREE(pointer) test_lib_free(pointer)
 #endif
 
 #define malloc(size) test_malloc(size)

@@ -263,39 +263,11 @@ wrong() {  # wrong PATTERN LINE [OPTION...]
     printf '{"prompt": "x"}\n\n%s\n' "$2" >"$dir/wrong.jsonl"
     check "refused: $2" says 2 "^generate: .*/wrong.jsonl:3: $1" --batch "$dir/wrong.jsonl" --out "$dir/cut.jsonl" "${@:3}"
 }
-wrong 'tempreature: not a key that is known: prompt, ids, ' '{"prompt": "x", "tempreature": 1}'
-wrong 'tempreature: not a key' '{"prompt": "x", "tempreature": null}'
-wrong 'malformed JSON at byte' '{"prompt": "x",}'
-wrong 'malformed JSON at byte' 'It was'
+cases batch wrong
 printf '\xef\xbb\xbf{"prompt": "x"}\n' >"$dir/marked.jsonl"
 check "a byte order mark is no part of the first line" "${generate[@]}" --batch "$dir/marked.jsonl" -n 1 --out "$dir/marked_out.jsonl"
-wrong 'malformed JSON at byte' '{"prompt": "x"} {}'
-wrong 'not an object' '["x"]'
-wrong 'give one of prompt and ids' '{}'
-wrong 'give one of prompt and ids' '{"prompt": "x", "ids": [1]}'
-wrong 'prompt: the key is there twice' '{"prompt": "x", "prompt": "y"}'
-wrong "prompt: '5' is not a string" '{"prompt": 5}'
-wrong "ids: '5' is not a list" '{"ids": 5}'
-wrong 'ids: no tokens' '{"ids": []}'
-wrong 'ids: 2048 is outside 0 to 2047' '{"ids": [3, 2048]}'
-wrong "ids: '3.5' is not a whole number" '{"ids": [3.5]}'
-wrong "max_tokens: 'many' is not a whole number" '{"prompt": "x", "max_tokens": "many"}'
-wrong 'max_tokens: 9999: behind a prompt of 2 tokens the context of 2048 has room' '{"prompt": "x", "max_tokens": 9999}'
 wrong 'the prompt has 2048 tokens, and the context of 2048' "{\"ids\": [$(printf '1,%.0s' {1..2047})1]}"
-wrong 'temperature: -1 is outside 0 to 1000' '{"prompt": "x", "temperature": -1}'
-wrong "top_p: 'true' is not a number" '{"prompt": "x", "top_p": true}'
-wrong 'min_p: 2 is outside 0 to 1' '{"prompt": "x", "min_p": 2}'
-wrong 'top_k: -1 is outside' '{"prompt": "x", "top_k": -1}'
-wrong 'seed: 1e400|seed: .1e40. is not a whole number' '{"prompt": "x", "seed": 1e40}'
-wrong "deterministic: 'yes' is neither true nor false" '{"prompt": "x", "deterministic": "yes"}'
-wrong 'stop: a stop string is empty' '{"prompt": "x", "stop": ["a", ""]}'
-wrong "stop: '7' is not a string" '{"prompt": "x", "stop": 7}'
 wrong 'stop: more than 16 strings' "{\"prompt\": \"x\", \"stop\": [$(printf '"x",%.0s' {1..16})\"x\"]}"
-wrong "id: '1' is not a string" '{"prompt": "x", "id": 1}'
-wrong "id: '1' is the id of line 1, too" '{"prompt": "x", "id": "1"}'
-wrong 'temperature: 1e400 is outside 0 to 1000' '{"prompt": "x", "temperature": 1e400}'
-wrong 'temperature: 1e-400 is too close to 0' '{"prompt": "x", "temperature": 1e-400}'
-wrong 'malformed JSON at byte' '{"prompt": "x", "temperature": -inf}'
 check "no file was touched" [ "$(cat "$dir/cut.jsonl")" = kept -a ! -e "$part" ]
 echo '{"prompt": "x"}' >"$dir/one.jsonl"
 check "no tokenizer" says 2 'prompt: the model has no tokenizer: give ids' --model synthetic:tiny --batch "$dir/one.jsonl" \

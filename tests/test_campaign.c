@@ -7,8 +7,6 @@
 // Without options this is a short test. `make campaign` runs it at length and writes its table, the same in each run.
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 #include "examples/util/llm42_policies.h"
 #include "examples/util/llm42_calibration.h"
 #include "examples/lib/args.h"

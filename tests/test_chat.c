@@ -47,8 +47,7 @@ TEST(golden) {
             const bool spelled = !chat_spell(&c, turn, count, &text, &size, &error);
             CHECK_MSG(spelled == tok_json_is(&j, want, JSMN_STRING), "%s, case %d: %s", c.format->name, k, error.text);
             if (spelled) CHECK_STR(text, tok_json_string(&j, want));
-            free(text);
-            free(turn);
+            TEST_FREE(text, turn);
         }
     }
     CHECK_MSG(cases > 200, "only %d cases", cases);
@@ -230,9 +229,7 @@ static int spell(const char *path) {
         printf(spelled ? "\"" : "null");
         for (size_t i = 0; i < size; i++) printf("\\u%04x", (unsigned char)text[i]);
         if (spelled) printf("\"");
-        free(text);
-        free(turn);
-        free(j.token);
+        TEST_FREE(text, turn, j.token);
     }
     free(line);
     return 0;
@@ -241,9 +238,8 @@ static int spell(const char *path) {
 int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "--spell")) return spell(argv[2]);
     test_begin(argc, argv);
-    llm42_model *model = NULL;
+    llm42_model *model = test_load("examples/tiny42");
     test_folder(folder);
-    CHECK(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error));
     CHECK_MSG(!tok_open(&tiny42, model, "examples/tiny42", NULL, &error), "%s", error.text);
     RUN(golden, white_space, known_by_the_whole_text, unknown, dates, markers, tokens, templates_like_known_ones);
     test_remove(folder);

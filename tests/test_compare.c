@@ -1,9 +1,6 @@
 // examples/compare.h: distances in ulps, the size of a row's difference, films and the first value that differs.
 #include "test.h"
 
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
-
 #include "examples/lib/compare.h"
 
 static float from_bits(uint32_t bits) {

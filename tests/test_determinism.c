@@ -2,8 +2,6 @@
 // under every load and each of the presets dvr, best and invariant. It is also that of scoring the finished text. With
 // the paper's verifier FIXED there is one result for one M and one prefill. Controls leave something out and differ.
 #include "test.h"
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 #define LLM42_METRICS_IMPLEMENTATION
 #include "examples/util/llm42_metrics.h"
 
@@ -428,10 +426,7 @@ TEST(controls) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    llm42_error error;
-    if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error) == LLM42_OK, "%s",
-                   error.text))
-        return test_end("test_determinism");
+    model = test_load("examples/tiny42");
     make_requests();
     RUN_FIRST(alone_in_the_engine);
     RUN(one_result_under_every_load, it_is_that_of_scoring, fixed_packed, the_paper, fixed_with_invariant_prefill);

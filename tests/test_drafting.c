@@ -1,7 +1,5 @@
 // What programs say when a drafter fails: one line with the reason, and the answer is what it would have been.
 #include "test.h"
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/lib/drafting.h"
 
@@ -56,10 +54,8 @@ static const char *report(const llm42_model *model, bool broken, int32_t tokens[
 }
 
 TEST(a_drafter_that_fails_is_reported) {
-    llm42_model *model = NULL;
-    llm42_error error = {0};
+    llm42_model *model = test_load("examples/tiny42");
     int32_t plain[TOKENS], broken[TOKENS];
-    CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), LLM42_OK);
     CHECK_STR(report(model, false, plain), "");
     heard[0] = 0;
     CHECK_STR(report(model, true, broken),

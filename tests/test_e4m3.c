@@ -1,5 +1,6 @@
 // Eight bits on a CPU: the numbers, one step of a tensor core against measured ones and special values, the vector
 // versions against the plain step, and products with both kinds of scales against their description.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
@@ -463,55 +464,22 @@ TEST(fused_projections_of_recurrent_layers) {
 
 TEST(folders_that_are_refused) {
     static const struct {
+        const char *name;
         int scales;
-        const char *config, *from, *to;
-        llm42_result want;
-        const char *part;
-    } bad[] = {
-        {BLOCK, BLOCKS, "[128, 128]", "[64, 128]", LLM42_UNSUPPORTED, "blocks of [64, 128]: only [128, 128]"},
-        {BLOCK, BLOCKS, "[128, 128]", "128", LLM42_UNSUPPORTED, "blocks of 128: only [128, 128]"},
-        {BLOCK, BLOCKS, "dynamic", "static", LLM42_UNSUPPORTED, "must be dynamic with weight_block_size"},
-        {BLOCK, BLOCKS, "dynamic", "odd", LLM42_UNSUPPORTED, "must be dynamic with weight_block_size"},
-        {BLOCK, BLOCKS ", \"fmt\": \"e5m2\"", NULL, NULL, LLM42_UNSUPPORTED, "fmt, scale_fmt: only e4m3"},
-        {BLOCK, BLOCKS ", \"scale_fmt\": \"ue8m0\"", NULL, NULL, LLM42_UNSUPPORTED, "fmt, scale_fmt: only e4m3"},
-        {BLOCK, BLOCKS ", \"weird_scale_mode\": 2", NULL, NULL, LLM42_UNSUPPORTED, "scale_mode: unknown"},
-        {BLOCK, BLOCKS ", \"rotation\": \"hadamard\"", NULL, NULL, LLM42_UNSUPPORTED, "rotation: unknown, and may"},
-        {CHANNEL, CHANNELS, "config\": {}", "config\": \"R1\"", LLM42_UNSUPPORTED, "transform_config: unknown"},
-        {CHANNEL, CHANNELS, "null, \"strategy\": \"c", "\"group\", \"strategy\": \"c", LLM42_UNSUPPORTED,
-         "order: unknown"},
-        {BLOCK, BLOCKS ", \"quant_method\": \"fp8\"", NULL, NULL, LLM42_FORMAT, "quant_method: the key is there twice"},
-        {CHANNEL, CHANNELS, "\"ignore\"", "\"ignore\": [], \"ignore\"", LLM42_FORMAT, "ignore: the key is there twice"},
-        {CHANNEL, CHANNELS, "\"dynamic\": f", "\"dynamic\": 0, \"dynamic\": f", LLM42_FORMAT,
-         "dynamic: the key is there tw"},
-        {STATIC_ONE, STATIC, "static", "dynamic", LLM42_UNSUPPORTED, "depends on the other requests of a batch"},
-        {ONE, PACKED("tensor", "true", "tensor"), NULL, NULL, LLM42_UNSUPPORTED, "depends on the other requests"},
-        {ONE, PACKED("tensor", "true", "group"), NULL, NULL, LLM42_UNSUPPORTED, "config_groups: weights must be"},
-        {CHANNEL, CHANNELS, "num_bits\": 8", "num_bits\": 4", LLM42_UNSUPPORTED, "config_groups: weights must be"},
-        {CHANNEL, CHANNELS, "float-", "pack-", LLM42_UNSUPPORTED, "quantised as pack-quantized"},
-        {CHANNEL, CHANNELS, "\"input_act", "\"output_activations\": {\"num_bits\": 8}, \"input_act", LLM42_UNSUPPORTED,
-         "output_activations: unknown"},
-        {CHANNEL, CHANNELS, "group_0\": {", "a\": {}, \"b\": {", LLM42_UNSUPPORTED, "one group"},
-        {BLOCK, PACKED("block", "true", "group"), "[128, 128]", "[1, 128]", LLM42_UNSUPPORTED, "blocks of [1, 128]"},
-        {BLOCK, BLOCKS, "quantization_config", "any_config", LLM42_FORMAT, "config.json has no quantization_config"},
-        {BLOCK, BLOCKS, "o_proj.weight_scale_inv", "scale", LLM42_FORMAT, "o_proj.weight_scale_inv is missing"},
-        {BLOCK, BLOCKS, "\"F32\",\"shape\":[2,2]", "\"F32\",\"shape\":[1,4]", LLM42_FORMAT,
-         "q_proj.weight_scale_inv: wrong shape: expected [2, 2]"},
-        {CHANNEL, CHANNELS, "[256,1]", "[1,256]", LLM42_FORMAT, "expected [256, 1]"},
-        {STATIC_ONE, STATIC, "v_proj.input_scale", "a", LLM42_FORMAT, "v_proj.input_scale is missing"},
-        {BLOCK, BLOCKS, "attn.k_scale", "attn.o_proj.weight_g_idx", LLM42_UNSUPPORTED, "g_idx: is not used"},
-        {BLOCK, BLOCKS, "attn.k_scale", "attn.o_proj.weight_zero_point", LLM42_UNSUPPORTED, "zero_point: is not used"},
-        {BLOCK, BLOCKS, "layers.0.self_attn.k_scale", "embed_tokens.weight_scale", LLM42_UNSUPPORTED,
-         "of model.embed_to"},
-        {BLOCK, BLOCKS, "F8_E4M3", "F8_E5M2", LLM42_UNSUPPORTED, "q_proj.weight: dtype must be BF16, F16, F32"},
-        {BLOCK, BLOCKS, "\"F32\",\"shape\":[2,2]", "\"F8_E8M0\",\"shape\":[16]", LLM42_UNSUPPORTED, "must be BF16"},
-        {BLOCK, BLOCKS, "\"F8_E4M3\",\"shape\":[128,160]", "\"BF16\",\"shape\":[128,80]", LLM42_FORMAT, "wrong shape"},
-        {BLOCK, BLOCKS, "\"BF16\",\"shape\":[32,160]", "\"F8_E4M3\",\"shape\":[32,320]", LLM42_UNSUPPORTED,
-         "embed_tokens.weight: only projections and experts may be F8_E4M3"}};
+        const char *config;
+    } kinds[] = TEST_LIST({"block", BLOCK, BLOCKS}, {"packed", BLOCK, PACKED("block", "true", "group")},
+                          {"channel", CHANNEL, CHANNELS}, {"static", STATIC_ONE, STATIC},
+                          {"tensor", ONE, PACKED("tensor", "true", "tensor")},
+                          {"group", ONE, PACKED("tensor", "true", "group")});
     llm42_model *model;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const llm42_result result = forge(bad[i].scales, bad[i].config, APART, bad[i].from, bad[i].to, &model);
-        CHECK_MSG(result == bad[i].want, "%s for %s: %s", bad[i].to, bad[i].from, llm42_result_name(result));
-        CHECK_CONTAINS(error.text, bad[i].part);
+    for (char **c; (c = test_case("e4m3", "bad")) != NULL;) {
+        int k = 0;
+        char config[2000];
+        while (k < 5 && strcmp(c[0], kinds[k].name)) k++;
+        snprintf(config, sizeof config, "%s%s", kinds[k].config, c[1]);
+        const llm42_result result = forge(kinds[k].scales, config, APART, *c[2] ? c[2] : NULL, c[3], &model);
+        CHECK_MSG(result == test_result(c[4]), "%s for %s: %s", c[3], c[2], llm42_result_name(result));
+        CHECK_CONTAINS(error.text, c[5]);
         CHECK(!strchr(error.text, '\n') && !model);
     }
 }
@@ -575,10 +543,7 @@ TEST(passes) {
                   {"synthetic:tiny-moe-fp8", 0x62c42197817c08fbu, 0xf117b15b033385fbu},
                   {"synthetic:tiny-hybrid-fp8", 0x9ec9d4a711c67a73u, 0x08e29d81cf0aaad9u}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        llm42_model *model;
-        if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = models[i].path}, &error), "%s",
-                       error.text))
-            continue;
+        llm42_model *model = test_load(models[i].path);
         for (int a = 0; a < 2; a++) {
             const llm42_numerics numerics = {.compute = LLM42_DTYPE_BF16,
                                              .arithmetic = a ? LLM42_ARITHMETIC_SM90 : LLM42_ARITHMETIC_FP32};
@@ -601,9 +566,7 @@ TEST(passes) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    RUN(every_byte, halfway_cases, random_numbers, measured_steps, special_values, vectors_take_plain_steps,
-        products_are_as_described, kinds_of_scales, stacked_experts, fused_projections_of_recurrent_layers,
-        folders_that_are_refused, scales_that_are_refused, passes);
+    RUN_ALL();
     test_remove(folder);
     return test_end("test_e4m3");
 }

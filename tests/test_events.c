@@ -3,8 +3,6 @@
 // they are, and no page, slot or request is lost. llm42_engine_step, _run and _close are refused there.
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 #include "examples/util/llm42_calibration.h"
 
 enum { REQUESTS = 24, MOST = 200, PROMPT = 40, PAGES = 40, LONGEST = 60 };
@@ -121,7 +119,7 @@ static void serve(run *r, llm42_engine_desc desc) {
     desc.model = model, desc.backend = llm42_backend_sim(), desc.backend_desc = &sim;
     desc.max_context = PROMPT + LONGEST, desc.max_running = 8, desc.policy.window = 8, desc.policy.group = 2,
     desc.kv.pages = PAGES, desc.kv.page_size = 4, desc.token_budget = 64, desc.on_event = note, desc.event_user = r;
-    if (!(r->engine = test_open(&desc))) return;
+    r->engine = test_open(&desc);
     while (r->last < REQUESTS) submit(r);
     llm42_result result = LLM42_OK;
     for (int steps = 0; result == LLM42_OK && steps < 100000; steps++) result = llm42_engine_step(r->engine, &error);
@@ -193,8 +191,7 @@ static void actions_in_events(llm42_engine_desc desc, const char *name) {
         CHECK_MSG(plain->events[at] > 3, "%s: only %d events '%s'", name, (int)plain->events[at],
                   llm42_event_name((llm42_event_type)at));
     printf("%-28s %lld actions in events, %lld requests compared\n", name, (long long)acted, (long long)alike);
-    free(plain);
-    free(r);
+    TEST_FREE(plain, r);
 }
 
 TEST(actions_while_passes_run) { actions_in_events((llm42_engine_desc){.policy.mode = LLM42_MODE_DVR}, "preset dvr"); }
@@ -213,11 +210,8 @@ TEST(actions_with_auto_release) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) ||
-        llm42_calibration_load(&calibration, "tests/calibration.tsv", &error)) {
-        fprintf(stderr, "test_events: %s\n", error.text);
-        return 1;
-    }
+    model = test_load("shape:tiny");
+    test_need(CHECK_MSG(!llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), "%s", error.text));
     RUN(actions_while_passes_run, actions_while_windows_wait, actions_with_auto_release);
     llm42_calibration_free(calibration);
     llm42_model_free(model);

@@ -1,11 +1,10 @@
 // A fleet: a run cut into pieces by llm42_engine_run_until is the uncut run to the bit; each replica does what an
 // engine does that gets the same requests at once; the router's choices are those of a search through all events; and a
 // request's tokens do not depend on the replica.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_DRAFT_IMPLEMENTATION
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 #include "examples/util/llm42_calibration.h"
 
 #define LLM42_TRACE_IMPLEMENTATION
@@ -93,8 +92,8 @@ static llm42_engine *open_heard(llm42_engine_desc desc, heard *h) {
 
 static void run_uncut(const llm42_engine_desc *desc, const timed *requests, int count, heard *h) {
     llm42_engine *engine = open_heard(*desc, h);
-    for (int i = 0; engine && i < count; i++) test_submit(engine, requests[i].desc);
-    if (engine) CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    for (int i = 0; i < count; i++) test_submit(engine, requests[i].desc);
+    CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
     llm42_engine_close(engine);
 }
 
@@ -103,8 +102,8 @@ static void run_cut(const llm42_engine_desc *desc, const timed *requests, int co
     llm42_engine *engine = open_heard(*desc, h);
     llm42_result result = LLM42_OK;
     double until = 0;
-    for (int i = 0; engine && i < count && !late; i++) test_submit(engine, requests[i].desc);
-    for (int i = 0; engine && result >= 0 && (i < count || result != LLM42_IDLE);) {
+    for (int i = 0; i < count && !late; i++) test_submit(engine, requests[i].desc);
+    for (int i = 0; result >= 0 && (i < count || result != LLM42_IDLE);) {
         bool next = i < count && (once_in(3) || until >= requests[i].arrival);
         until = next ? fmax(until, requests[i].arrival) : until + 1e-3 * any(0, 40);
         if (i < count && until > requests[i].arrival) until = requests[i].arrival;
@@ -157,7 +156,7 @@ TEST(run_until_waits_and_refuses) {
     llm42_sim_desc sim = {.calibration = calibration};
     llm42_engine_desc desc = {.model = model, .backend = llm42_backend_sim(), .backend_desc = &sim, .max_context = 400};
     desc.on_event = run_inside;
-    if (!(inside = test_open(&desc))) return;
+    inside = test_open(&desc);
     CHECK_INT(llm42_engine_run_until(inside, 2.5, &error), LLM42_IDLE);  // nothing to do: it waits
     CHECK(llm42_engine_now(inside) == 2.5);
     CHECK_INT(llm42_engine_run_until(inside, 1, &error), LLM42_IDLE);  // a time that is over
@@ -315,7 +314,7 @@ static void check_replica(const trial *t, const fleet *f, const returned *r, int
     desc.event_user = &alone;
     llm42_engine *engine = test_open(&desc);
     CHECK(workload_open(&load, t->plan.workload, t->qps, t->seed, &error) == LLM42_OK);
-    for (int i = 0; engine && i < REQUESTS; i++) {
+    for (int i = 0; i < REQUESTS; i++) {
         int32_t prompt[400] = {0};
         workload_request w;
         workload_next(&load, &w);
@@ -328,8 +327,8 @@ static void check_replica(const trial *t, const fleet *f, const returned *r, int
                                                .user = (void *)(intptr_t)i);
         ids[i] = test_submit(engine, request);
     }
-    if (engine) CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
-    for (int i = 0; engine && i < REQUESTS; i++) {
+    CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    for (int i = 0; i < REQUESTS; i++) {
         if (!ids[i]) continue;
         const llm42_request *q = llm42_engine_request(engine, ids[i]);
         const served *s = &f->v.collected.served[i];
@@ -397,7 +396,6 @@ TEST(a_key_names_a_request) {
     const int64_t keys[] = {0, 7, 1, 7};
     const llm42_request *q[4];
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     llm42_request_desc request = {.prompt = prompt, .prompt_count = 4, .max_new_tokens = 20, .deterministic = true};
     for (int i = 0; i < 4; i++) request.key = keys[i], test_submit(engine, request);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
@@ -410,12 +408,9 @@ TEST(a_key_names_a_request) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    if (!CHECK_MSG(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:llama-3.1-8b"}, &error) == LLM42_OK &&
-                       llm42_calibration_load(&calibration, "tests/calibration.tsv", &error) == LLM42_OK,
-                   "%s", error.text))
-        return test_end("test_fleet");
-    RUN(a_run_in_pieces_is_the_uncut_run, run_until_waits_and_refuses, the_tree_finds_the_first_of_the_smallest,
-        replicas_set_apart, fleets_by_brute_force, tokens_do_not_depend_on_the_replica, a_key_names_a_request);
+    model = test_load("shape:llama-3.1-8b");
+    test_need(CHECK_MSG(!llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), "%s", error.text));
+    RUN_ALL();
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     return test_end("test_fleet");

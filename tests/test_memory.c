@@ -5,11 +5,6 @@
 
 static int64_t taken, live, fail_at = -1;  // allocations asked for; blocks not yet freed; the one that fails, -1: none
 
-// The library in llm42.o takes its memory by these names (allocate.h), and the companions below do too.
-void *test_lib_realloc(void *old, size_t size);
-void *test_lib_malloc(size_t size);
-void test_lib_free(void *p);
-
 void *test_lib_realloc(void *old, size_t size) {
     if (taken++ == fail_at) return NULL;
     void *p = realloc(old, size);
@@ -24,11 +19,7 @@ void test_lib_free(void *p) {
     free(p);
 }
 
-#define LLM42_MALLOC(size) test_lib_malloc(size)
-#define LLM42_REALLOC(pointer, size) test_lib_realloc(pointer, size)
-#define LLM42_FREE(pointer) test_lib_free(pointer)
 #define LLM42_CALIBRATION_IMPLEMENTATION
-#define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
 #include "examples/util/llm42_calibration.h"
 #define LLM42_METRICS_IMPLEMENTATION
@@ -43,7 +34,7 @@ void test_lib_free(void *p) {
 static llm42_error error;
 static char folder[64];
 static llm42_model *model, *shape;
-static const char *calibration_path;
+static const char calibration_path[] = "sweep/calibration/cpu-tiny42.tsv";
 static llm42_calibration *calibration;
 
 // Calls `tried` with the first allocation failing, then the second, and so on until it succeeds; `undo` takes back what
@@ -184,13 +175,9 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
     RUN(the_count_counts);
-    calibration_path = "sweep/calibration/cpu-tiny42.tsv";
-    bool ready = !llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) &&
-                 !llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:tiny"}, &error) &&
-                 !llm42_calibration_load(&calibration, calibration_path, &error);
-    if (CHECK_MSG(ready, "%s", error.text)) {
-        RUN(models, calibrations, engines, requests, observers);
-    }
+    model = test_load("synthetic:tiny"), shape = test_load("shape:tiny");
+    test_need(CHECK_MSG(!llm42_calibration_load(&calibration, calibration_path, &error), "%s", error.text));
+    RUN(models, calibrations, engines, requests, observers);
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     llm42_model_free(shape);

@@ -1,11 +1,9 @@
 // Random planners choose requests, sizes, windows, preemptions and admissions by chance, and let requests starve for a
 // while. More than half of them have a random drafter beside them. They change no token and no log-probability bit of a
 // deterministic request, and every engine ends. A planner that breaks a rule is refused by its name without a change.
+#define TEST_ALL
 #include "test.h"
 #include "make_model.h"
-
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 
 #include "examples/planners.h"
 #include "random_drafter.h"
@@ -163,7 +161,6 @@ static void count_dropped(void *user, const llm42_event *e) {
 
 static void serve(const llm42_engine_desc *desc, const bool *marked, answer *out) {
     llm42_engine *engine = test_open(desc);
-    if (!engine) return;
     submit_all(engine, marked, desc->draft_limit > 0);
     llm42_result result = LLM42_OK;
     int steps = 0;
@@ -333,7 +330,6 @@ TEST(wait_does_not_wait_for_windows_that_cannot_come) {
     desc.policy = (llm42_policy){.verify = LLM42_VERIFY_WAIT, .window = 8, .group = 4};
     desc.on_event = most_candidates, desc.event_user = &most;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     test_submit(engine, (llm42_request_desc)TEST_LIST(.prompt = &(int32_t){1}, .prompt_count = 1, .max_new_tokens = 60,
                                                       .deterministic = true, .ignore_stop = true));
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
@@ -359,7 +355,6 @@ static double hybrid_share(bool estimates, double slowdown, const bool *marked) 
         &(llm42_engine_desc){.policy.mode = LLM42_MODE_BATCH_INVARIANT, .model = shape, .backend = llm42_backend_sim()},
         true);
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return 0;
     CHECK(llm42_engine_config(engine)->policy.verifier == LLM42_VERIFIER_INVARIANT);
     for (int round = 0; round < (estimates ? 1 : 16); round++) {  // times must be measured first
         int64_t id[REQUESTS];
@@ -392,7 +387,6 @@ TEST(hybrid_learns_from_passes_of_the_same_kind) {
     desc.max_context = 512, desc.max_running = MANY, desc.token_budget = 1024;
     static int32_t prompt[PROMPT];
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     llm42_request_desc r = {.prompt = prompt, .prompt_count = PROMPT, .max_new_tokens = 100};
     r.deterministic = r.ignore_stop = true;
     for (int i = 0; i < MANY; i++) test_submit(engine, r);
@@ -543,7 +537,6 @@ static void refuse(const char *rule, llm42_engine_desc given) {
     desc.max_running = 4, desc.token_budget = 20, desc.kv = given.kv;
     if (!desc.kv.pages) desc.kv.pages = 64;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     submit_all(engine, marked, false);
     char name[64], about[32] = "";
     snprintf(name, sizeof name, "breaks rule %s (", rule);
@@ -665,7 +658,6 @@ TEST(what_a_planner_returns_is_checked) {
         chosen = cases[i].planner;
         planner.plan = plan_oddly;
         llm42_engine *engine = test_open(&desc);
-        if (!engine) return;
         test_submit(engine, request(1));
         CHECK_INT(llm42_engine_step(engine, &error), cases[i].result);
         CHECK_INT(error.result, cases[i].result);
@@ -702,7 +694,6 @@ static void a_window_fails(llm42_verifier verifier) {
     desc.backend = &backend, desc.policy = (llm42_policy){.verifier = verifier, .window = 4, .group = 1};
     backend.run = fail_once, failures = 0;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     test_submit(engine, request(3));
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_PLAN);
@@ -734,7 +725,6 @@ TEST(what_a_backend_returns_is_checked) {
     test_refused(&desc, LLM42_BACKEND, "backend odd: open returned 1");
     answer_of_open = LLM42_OK;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     test_submit(engine, request(3));
     answer_of_run = LLM42_IDLE;
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
@@ -752,7 +742,6 @@ static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) 
     desc.max_running = 4, desc.token_budget = 20;
     desc.policy = (llm42_policy){.verifier = verifier, .prefill = prefill, .window = 8, .group = 2};
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     for (int i = 2; i < 4; i++) test_submit(engine, request(i));
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_PLAN);
     CHECK_CONTAINS(error.text, "planner large breaks rule ROWS");
@@ -809,7 +798,6 @@ TEST(planners_see_the_engine_as_it_is) {
     llm42_engine_desc desc = desc_of(false, &planner);
     desc.max_running = 3, desc.policy.window = 8, desc.policy.group = 2;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     submit_all(engine, all, false);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     llm42_stats s = llm42_engine_stats(engine);
@@ -904,7 +892,6 @@ TEST(a_made_up_view_ends_in_a_rule_or_in_the_same_result) {
             serve(&desc, all, want);
             desc.planner = &planner;
             llm42_engine *engine = test_open(&desc);
-            if (!engine) continue;
             submit_all(engine, all, false);
             llm42_result result = LLM42_OK;
             for (int steps = 0; result == LLM42_OK && steps < STEPS; steps++)
@@ -1023,7 +1010,6 @@ static int64_t serve_with_parts(mixer *m, llm42_engine_desc desc, const answer *
     int64_t refused = 0;
     desc.planner = &planner;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return 0;
     submit_all(engine, which, false);
     for (int steps = 0; result != LLM42_IDLE && steps < STEPS; steps++) {
         result = llm42_engine_step(engine, &error);
@@ -1087,7 +1073,6 @@ TEST(nothing_waits_behind_a_request_that_runs) {
     llm42_engine_desc desc = desc_of(true, &planner);
     desc.max_running = 1;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return;
     for (int i = 0; i < 3; i++) test_submit(engine, request(0));
     CHECK(llm42_engine_step(engine, &error) == LLM42_OK);
     CHECK(llm42_engine_cancel(engine, 2, &error) == LLM42_OK && llm42_engine_release(engine, 2, &error) == LLM42_OK);
@@ -1124,22 +1109,9 @@ int main(int argc, char **argv) {
             calibration.cost[s][k] = (llm42_table){2, 1, pass_rows, pass_contexts, pass_ms};
     // One layer, wide enough for FAST and FIXED to differ; fp32, so that no rounding hides it.
     static const test_shape small = {"llama", 64, 64, 1, 2, 1, 32, 64, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 0};
-    char folder[64];
-    test_folder(folder);
-    test_model_folder(folder, &small);
-    bool loaded = !llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error) &&
-                  !llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:tiny"}, &error);
-    test_remove(folder);
-    if (!CHECK_MSG(loaded, "%s", error.text)) return test_end("test_planner");
+    model = test_model(&small), shape = test_load("shape:tiny");
     make_prompts();
-    RUN(cheating_planners_are_refused_by_rule, plans_that_are_too_large_and_planners_that_fail,
-        what_a_planner_returns_is_checked, what_a_backend_returns_is_checked, a_failed_window_is_verified_whole,
-        planners_see_the_engine_as_it_is, random_planners_on_the_cpu, random_planners_on_the_simulator,
-        control_drafts_are_believed, wait_does_not_wait_for_windows_that_cannot_come,
-        hybrid_learns_from_passes_of_the_same_kind, hybrid_takes_the_cheaper_way, control_without_kv_overwrite,
-        a_wrapped_planner_changes_no_result, planners_of_the_examples_in_every_mode,
-        a_made_up_view_ends_in_a_rule_or_in_the_same_result, parts_of_a_plan_compose,
-        nothing_waits_behind_a_request_that_runs);
+    RUN_ALL();
     llm42_model_free(model);
     llm42_model_free(shape);
     return test_end("test_planner");

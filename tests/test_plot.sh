@@ -52,38 +52,15 @@ four="$dir/four.tsv" all="$dir/all.tsv"
 map=(--x window --y group --value e2e_p99_s)
 
 # What it refuses.
-refuses 2 "which file?" --x window --y group
-refuses 2 "--x is missing" "$four" --y group
-refuses 2 "--y is missing" "$four" --x window
-refuses 2 "no option --colour" "$four" --colour red
+refused() {  # refused STATUS TEXT WORDS: a case, in which FOUR, ALL and MAP stand for the above
+    local words=${3//FOUR/$four}
+    words=${words//ALL/$all}
+    refuses "$1" "$2" ${words//MAP/${map[*]}}
+}
+cases plot refused
 refuses 2 "--x: its value is empty" "$four" --y group --x ""
-refuses 2 "--x is there twice" "$four" "${map[@]}" --x group
-refuses 2 "two files" "$four" "$all" "${map[@]}"
-refuses 2 "write COLUMN=VALUE" "$four" "${map[@]}" --where ratio
-refuses 2 "--log is for lines" "$four" "${map[@]}" --log x
-refuses 2 "need --reference" "$four" "${map[@]}" --reference-name published
-refuses 2 "--x and --y are both window" "$four" --x window --y window --value e2e_p99_s
-refuses 2 "--over ratio,group: this column is an axis" "$four" "${map[@]}" --over ratio,group
-refuses 2 "--mean window: this column is an axis" "$four" "${map[@]}" --mean window
 refuses 2 "add the name of the pictures" "$four" "${map[@]}" --out "$dir/"
 refuses 2 "control character" "$four" "${map[@]}" --title $'a\tb'
-refuses 2 "four.tsv: --x rows: no such column; there are: backend, calibration, workload, requests, preset, mode" \
-    "$four" --x rows --y group --value e2e_p99_s
-refuses 2 "--value nothing: no such column" "$four" --x window --y group --value nothing
-refuses 2 "--where speed: no such column" "$four" "${map[@]}" --where speed=1
-refuses 2 "--over speed: no such column" "$four" "${map[@]}" --over speed
-refuses 2 "--where window=32: no row has it; there are: 16, 64" "$four" "${map[@]}" --where window=32
-refuses 2 "--x e2e_p50_s is a result" "$four" --x e2e_p50_s --y group --value e2e_p99_s
-refuses 2 "--y e2e_p50_s is a result: leave --value out" "$four" --x window --y e2e_p50_s --value e2e_p99_s
-refuses 2 "--y group is a setting: give --value a result" "$four" --x window --y group
-refuses 2 "--value ratio is a setting" "$four" --x window --y group --value ratio
-refuses 2 "the x axis of lines takes numbers" "$four" --x workload --y e2e_p99_s
-refuses 2 "two rows for window=16 group=2 differ in ratio (0.1, 1) and seed (42, 43): fix it with --where ratio=0.1, \
-draw a panel for each with --over ratio, or take the mean with --mean ratio" "$all" "${map[@]}"
-refuses 2 "two rows for window=16 group=2 differ in seed (42, 43): fix it with --where seed=42, draw a panel for each \
-with --over ratio,seed, or take the mean with --mean seed" "$all" "${map[@]}" --over ratio
-refuses 2 "differ in group (2, 4) and ratio (0.1, 1): fix it with --where group=2, draw a line for each with --over \
-mode,group" "$all" --x window --y e2e_p99_s --mean seed --over mode
 # One cell of another origin or load, as in a file that was joined by hand.
 for change in calibration=h200-base42 backend=cpu workload=arxiv qps=99; do
     awk -F '\t' -v OFS='\t' -v name="${change%%=*}" -v value="${change#*=}" '
@@ -93,12 +70,6 @@ for change in calibration=h200-base42 backend=cpu workload=arxiv qps=99; do
         { print }' "$four" >"$dir/mixed.tsv"
     refuses 2 "its cells differ in ${change%%=*} (" "$dir/mixed.tsv" "${map[@]}" --mean seed --where ratio=1
 done
-refuses 2 "--spread needs --mean" "$all" "${map[@]}" --spread
-refuses 2 "--spread: each mean is of one row" "$four" "${map[@]}" --mean seed --spread
-refuses 2 "--spread and --reference both write" "$all" "${map[@]}" --mean seed --spread --reference "$four"
-refuses 2 "--best low: say whether less or more is better" "$four" "${map[@]}" --best low
-refuses 2 "--best is for a heat map" "$four" --x window --y e2e_p99_s --best less
-refuses 2 "a logarithmic axis takes only values above 0" "$four" --x window --y preemptions --log y --where group=2
 refuses 1 "no such file" "$dir/none.tsv" "${map[@]}"
 refuses 1 "not a file" "$dir" "${map[@]}"
 : >"$dir/bad.tsv"

@@ -1,8 +1,8 @@
 // Tensor parallelism and leaves on the CPU: what a result depends on, and in which order the sums of o and down are
 // taken. There are three models: examples/tiny42 with 4 heads, a dense model with 8 heads, and a mixture with 8 heads.
 // The leaves of the dense model's feed-forward width are no multiples of 16. base42 is tested too where it is present.
+#define TEST_ALL
 #include "test.h"
-#define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
 #include "make_model.h"
 
@@ -208,7 +208,6 @@ static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_
     desc.model = model, desc.max_context = 256;
     if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return false;
     static int32_t prompt[REQUESTS][60];
     for (int i = 0; i < REQUESTS; i++) {
         llm42_request_desc r = {
@@ -291,12 +290,11 @@ TEST(fixed_depends_on_leaves_with_prefill_invariant_only) {
 }
 
 TEST(base42_on_eight_ranks) {
-    llm42_model *base = NULL;
     if (access("../shared/models/base42/config.json", R_OK)) {
         SKIP("../shared/models/base42 is not there");
         return;
     }
-    if (!CHECK(!llm42_model_load(&base, &(llm42_model_desc){.path = "../shared/models/base42"}, &error))) return;
+    llm42_model *base = test_load("../shared/models/base42");
     static outputs want, got;
     run(base, plain(LLM42_SCHEDULE_INVARIANT, 1, 8, TEXT), &want);
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
@@ -330,13 +328,7 @@ TEST(what_does_not_divide_is_refused) {
     static const char *const why[] = {"tensor_parallel: 4: must divide the model's 6 KV heads or be a multiple",
                                       "tensor_parallel: 4: must divide the model's 4 heads and feed-forward width 26"};
     for (int i = 0; i < 2; i++) {
-        char folder[64];
-        llm42_model *model = NULL;
-        test_folder(folder);
-        test_model_folder(folder, &odd[i]);
-        bool loaded = !llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error);
-        test_remove(folder);
-        if (!CHECK_MSG(loaded, "%s", error.text)) return;
+        llm42_model *model = test_model(&odd[i]);
         refused(model, 4, 0, why[i]);
         llm42_model_free(model);
     }
@@ -354,23 +346,8 @@ int main(int argc, char **argv) {
         "qwen3_moe", 64, 64, 2, 8, 4, 16, 48, 4, false, "BF16",
         "\"moe_intermediate_size\": 48, \"num_experts\": 4, \"num_experts_per_tok\": 2, \"norm_topk_prob\": true, ",
         256);
-    char folder[64];
-    test_folder(folder);
-    test_model_folder(folder, &mixture);
-    bool loaded = true;
-    for (int m = 0; m < MODELS; m++)
-        loaded = loaded &&
-                 CHECK_MSG(!llm42_model_load(
-                               &models[m],
-                               &(llm42_model_desc){.path = sources[m].path ? sources[m].path : folder, .no_mmap = true},
-                               &error),
-                           "%s", error.text);
-    test_remove(folder);
-    if (loaded) {
-        RUN(results_depend_on_what_is_documented, sums_have_the_order_that_is_documented,
-            one_result_on_any_number_of_ranks, controls_differ, fixed_depends_on_leaves_with_prefill_invariant_only,
-            base42_on_eight_ranks, what_does_not_divide_is_refused);
-    }
+    for (int m = 0; m < MODELS; m++) models[m] = sources[m].path ? test_load(sources[m].path) : test_model(&mixture);
+    RUN_ALL();
     for (int m = 0; m < MODELS; m++) llm42_model_free(models[m]);
     return test_end("test_ranks");
 }

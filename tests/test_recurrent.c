@@ -2,7 +2,6 @@
 // preemption give the bits of a request that runs alone, and a state that keeps what was rolled back does not. Then
 // what is refused. tests/fuzz_engine.c tries such a model with everything else at random, failing passes too.
 #include "test.h"
-#include "llm42.h"
 
 #include "make_model.h"
 
@@ -27,7 +26,6 @@ static int differing(llm42_engine_desc desc, bool alone, llm42_stats *stats) {
     int differ = 0;
     desc.model = model, desc.backend_desc = TEST_THREADS(2), desc.kv.page_size = PAGE;
     llm42_engine *engine = test_open(&desc);
-    if (!engine) return -1;
     for (int i = 0; i < REQUESTS; i++) {
         submit(engine, i);
         if (alone) CHECK_MSG(!llm42_engine_run(engine, &error), "%s", error.text);
@@ -46,8 +44,8 @@ static int differing(llm42_engine_desc desc, bool alone, llm42_stats *stats) {
 
 // Prompt i shares i + 1 pages with prompt 0, or all of it.
 static void serve_alone(const char *path) {
-    llm42_model_free(model), model = NULL;
-    if (!CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error), "%s", error.text)) return;
+    llm42_model_free(model);
+    model = test_load(path);
     for (int i = 0; i < REQUESTS; i++)
         for (int t = 0; t < PROMPT; t++)
             prompts[i][t] = (t * t * 7 + 31 * t + 3 + (i && t >= (i + 1) * PAGE ? 11 * i : 0)) % 320;

@@ -1,9 +1,8 @@
 // The simulator: calibrations and what is refused in them, the virtual clock against sums done by hand, the flip model,
 // and the engine's policies on it: whatever the policy, deterministic tokens are the true ones.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 #include "examples/util/llm42_calibration.h"
 
 #include "sweep/bench/flips.h"
@@ -93,21 +92,17 @@ static const char *with(const char *text, const char *old, const char *by) {
     return to;
 }
 
-// What replaces a piece of the head or the body, and what the file's error says then.
-typedef struct change {
-    const char *old, *by, *why;
-} change;
-
-static void refused_changes(bool in_head, const change *changes, size_t count) {
-    for (const change *c = changes; c < changes + count; c++)
-        refused(in_head ? with(head, c->old, c->by) : head, in_head ? text : with(text, c->old, c->by), c->why);
+// These cases of tests/cases/sim.tsv, in the head or behind it.
+static void refused_changes(bool in_head, const char *cases) {
+    for (char **c; (c = test_case("sim", cases)) != NULL;)
+        refused(in_head ? with(head, c[0], c[1]) : head, in_head ? text : with(text, c[0], c[1]), c[2]);
 }
 
 static double decode_ms(const llm42_calibration *c, double rows, double context) {
     return llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_DECODE, rows, context);
 }
 
-TEST(a_calibration_is_read_and_interpolated) {
+static void a_calibration_is_read_and_interpolated(void) {
     calibration = load(head, text);
     if (!calibration) return;
     CHECK_STR(calibration->name, "calibration");
@@ -195,41 +190,6 @@ TEST(doubtful_measurements_are_told) {
 }
 
 TEST(bad_calibrations_are_refused) {
-    static const change of_head[] = {
-        {"calibration 2", "calibration 3", ":1: not a calibration: the first line must be"},
-        {"calibration 2", "calibration 1",
-         "Version 1 could not tell a file that was cut short: measure it again, or convert it as "
-         "sweep/calibration/README.md says"},
-        {"time_unit: ms", "time_unit: s", ":6: time_unit: s: must be ms"},
-        {"# time_unit: ms\n", "", "no line '# time_unit"},
-        {"\tms\n", "\tus\n", "column 5 is called 'us': expected ms"},
-        {"# model: tiny\n", "", "no line '# model"},
-        {"# source: a test", "# source: ", ":2: source: must not be empty"},
-        {"# device: none", "# device:", ":3: device: must not be empty"},
-        {"# model: tiny", "# model:", ":5: model: must not be empty"},
-        {"host_window_ms: 0", "host_window_ms : -1", "host_window_ms: '-1': must be a number from 0"},
-        {"host_window_ms: 0", "host_request_ms: nan", "host_request_ms: 'nan': must be a number"},
-        {"flip_shape: 2", "flip_shape: 0", "flip_shape: '0': must be a number from 0.001"},
-        {"padding: computed", "padding: some", "padding: some: must be computed or free"},
-        {"# devices: 1", "# kv_tokens: 3", "kv_tokens is there twice"},
-        {"# devices: 1", "# flip_rate: 0.01", ":4: flip_rate: no key has this name"},
-        {"# devices: 1", "# host_prompts_ms: 1", "host_prompts_ms: no key has this name"},
-        {"flip_shape: 2", "flip_shapes: 2", "flip_shapes: no key has this name"},
-        {"# devices: 1", "# undivided_seconds: 1",
-         "undivided_seconds: no key has this name: sweep/calibration/README.md lists the keys"}};
-    static const change of_body[] = {
-        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\tnan", "ms: 'nan': must be a positive number"},
-        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t-1", "ms: '-1'"},
-        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t0", "ms: '0'"},
-        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100\t4.3", "table 'fast decode' falls"},
-        // 4.1 ms at 1 row: 8 rows may take three quarters of that. The last rows may not be faster than 8 rows.
-        {"decode\t8\t0\t4.8", "decode\t8\t0\t3.07", "is less than three quarters of what a smaller pass takes"},
-        {"decode\t64\t0\t10.4", "decode\t64\t0\t4.7", "is less than a smaller pass takes"},
-        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t0\t5.6", "is no full grid"},
-        {"fast\tdecode\t8\t100\t5.6", "fast\twindow\t8\t100\t5.6",
-         "a row of table 'fast window' that no line '# table:' announces"},
-        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\t8\t100", "expected 5 columns"},
-        {"fast\tdecode\t8\t100\t5.6", "fast\tdecode\teight\t100\t5.6", "rows: 'eight'"}};
     llm42_calibration *c = NULL;
     CHECK_INT(llm42_calibration_load(&c, "/nonexistent/file.tsv", &error), LLM42_IO);
     CHECK_INT(llm42_calibration_load(&c, NULL, &error), LLM42_INVALID);
@@ -241,8 +201,8 @@ TEST(bad_calibrations_are_refused) {
     refused(head, "# end\n", "table 'fast decode' is missing");
     refused(head, without("fixed\twindow"), "table 'fixed window' is missing");
     refused(head, without("invariant\tprompt"), "table 'invariant prompt' is missing");
-    refused_changes(true, of_head, sizeof of_head / sizeof *of_head);
-    refused_changes(false, of_body, sizeof of_body / sizeof *of_body);
+    refused_changes(true, "head");
+    refused_changes(false, "rows");
     c = load(head, with(text, "decode\t8\t0\t4.8", "decode\t8\t0\t3.08"));
     CHECK(c && decode_ms(c, 8, 0) == 3.08);
     llm42_calibration_free(c);
@@ -311,22 +271,8 @@ TEST(misspelt_keys_are_refused) {
 }
 
 TEST(bad_flip_tables_are_refused) {
-    static const change wrong[] = {
-        {"# table: flips 4", "# table: flips 5", ":63: table 'flips' has 4 of its 5 rows"},
-        {"# table: flips 4", "# table: flips 3", ":62: table 'flips' has more than its 3 rows"},
-        {"# table: flips 4", "# table: flips", "table 'flips': rows: ''"},
-        {"replay_rows\tflip_rate", "replay_rows\tms", "column 3 is called 'ms': expected flip_rate"},
-        {"1\t64\t0.01", "1\t64\t1.01", "flip_rate: '1.01': must be a number from 0 to 1"},
-        {"1\t64\t0.01", "1\t64\t-0.01", "flip_rate: '-0.01'"},
-        {"1\t64\t0.01", "1\t64\tnan", "flip_rate: 'nan'"},
-        {"1\t64\t0.01", "1\t6.4\t0.01", "replay_rows: '6.4': must be a whole number from 0"},
-        {"1\t64\t0.01", "0\t64\t0.01", "fast_rows: '0': must be a whole number from 1"},
-        {"1\t64\t0.01", "1\t64", "expected 3 columns with tabs between: fast_rows"},
-        {"1\t64\t0.01", "1\t32\t0.01",
-         "table 'flips' is no full grid: each fast_rows needs the same replay_rows, once"},
-        {"1\t64\t0.01", "fast\tdecode\t1\t0\t4", "expected 3 columns"}};
     refused(head, without("flips"), "table 'flips' is missing");
-    refused_changes(false, wrong, sizeof wrong / sizeof *wrong);
+    refused_changes(false, "flips");
 }
 
 // Fields that count something.
@@ -355,28 +301,8 @@ TEST(calibrations_with_bad_whole_numbers_are_refused) {
 
 // What a table announces, and the end mark.
 TEST(calibrations_with_bad_tables_are_refused) {
-    static const change wrong[] = {
-        {"fast decode 6", "fast decode 5", ":21: table 'fast decode' has more than its 5 rows"},
-        {"fast decode 6", "fast decode 7", ":22: table 'fast decode' has 6 of its 7 rows"},
-        {"invariant prompt 6", "invariant prompt 7", ":57: table 'invariant prompt' has 6 of its 7 rows"},
-        {"fast decode 6", "fast decode", "table 'fast decode': rows: ''"},
-        {"fast decode 6", "fast decode 0", "table 'fast decode': rows: '0': must be a whole"},
-        {"fast decode 6", "fast decode 6.5", "table 'fast decode': rows: '6.5'"},
-        {"fast decode 6", "fast decode 6 rows", "table 'fast decode': rows: '6 rows'"},
-        {"fast decode 6", "fast", ":15: no table is called 'fast'"},
-        {" fast decode 6", "", ":15: no table is called ''"},
-        {"fast decode 6", "fast window 6", ":15: no table is called 'fast window'"},
-        {"# table: fast decode 6\n", "", ":15: a row of table 'fast decode' that no line '# table:' announces"},
-        {"# table: fast prompt 6\n", "", ":22: a row of table 'fast prompt' that no line"},
-        {"# table: fast prompt", "# table: fast decode", ":22: table 'fast decode' is there twice"},
-        {"# end\n", "", "cut short behind line 62: the last line, '# end', is missing"},
-        {"# end\n", "# end", "cut short behind line 62: the last line, '# end', is missing"},
-        {"# end\n", "# end\n\n", ":64: there is more behind the last line, '# end'"},
-        {"# end\n", "# end\n# end\n", ":64: there is more behind"},
-        {"# end\n", "# end\nfast\tdecode\t640\t0\t99\n", ":64: there is more behind"},
-        {"# end\n", "# end\n ", ":64: there is more behind"}};
     char own[512], first[2048], *others = without("fast\tdecode");
-    refused_changes(false, wrong, sizeof wrong / sizeof *wrong);
+    refused_changes(false, "tables");
     table(own, sizeof own, "fast\tdecode", 4, 0.1, 0.001);
     snprintf(first, sizeof first, "%s%s", head, own);
     refused(first, text, ":22: table 'fast decode' is there twice");
@@ -397,22 +323,7 @@ static const char *with_windows(const char *tables, const char *old, const char 
 
 // A file may lack the table of INVARIANT windows, but one that is there must be whole.
 TEST(bad_tables_of_invariant_windows_are_refused) {
-    static const change wrong[] = {
-        {"window 6", "window 7", ":70: table 'invariant window' has 6 of its 7 rows"},
-        {"window 6", "window 5", ":69: table 'invariant window' has more than its 5 rows"},
-        {"window 6", "window", "table 'invariant window': rows: '': must be a whole number from 1"},
-        {"window 6", "windows 6", ":63: no table is called 'invariant windows'"},
-        {"# table: invariant window 6\n", "", ":63: expected 3 columns"},
-        {"# table: invariant window", "# table: invariant prompt", ":63: table 'invariant prompt' is there twice"},
-        {"window\t8\t100\t11.4", "prompt\t8\t100\t11.4", ":67: a row of table 'invariant prompt' that no line"},
-        {"window\t8\t100\t11.4", "window\t8\t100\t8", ":67: table 'invariant window' falls: 8 ms at 8 rows, 100"},
-        {"window\t64\t0\t37", "window\t64\t0\t8", ":68: table 'invariant window' falls: 8 ms at 64 rows, 0"},
-        {"window\t8\t100\t11.4", "window\t8\t0\t11.4", "table 'invariant window' is no full grid: each rows"},
-        {"window\t8\t100\t11.4", "window\t8\t100\t0", ":67: ms: '0': must be a positive number"},
-        {"window\t8\t100\t11.4", "window\t8.5\t100\t11.4", ":67: rows: '8.5': must be a whole number"},
-        {"window\t8\t100\t11.4", "window\t8\t100", ":67: expected 5 columns with tabs between"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        refused(head, with_windows(text, wrong[i].old, wrong[i].by), wrong[i].why);
+    for (char **c; (c = test_case("sim", "windows")) != NULL;) refused(head, with_windows(text, c[0], c[1]), c[2]);
     const char *whole = with_windows(text, NULL, NULL);
     char cut[4096];
     snprintf(cut, sizeof cut, "%.*s", (int)(strstr(whole, "invariant\twindow\t64") - whole), whole);
@@ -476,8 +387,7 @@ TEST(a_calibration_with_a_hole_is_refused) {
         }
     }
     CHECK_INT(taken, 0);
-    free(hole);
-    free(data);
+    TEST_FREE(hole, data);
 }
 
 // >>spy ----------------------------------------------------------------------------------------------------------
@@ -546,7 +456,6 @@ static int64_t submit(llm42_engine *engine, int input, int output, bool determin
 static result *serve(llm42_engine_desc desc, llm42_sim_desc sim, int every) {
     result *r = calloc(1, sizeof *r);
     llm42_engine *engine = open_with(desc, &sim);
-    if (!engine || !r) return r;
     for (int i = 0; i < REQUESTS; i++)
         submit(engine, input_of(i), output_of(i), every && i % every == 0, 0.01 * i + 1e-9);
     CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
@@ -573,7 +482,6 @@ static int differing(const result *a, const result *b, int every) {
 TEST(the_clock_is_the_sum_of_the_passes) {
     llm42_sim_desc sim = {0};
     llm42_engine *engine = open_with((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, &sim);
-    if (!engine) return;
     CHECK(llm42_engine_now(engine) == 0);
     int64_t id = submit(engine, 5, 4, false, 0.5);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
@@ -620,7 +528,6 @@ TEST(ranks_divide_a_pass_and_exchange) {
         llm42_sim_desc sim = {.calibration = c, .no_flips = true};
         llm42_engine_desc desc = {.policy.mode = LLM42_MODE_NONDETERMINISTIC, .tensor_parallel = ranks};
         llm42_engine *engine = open_with(desc, &sim);
-        if (!engine) break;
         submit(engine, 4, 1, false, 0);
         CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
         const double ms = llm42_calibration_ms(c, LLM42_SCHEDULE_FAST, LLM42_KIND_PROMPT, 4, 2.5);
@@ -636,19 +543,9 @@ TEST(ranks_divide_a_pass_and_exchange) {
     test_refused(&desc, LLM42_UNSUPPORTED,
                  "tensor_parallel: 4: calibration calibration has times of 1 device and no exchanges of 4");
     llm42_calibration_free(c);
-    static const change wrong[] = {{"2\t101\t20\n", "", "table 'exchange' has 3 of its 4 rows"},
-                                   {"2\t101\t20", "2\t1\t20", "table 'exchange' is no full grid"},
-                                   {"2\t101\t20", "1\t101\t20", "ranks: '1': must be a whole number from 2 to 1048576"},
-                                   {"2\t101\t20", "2\t101\t-1", "exchange_us: '-1'"},
-                                   {"exchange_us", "us", "column 3 is called 'us': expected exchange_us"},
-                                   {"# table: exchange 4", "# table: exchanges 4", "no table is called 'exchanges"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        refused(head, with(text, "# end", with(tables, wrong[i].old, wrong[i].by)), wrong[i].why);
-    static const change of_head[] = {
-        {"# devices: 1", "# undivided_ms: -1", "undivided_ms: '-1': must be a number from 0"},
-        {"# devices: 1", "# leaves: 3", ":4: leaves: 3: must be 1, 2, 4 or 8"},
-        {"# devices: 1", "# leaves: 16", "leaves: '16': must be a whole number from 1 to 8"}};
-    refused_changes(true, of_head, 3);
+    for (char **w; (w = test_case("sim", "exchanges")) != NULL;)
+        refused(head, with(text, "# end", with(tables, w[0], w[1])), w[2]);
+    refused_changes(true, "ranks");
 }
 
 // INVARIANT passes exchange parts in fp32, and the others in bf16: they may have a table of their own.
@@ -715,20 +612,7 @@ TEST(passes_are_padded) {
     CHECK(padded > llm42_calibration_ms(c, invariant, LLM42_KIND_PROMPT, 12, 0));
     CHECK(whole == llm42_calibration_ms(c, fixed, LLM42_KIND_PROMPT, 12, 0));  // padded to its shape, not beyond
     llm42_calibration_free(c);
-    static const struct {
-        const char *value, *why;
-    } wrong[] = {{"", "pass_rows: must not be empty"},
-                 {"8 16 16", "pass_rows, in ascending order: '16': must be a whole number from 17 to 16777216"},
-                 {"0 16", "pass_rows, in ascending order: '0': must be a whole"},
-                 {"8 x", "order: 'x': must be a whole"},
-                 {"8 9.5", "order: '9.5': must be a whole"},
-                 {"8\n# pass_rows: 8", "pass_rows is there twice"},
-                 {"8\n# pass_row: 8", "pass_row: no key has this name"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char line[96];
-        snprintf(line, sizeof line, "# devices: 1\n# pass_rows: %s", wrong[i].value);
-        refused(with(head, "# devices: 1", line), text, wrong[i].why);
-    }
+    refused_changes(true, "padding");
 }
 
 // Two sequences decode beside a prompt of 10 rows: 12 rows in all, of which 2 cost what decode rows cost and 10 what
@@ -791,7 +675,6 @@ static double served_ms(const llm42_calibration *c) {
     llm42_sim_desc sim = {.calibration = c, .no_flips = true};
     const llm42_policy policy = {.verifier = LLM42_VERIFIER_INVARIANT, .window = 8, .group = 1};
     llm42_engine *engine = open_with((llm42_engine_desc){.policy = policy}, &sim);
-    if (!engine) return 0;
     submit(engine, 4, 9, true, 0);
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     const llm42_stats stats = llm42_engine_stats(engine);
@@ -947,8 +830,7 @@ TEST(every_policy_returns_the_true_tokens) {
     free(r);
     r = serve((llm42_engine_desc){.policy.mode = LLM42_MODE_NONDETERMINISTIC}, (llm42_sim_desc){.no_flips = true}, 0);
     CHECK_INT(differing(truth, r, 1), 0);
-    free(r);
-    free(truth);
+    TEST_FREE(r, truth);
 }
 
 TEST(the_seed_decides_everything) {
@@ -1233,23 +1115,11 @@ TEST(what_cannot_be_is_refused) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    if (llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error)) return puts(error.text), 1;
+    model = test_load("shape:tiny");
     snprintf(text, sizeof text, "%s", without(""));
     RUN_FIRST(a_calibration_is_read_and_interpolated);
     if (!calibration) return 1;
-    RUN(times_do_not_fall_beyond_the_grid, doubtful_measurements_are_told, bad_calibrations_are_refused,
-        misspelt_keys_are_refused, bad_flip_tables_are_refused, ranks_divide_a_pass_and_exchange,
-        invariant_passes_have_exchanges_of_their_own, passes_are_padded,
-        calibrations_with_bad_whole_numbers_are_refused, calibrations_with_bad_tables_are_refused,
-        bad_tables_of_invariant_windows_are_refused, a_calibration_cut_short_is_refused,
-        a_calibration_with_a_hole_is_refused, the_clock_is_the_sum_of_the_passes,
-        a_mixed_pass_costs_the_mean_of_its_rows, invariant_windows_may_have_times_of_their_own,
-        windows_read_keys_and_values_each_for_itself, short_windows_never_take_less,
-        the_host_works_for_passes_and_windows, every_policy_returns_the_true_tokens, the_seed_decides_everything,
-        flips_have_the_rate_asked_for, flips_are_counted_by_rows, invariant_replay_passes_have_a_flip_rate_of_their_own,
-        candidates_count_for_the_pass_that_made_them, batch_invariant_passes_can_be_slowed,
-        a_failed_replay_pass_is_repeated, partial_windows_by_age, a_reserve_avoids_preemption, a_step_allocates_nothing,
-        what_cannot_be_is_refused);
+    RUN_ALL();
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     test_remove(folder);

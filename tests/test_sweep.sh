@@ -408,7 +408,6 @@ check "hybrid is as fast as the better mode" [ "$(hybrid_cells "$dir/hybrid.tsv"
 "$sweep" --calibration sweep/calibration/h100-pcie-paper.tsv --requests 2000 --workload fixed:512x256 "${hybrid[@]}" \
     --window 64 --group 16 --slowdown 0,1.25,1.5,2,3 >"$dir/hybrid.tsv"
 check "hybrid is as fast as the better mode on the paper's GPU" [ "$(hybrid_cells "$dir/hybrid.tsv")" = "15 0" ]
-refuses 2 "--prefill: 'alone' is not one of: packed, isolated, invariant" "${sim[@]}" --prefill alone
 check "no flips, no rollbacks" [ "$("$sweep" "${sim[@]}" --no-flips | cut -f 41,42 | tail -n 1)" = $'0\t0' ]
 check "ratio 0: no verification" [ "$("$sweep" "${sim[@]}" --ratio 0 | cut -f 39-41 | tail -n 1)" = $'0\t0\t0' ]
 
@@ -447,9 +446,6 @@ check "and leave them the rest" [ "$(column "$dir/own.tsv" verifier | xargs) $(c
     tail -n 1) $(column "$dir/own.tsv" group | tail -n 1)" = "invariant fixed isolated 8" ]
 check "mode hybrid has one verifier, by any preset" [ "$("$sweep" "${sim[@]}" --preset dvr,paper --mode hybrid |
     grep -c ^sim)" = 2 ]
-refuses 2 '--verify: preset must stand alone' "${sim[@]}" --verify preset,eager
-refuses 2 '--window: preset must stand alone' "${sim[@]}" --window 32,preset
-refuses 2 "--preset: 'preset' is not one of: dvr, best, invariant, paper" "${sim[@]}" --preset preset
 
 # A fleet. One replica gives the same rows as a single engine, apart from two more columns, and the same requests.
 # Settings are taken by chance. The control: other seeds differ. (tests/test_fleet.c looks at the routers.)
@@ -531,32 +527,15 @@ check "all other figures have them" diff <("$sweep" "${left[@]}" | awk '!/^#/' |
     <(awk '!/^#/' "$dir/left.tsv" | cut -f 1-21,37-)
 check "and the percentiles differ" [ "$("$sweep" "${left[@]}" | column /dev/stdin itl_p99_s)" != "$(column "$dir/left.tsv" itl_p99_s)" ]
 check "the result says so" grep -q '^# percentiles: without the first 50 requests of each cell$' "$dir/left.tsv"
-refuses 2 "unknown option '--warmup': use --leave-out" "${sim[@]}" --warmup 50
-refuses 2 '--leave-out: 200 of 200 requests: percentiles need at least one' "${sim[@]}" --leave-out 200
-refuses 2 '--warm-up: only with --backend cpu or cuda: --leave-out N leaves N requests out of' "${sim[@]}" --warm-up 3
 duration() { column <("$sweep" "${sim[@]}" --workload "mooncake:$dir/mooncake.jsonl" --qps trace "$@") ttft_p50_s; }
 check "arrivals 50 times as fast" [ "$(duration --trace-speed 50)" != "$(duration)" ]
 check "and as fast as they are" [ "$(duration --trace-speed 1)" = "$(duration)" ]
-refuses 2 '--replicas: 0 is outside 1 to 4096' "${sim[@]}" --replicas 0
-refuses 2 "--replicas: '1.5' is not a whole number" "${sim[@]}" --replicas 1.5
-refuses 2 "--router: 'random' is not one of: round_robin, least_tokens, deterministic_apart" "${sim[@]}" --replicas 2 \
-    --router random
-refuses 2 '--router: needs --replicas' "${sim[@]}" --router least_tokens
-refuses 2 '--apart: needs --replicas' "${sim[@]}" --apart 2
-refuses 2 '--draft-limit: needs --draft' "${sim[@]}" --draft-limit 3
-refuses 2 '--apart: needs --router deterministic_apart' "${sim[@]}" --replicas 4 --apart 2
-refuses 2 '--apart: 4 of 4 replicas: at least one' "${sim[@]}" --replicas 8,4 --router deterministic_apart --apart 4
-refuses 2 "--apart: 'half' is not a number, nor one of: share" "${sim[@]}" --replicas 4 --apart half
-refuses 2 '--replicas: only with --backend sim' --backend cpu --replicas 2
-refuses 2 '--trace: not with --replicas: .* column replica' "${sim[@]}" --replicas 2 --trace "$dir/x"
-refuses 2 '--trace-speed: needs --qps trace' "${sim[@]}" --trace-speed 2
 
 # The conversion of old calibrations that sweep/calibration/README.md has.
 sed '1s/2$/1/; s/^# flip_shape:.*/# flip_rate: 0.005\n&/; /^# table: flips/,$d; /^# table:/d' "$dir/none.tsv" >"$dir/old.tsv"
 { printf '\xef\xbb\xbf'; cat "$dir/none.tsv"; } >"$dir/marked.tsv"
 check "a byte order mark is no part of the first line" diff <("$sweep" "${sim[@]}" | cut -f 3- | grep ^sharegpt) \
     <("$sweep" "${sim[@]/none.tsv/marked.tsv}" | cut -f 3- | grep ^sharegpt)
-refuses 1 'old.tsv:1: not a calibration: .*Version 1 .* sweep/calibration/README.md' --calibration "$dir/old.tsv"
 sed -n "/^awk -F/,/OLD OLD/p" sweep/calibration/README.md |
     sed "s|OLD OLD >NEW|$dir/old.tsv $dir/old.tsv|" >"$dir/convert.sh"
 check "an old calibration converted" diff <(bash "$dir/convert.sh") "$dir/none.tsv"
@@ -624,19 +603,7 @@ for list in "" --list; do
 done
 "$sweep" "${sim[@]}" --list --cells "$dir/listed" --out "$dir/listed.tsv" >/dev/null
 check "--list leaves nothing" [ -z "$(find "$dir" -name 'listed*')" ]
-refuses 1 'gone.tsv: cannot open' --calibration "$dir/gone.tsv"
-refuses 1 'whole.tsv:1: not a calibration' --calibration "$dir/whole.tsv"
-refuses 2 '--qps: -3 is outside' "${sim[@]}" --qps -3
 refuses 2 '--qps: the list is empty' "${sim[@]}" --qps ''
-refuses 2 "--qps: '1,,2': an item of the list is empty" "${sim[@]}" --qps 1,,2
-refuses 2 '--qps: 12 is there twice' "${sim[@]}" --qps 12,12.0
-refuses 2 "--qps: 'often' is not a number, nor one of: offline, trace" "${sim[@]}" --qps often
-refuses 2 "--mode: 'fast' is not one of: dvr, nondeterministic, batch_invariant" "${sim[@]}" --mode fast
-refuses 2 '--ratio: 2 is outside 0 to 1' "${sim[@]}" --ratio 2
-refuses 2 "--window: '16.5' is not a whole number" "${sim[@]}" --window 16.5
-refuses 2 '--window, --group: W x G' "${sim[@]}" --window 1,4096 --group 4096,1
-refuses 2 '--tensor-parallel: 2: calibration .* is of 1 device and has no table of exchanges' "${sim[@]}" \
-    --tensor-parallel 1,2
 # With a table of exchanges a calibration of one device serves several: two are faster than one.
 sed 's/^# end$/# table: exchange 2\nranks\trows\texchange_us\n2\t1\t11\n2\t512\t37\n# end/' \
     sweep/calibration/h100-pcie-paper.tsv >"$dir/exchange.tsv"
@@ -719,9 +686,6 @@ for ranks in 1 2; do
     column "$dir/ranks_$ranks.tsv" duration_s >"$dir/took_$ranks"
 done
 check "times of two devices" diff "$dir/took_1" "$dir/took_2"
-refuses 2 '--tensor-parallel: 1: calibration two is of 2 devices and has no table' --calibration "$dir/two.tsv"
-refuses 2 '--leaves: 3: must be 1, 2, 4 or 8' "${sim[@]}" --leaves 1,3
-refuses 2 '--page-size: 3: must be a power of two' "${sim[@]}" --page-size 3
 # The simulator knows the times of the calibration's leaves alone. Where no pass is INVARIANT they mean nothing.
 sed 's/^# device: none$/&\n# leaves: 2/' "$dir/none.tsv" >"$dir/leaves.tsv"
 two_leaves=(--calibration "$dir/leaves.tsv" --requests 20 --qps offline --quiet)
@@ -734,35 +698,15 @@ for given in "" "--leaves 2" "--leaves 1 --mode nondeterministic" "--leaves 4 --
 done
 check "ranks are leaves, too" "$sweep" --calibration "$dir/two.tsv" --tensor-parallel 2 --leaves 2 --requests 20 \
     --mode batch_invariant --qps offline --quiet --out "$dir/other.tsv"
-refuses 2 "--leaves: 4: the INVARIANT passes of calibration two have 1" --calibration "$dir/two.tsv" --tensor-parallel 2 \
-    --leaves 4 --mode batch_invariant
 check "results name the leaves" grep -q '^# leaves: 2, of INVARIANT passes$' "$dir/out.tsv"
-refuses 2 '--tensor-parallel: 8: must divide the model.s 4 heads' --backend cpu --tensor-parallel 1,8 \
-    --requests 1 --workload fixed:4x4 --qps offline
 refuses 2 'the grid has 4665600 cells' "${sim[@]}" --window "$(seq -s, 1 60)" --group "$(seq -s, 1 60)" \
     --seed "$(seq -s, 1 36)" --ratio "$(seq -s, 0.01 0.01 0.36)"
-refuses 1 "workload: 'talk' is unknown" "${sim[@]}" --workload talk
-refuses 2 '--model, --prompts: only with' "${sim[@]}" --model synthetic:tiny
-refuses 2 '--model, --prompts: only with' "${sim[@]}" --prompts random
-refuses 1 'has no arrivals of its own' "${sim[@]}" --qps 12,trace
-refuses 2 '--cell: 4 is outside 1 to 3' "${sim[@]}" --cells "$dir/new" --cell 4/3
-refuses 2 "--cell: '3': expected I/N" "${sim[@]}" --cells "$dir/new" --cell 3
-refuses 2 '--cell: needs --cells' "${sim[@]}" --cell 1/3
-refuses 2 '--cell: a share is no whole result' "${sim[@]}" --cells "$dir/new" --cell 1/3 --out "$dir/x"
-refuses 2 '--merge: runs nothing' "${sim[@]}" --cells "$dir/cells" --merge "$dir/cells"
-refuses 1 'gone: no such folder' "${sim[@]}" --merge "$dir/gone"
 refuses 1 'gone/x: cannot write' "${sim[@]}" --out "$dir/gone/x"
-refuses 1 'cannot write: it is a folder' "${sim[@]}" --out "$dir"
-refuses 1 'none.tsv: cannot write into this folder' "${sim[@]}" --cells "$dir/none.tsv"
-refuses 2 '--per-request, --trace: for a grid of one cell' "${sim[@]}" --qps 1,2 --per-request "$dir/x"
-refuses 2 "--backend: 'gpu' is not one of" --backend gpu
-refuses 2 "--fill: gone since version 0.3.0: the oldest requests' windows" --fill oldest
-refuses 2 'only with --backend sim' --backend cpu --calibration "$dir/none.tsv"
-refuses 2 '--overlap: gone since version 0.3.0: one pass runs at a time' "${sim[@]}" --overlap off,on
-refuses 2 "unknown option '--overlaps'" "${sim[@]}" --overlaps off
-refuses 2 '--slowdown: only with --backend sim' --backend cpu --slowdown 1.5
-refuses 1 'gone: no such model' --backend cpu --model "$dir/gone"
-refuses 1 'sglang:64x64x10.: seed 4294967296: must be below 2\^32' "${sim[@]}" --workload sglang:64x64x10 --seed 4294967296
+refused() {  # refused STATUS PATTERN WORDS: a case, in which SIM stands for ${sim[@]}, and DIR for $dir
+    local words=${3//DIR/$dir}
+    refuses "$1" "$2" ${words//SIM/${sim[*]}}
+}
+cases sweep refused
 configuration() { "$sweep" "${sim[@]}" --requests 5 "$@" | grep '^# configuration'; }
 check "scales that look alike are two configurations" [ "$(configuration --flip-scale 1.0000001)" != \
     "$(configuration --flip-scale 1.0000002)" ]
@@ -778,15 +722,12 @@ echo "requests without a rollback: $spread_1 with a spread of 0.1, $spread_3 wit
 check "a larger spread leaves more requests without a rollback" test "$spread_3" -gt $((spread_1 + 40))
 check "0 is what the calibration says" [ "$spread_0" = "$(unlike 1.690308509457033)" ]
 check "the spread is part of the configuration" [ "$(configuration --flip-spread 2)" != "$(configuration)" ]
-refuses 2 '--flip-scale, --flip-spread: only with --backend sim' --backend cpu --flip-spread 1
 # A cell that fails costs no other: the rows that are there are written, and the status says that one is missing.
 "$sweep" "${sim[@]}" --chunked on,off --token-budget 4000 >"$dir/stdout" 2>"$dir/stderr" </dev/null
 check "one row of two, status 2" test $? = 2 -a "$(grep -vc '^#' "$dir/stdout")" = 2
 check "and one line says why" test "$(wc -l <"$dir/stderr")" = 1
-refuses 2 '--pages: 1 of 16 tokens: .* raise --pages' "${sim[@]}" --pages 1
 refuses 2 '--pages: 2 of 16 tokens: requests can have 36 tokens and need 3 pages' "${cpu[@]}" --pages 2
 check "as many pages as one request needs" "$sweep" "${cpu[@]}" --pages 3
-refuses 2 "unknown option '--windows'" "${sim[@]}" --windows 16
 mkfifo "$dir/pipe"
 cat "$dir/pipe" >"$dir/piped.tsv" &
 timeout 60 "$sweep" "${sim[@]}" --out "$dir/pipe" >/dev/null

@@ -1,6 +1,6 @@
 // test_tokenizer: examples/util/tokenizer.h against goldens of HF tokenizers, a simple merger of pairs, and bad files.
+#define TEST_ALL
 #include "test.h"
-#define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
 #include "examples/util/tokenizer.h"
 
@@ -395,65 +395,21 @@ TEST(the_tokenizer_says_whether_text_has_a_bos) {
 // Each file is refused by a line that names what is wrong in it.
 TEST(bad_json_is_refused) {
     static const struct {
-        parts p;
-        llm42_result result;
-        const char *names;
-    } bad[] = {
-        {{.vocab = ",\"ab\":257"}, LLM42_FORMAT, "id 257"},
-        {{.vocab = ",\"ab\":7"}, LLM42_FORMAT, "id 7"},
-        {{.vocab = ",\"ab\":-1"}, LLM42_FORMAT, "'ab'"},
-        {{.vocab = ",\"ab\":256.5"}, LLM42_FORMAT, "'ab'"},
-        {{.vocab = ",\"ab\":1e20"}, LLM42_FORMAT, "'ab'"},
-        {{.vocab = ",\"ab\":\"x\""}, LLM42_FORMAT, "'ab'"},
-        {{.vocab = ",\"ab\":256,\"ab\":257"}, LLM42_FORMAT, "twice"},
-        {{.merges = "[[\"a\",\"b\"]]"}, LLM42_FORMAT, "merges[0] names 'ab'"},
-        {{.merges = "[\"a q\\u4e00\"]"}, LLM42_FORMAT, "merges[0]"},
-        {{.merges = "[\"ab\"]"}, LLM42_FORMAT, "merges[0]"},
-        {{.merges = "[\"a b c\"]"}, LLM42_FORMAT, "merges[0]"},
-        {{.merges = "[[\"a\"]]"}, LLM42_FORMAT, "merges[0]"},
-        {{.merges = "[[\"a\",1]]"}, LLM42_FORMAT, "merges[0]"},
-        {{.merges = "[[[\"a\"],\"b\"]]"}, LLM42_FORMAT, "merges[0]"},
-        {{.merges = "{}"}, LLM42_FORMAT, "model.merges"},
-        {{.merges = "null"}, LLM42_FORMAT, "model.merges"},
-        {{.type = "\"Unigram\""}, LLM42_UNSUPPORTED, "model.type"},
-        {{.type = "7"}, LLM42_UNSUPPORTED, "model.type"},
-        {{.model = "\"dropout\":0.1,"}, LLM42_UNSUPPORTED, "model.dropout"},
-        {{.model = "\"end_of_word_suffix\":\"</w>\","}, LLM42_UNSUPPORTED, "model.end_of_word_suffix"},
-        {{.normalizer = "{\"type\":\"Lowercase\"}"}, LLM42_UNSUPPORTED, "normalizer"},
-        {{.post = "{\"type\":\"BertProcessing\"}"}, LLM42_UNSUPPORTED, "post_processor"},
-        {{.pre = "{\"type\":\"Sequence\"}"}, LLM42_FORMAT, "pretokenizers"},
-        {{.pre = LIST(SPLIT_BY("(") "," LEVEL)}, LLM42_UNSUPPORTED, "PCRE2"},
-        {{.pre = LIST(SPLIT_BY("[a&&[b]]") "," LEVEL)}, LLM42_UNSUPPORTED, "nested classes are unsupported"},
-        {{.pre = LIST(LEVEL "," SPLIT)}, LLM42_UNSUPPORTED, "after ByteLevel"},
-        {{.lacks = 256, .model = "\"unk_token\":\"<unk>\",", .vocab = ",\"x1\":255"}, LLM42_FORMAT, "unk_token"},
-        TEST_LIST({.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Strip\"}]}"},
-                  LLM42_UNSUPPORTED, "normalizer: type 'Strip'"),
-        {{.normalizer = "{\"type\":\"Sequence\"}"}, LLM42_FORMAT, "normalizers"},
-        TEST_LIST({.normalizer = "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}"},
-                  LLM42_UNSUPPORTED, "Replace"),
-        {{.decoder = "{\"type\":\"WordPiece\"}"}, LLM42_UNSUPPORTED, "decoder: type 'WordPiece'"},
-        {{.decoder = "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}"}, LLM42_UNSUPPORTED, "'Strip'"},
-        TEST_LIST(
-            {.decoder = DECODERS("{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":1}")},
-            LLM42_UNSUPPORTED, "'Strip'"),
-        {{.decoder = DECODERS("{\"type\":\"ByteLevel\"},{\"type\":\"Fuse\"}")}, LLM42_UNSUPPORTED, "beside ByteLevel"},
-        {{.pre = "null", .decoder = "null"}, LLM42_UNSUPPORTED, "decoder: null"},
-        {{.pre = "{\"type\":\"Whitespace\"}"}, LLM42_UNSUPPORTED, "pre_tokenizer: type 'Whitespace'"},
-        {{.pre = "{\"type\":\"Metaspace\",\"prepend_scheme\":\"last\"}"}, LLM42_UNSUPPORTED, "prepend_scheme 'last'"},
-        {{.pre = LIST(CUT("Regex", "a", "Halved", "false") "," LEVEL)}, LLM42_UNSUPPORTED, "behavior 'Halved'"},
-        {{.pre = LIST(CUT("String", "", "Isolated", "false") "," LEVEL)}, LLM42_UNSUPPORTED, "empty"},
-        {{.pre = LIST(CUT("Char", "a", "Isolated", "false") "," LEVEL)}, LLM42_UNSUPPORTED, "Regex"},
-        {{.post = TEMPLATE("<none>")}, LLM42_FORMAT, "post_processor"},
-        {{.added = "[7]"}, LLM42_FORMAT, "added_tokens[0].content"},
-        {{.added = "[{\"content\":\"\",\"id\":256}]"}, LLM42_FORMAT, "added_tokens[0].content"},
-        {{.added = "[{\"content\":\"<s>\"}]"}, LLM42_FORMAT, "added_tokens[0].id"},
-        {{.added = "[{\"content\":\"<s>\",\"id\":300}]"}, LLM42_FORMAT, "id 300"},
-        {{.added = "[{\"content\":\"<s>\",\"id\":3}]"}, LLM42_FORMAT, "id 3"},
-        {{.added = "[{\"content\":\"a\",\"id\":3}]"}, LLM42_FORMAT, "added_tokens[0].id"},
-        {{.added = "{}"}, LLM42_FORMAT, "added_tokens"},
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        refused(write_parts(&bad[i].p), 0, bad[i].result, bad[i].names);
+        const char *name;
+        size_t at;
+    } fields[] = {
+#define FIELD(name) {#name, offsetof(parts, name)}
+        FIELD(normalizer), FIELD(pre),   FIELD(post),   FIELD(decoder), FIELD(type),
+        FIELD(model),      FIELD(vocab), FIELD(merges), FIELD(added)};
+#undef FIELD
+    for (char **c; (c = test_case("tokenizer", "bad")) != NULL;) {
+        parts p = {0};
+        for (char **part = c + 2; **part; part += 2)
+            for (int f = 0; f < 9; f++)
+                if (!strcmp(*part, fields[f].name)) memcpy((char *)&p + fields[f].at, &part[1], sizeof part[1]);
+        if (!strcmp(c[2], "lacks")) p.lacks = atoi(c[3]);
+        refused(write_parts(&p), 0, test_result(c[0]), c[1]);
+    }
 }
 
 TEST(malformed_json_is_refused) {
@@ -816,15 +772,7 @@ TEST(stories260K_tokenizer) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    RUN(tiny42_gives_the_golden_ids, base42_gives_the_golden_ids, any_bytes_come_back,
-        the_heap_merges_as_the_definition_does, long_text_without_spaces_is_fast,
-        a_stream_holds_back_incomplete_characters, added_tokens_match_the_longest, merges_as_pairs_and_as_strings,
-        ignore_merges_takes_whole_pieces, the_default_expression_is_that_of_gpt2, several_splits_apply_in_turn,
-        digits_and_punctuation_stand_alone, a_normalizer_may_be_a_sequence, nfc_is_that_of_unicode,
-        bos_comes_from_the_post_processor, the_tokenizer_says_whether_text_has_a_bos, bad_json_is_refused,
-        malformed_json_is_refused, numbers_in_another_locale, damaged_json_does_no_harm, pipelines_are_those_of_hf,
-        an_answer_follows_its_prompt, add_prefix_space_and_missing_bytes, a_byte_order_mark_is_read_over,
-        llama2_merges_by_score, llama2_files_are_checked, threads_share_a_tokenizer, stories260K_tokenizer);
+    RUN_ALL();
     test_remove(folder);
     return test_end("test_tokenizer");
 }

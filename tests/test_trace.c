@@ -1,5 +1,6 @@
 // The traces of a run: a Chrome trace is read as a viewer reads it, and must hold what the engine did. Slices of a lane
 // are nested and never overlap, arrows have both ends, and lanes have names. The TSV has every token. Then transcripts.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_CALIBRATION_IMPLEMENTATION
 #define LLM42_IMPLEMENTATION
@@ -377,8 +378,7 @@ static void check_setting(const setting *s) {
     check_tsv(s->name, &stats);
     char *again = s->simulated ? traced(s, &again_size, &stats) : NULL;
     if (s->simulated) CHECK(again && again_size == size && memcmp(text, again, size) == 0);
-    free(again);
-    free(text);
+    TEST_FREE(again, text);
 }
 
 TEST(chrome_traces_hold_what_the_engine_did) {
@@ -436,27 +436,7 @@ static const char *fault(const char *more) {
 TEST(a_faulty_trace_is_found_out) {
     CHECK_STR(fault(""), "");
     CHECK_STR(fault(",{\"ph\":\"X\",\"name\":\"FIXED 2\",\"pid\":1,\"tid\":2,\"ts\":3.625,\"dur\":1}"), "");
-    static const struct {
-        const char *more, *part;
-    } faults[] = {
-        {",{\"ph\":\"X\",\"name\":\"FIXED 2\",\"pid\":1,\"tid\":2,\"ts\":3.624,\"dur\":1}",
-         "before the end of FIXED 1"},
-        {",{\"ph\":\"X\",\"name\":\"FIXED 2\",\"pid\":1,\"tid\":2,\"ts\":3.6251,\"dur\":1}", "nanoseconds"},
-        {",{\"ph\":\"X\",\"name\":\"FIXED 2\",\"pid\":1,\"tid\":2,\"ts\":8}", "dur is not a time"},
-        {",{\"ph\":\"X\",\"name\":\"FIXED 2\",\"pid\":1,\"tid\":2,\"ts\":-8,\"dur\":1}", "ts is not a time"},
-        {",{\"ph\":\"X\",\"name\":\"FIXED 2\",\"pid\":1,\"tid\":3,\"ts\":8,\"dur\":1}", "has no name"},
-        {",{\"ph\":\"X\",\"pid\":1,\"tid\":2,\"ts\":8,\"dur\":1}", "without a name"},
-        {",{\"ph\":\"E\",\"pid\":1,\"tid\":2,\"ts\":8}", "of nothing"},
-        {",{\"ph\":\"s\",\"name\":\"w\",\"id\":1,\"pid\":1,\"tid\":2,\"ts\":2}", "without windows"},
-        {",{\"ph\":\"f\",\"name\":\"w\",\"id\":1,\"pid\":2,\"tid\":1,\"ts\":2}", "outside a slice"},
-        {",{\"ph\":\"X\",\"name\":\"FIXED 2\",\"pid\":1,\"tid\":2,\"ts\":8,\"dur\":1,\"args\":{\"windows\":1}}",
-         "0 arrows from 1 windows"},
-        {",{\"ph\":\"X\",\"name\":\"verify\",\"pid\":2,\"tid\":1,\"ts\":8,\"dur\":4}"
-         ",{\"ph\":\"E\",\"pid\":2,\"tid\":1,\"ts\":9}",
-         "of nothing"},
-        {"}", "malformed"},
-    };
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) CHECK_CONTAINS(fault(faults[i].more), faults[i].part);
+    for (char **c; (c = test_case("trace", "fault")) != NULL;) CHECK_CONTAINS(fault(c[0]), c[1]);
 }
 
 TEST(a_trace_that_cannot_be_written_says_so) {
@@ -476,17 +456,14 @@ TEST(a_trace_that_cannot_be_written_says_so) {
 }
 
 int main(int argc, char **argv) {
-    const char *path = "tests/calibration.tsv";
     test_begin(argc, argv);
     test_folder(folder);
-    bool ready = !llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) &&
-                 !llm42_model_load(&shape, &(llm42_model_desc){.path = "shape:tiny"}, &error) &&
-                 !llm42_calibration_load(&calibration, path, &error);
-    if (CHECK_MSG(ready, "%s", error.text)) {
-        RUN(a_faulty_trace_is_found_out, chrome_traces_hold_what_the_engine_did,
-            a_trace_that_cannot_be_written_says_so);
-    }
-    run_transcripts();
+    model = test_load("synthetic:tiny"), shape = test_load("shape:tiny");
+    test_need(CHECK_MSG(!llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), "%s", error.text));
+    good = test_read("tests/transcripts/format_1.txt", NULL);
+    assert(good);
+    RUN_ALL();
+    free(good);
     free(seen.entries);
     llm42_calibration_free(calibration);
     llm42_model_free(model);

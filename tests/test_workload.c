@@ -1,9 +1,7 @@
 // sweep/lib/workload.h: fitted lengths against the published figures, files read as written, arrivals, prompts, marks,
 // and one clear line for everything a spec or a trace can have wrong.
+#define TEST_ALL
 #include "test.h"
-
-#define LLM42_IMPLEMENTATION
-#include "llm42.h"
 
 #include "sweep/lib/workload.h"
 
@@ -503,7 +501,6 @@ TEST(specs_that_are_wrong) {
     refused("lengths:", "1", LLM42_INVALID, "workload: 'lengths:' names no file");
     refused("azure:/nowhere/at/all", "1", LLM42_IO, "/nowhere/at/all: cannot open");
     refused("mooncake:/", "1", LLM42_IO, "/: not a regular file");
-    refused(file_spec("lengths", ""), "1", LLM42_FORMAT, "trace: the file is empty");
 }
 
 TEST(arrivals_that_are_wrong) {
@@ -520,113 +517,24 @@ TEST(arrivals_that_are_wrong) {
     refused(file_spec("lengths", "input_len\toutput_len\n1\t2\n"), "trace", LLM42_INVALID, "has no arrivals");
 }
 
-typedef struct wrong_line {
-    const char *line, *part;
-} wrong_line;
-
-// Each line is refused behind a good one, by file and number.
-static void check_lines(const char *kind, const char *good, const wrong_line *wrong, size_t count) {
-    for (size_t i = 0; i < count; i++) {
+// Each line of these cases of tests/cases/workload.tsv is refused behind a good one, by file and number.
+static void check_lines(const char *cases, const char *kind, const char *good) {
+    for (char **c; (c = test_case("workload", cases)) != NULL;) {
         char text[1000], part[200];
-        snprintf(text, sizeof text, "%s%s", good, wrong[i].line);
-        snprintf(part, sizeof part, "/trace:3: %s", wrong[i].part);
+        snprintf(text, sizeof text, "%s%s", good, c[0]);
+        snprintf(part, sizeof part, "/trace:3: %s", c[1]);
         refused(file_spec(kind, text), "offline", LLM42_FORMAT, part);
     }
 }
 
 TEST(tables_that_are_wrong) {
-    const wrong_line lengths[] = TEST_LIST(
-        {"5\n", "column output_len is missing"},
-        {"5 6\n", "input_len: '5 6' is not a whole number of tokens from 0 to 10000000"},
-        {"5\t\n", "output_len: '' is not a whole number"}, {"a\t6\n", "input_len: 'a' is not a whole number"},
-        {"5\t-6\n", "output_len: '-6' is not a whole number"}, {"5\tnan\n", "output_len: 'nan' is not"},
-        {"5\tinf\n", "output_len: 'inf' is not"}, {"5\t6.5\n", "output_len: '6.5' is not"},
-        {"5\t6 7\n", "output_len: '6 7' is not"}, {"5\t0x6\n", "output_len: '0x6' is not"},
-        {"10000001\t6", "input_len: '10000001' is not"},
-        {"5\t123456789012345678901234567890123456789012345678901234567890\n",
-         "output_len: '1234567890123456789012345678901234567890' is not"},
-        {"5\t\x1b[2J\n", "output_len: '?[2J' is not"});
-    check_lines("lengths", "input_len\toutput_len\n1\t2\n", lengths, sizeof lengths / sizeof *lengths);
-    const wrong_line azure[] = TEST_LIST(
-        {"2023-11-16 18:17:05.1\n", "column ContextTokens is missing"},
-        {"2023-11-16 18:17:05.1,5\n", "column GeneratedTokens is missing"},
-        {"2023-11-16 18:17:05.1,-5,6\n", "ContextTokens: '-5' is not"},
-        {"2023-11-16 18:17:03.9,5,6\n", "TIMESTAMP: earlier than that of the request before: sort the trace by time"},
-        {"12.5,5,6\n", "TIMESTAMP: '12.5' is not a time such as 2023-11-16 18:15:46.6805900"},
-        {",5,6\n", "TIMESTAMP: '' is not a time"},
-        {"2023-11-16 18:17,5,6\n", "TIMESTAMP: '2023-11-16 18:17' is not a time"},
-        {"2023-11-16t18:17:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16T18:17:05ZZ,5,6\n", "TIMESTAMP: "},
-        {"2023-13-16 18:17:05,5,6\n", "TIMESTAMP: '2023-13-16 18:17:05' is not a time"},
-        {"2023-00-16 18:17:05,5,6\n", "TIMESTAMP: "}, {"2023-04-31 18:17:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 24:17:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16 18:60:05,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 18:-1:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16 18:17:60,5,6\n", "TIMESTAMP: "},
-        {"1969-11-16 18:17:05,5,6\n", "TIMESTAMP: "}, {"2023-11-16 18:17:05.1234567891,5,6\n", "TIMESTAMP: "},
-        {"2023-11-16 18:17:05+02:00,5,6\n", "TIMESTAMP: '2023-11-16 18:17:05+02:00' is not a time"},
-        {"2023-11-16 18:17:05 and a text that is longer than any time,5,6\n", "TIMESTAMP: "});
-    check_lines("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n", azure,
-                sizeof azure / sizeof *azure);
-    const wrong_line timed[] = {
-        {"5\t6\n", "column arrival_s is missing"},
-        {"5\t6\t-1\n", "arrival_s: '-1' is not a time in seconds from 0 to 1e9"},
-        {"5\t6\t2.5\n", "arrival_s: earlier than that of the request before: sort the trace by time"},
-        {"5\t6\tnoon\n", "arrival_s: 'noon' is not a time in seconds"},
-    };
-    check_lines("lengths", "input_len\toutput_len\tarrival_s\n1\t2\t3\n", timed, sizeof timed / sizeof *timed);
-    refused(file_spec("lengths", "input_len\toutput_len\tinput_len\n5\t6\t7\n"), "1", LLM42_FORMAT,
-            "/trace:1: column input_len is there twice");
-    refused(file_spec("azure", "\xff\xfeT\0I\0"), "1", LLM42_FORMAT,
-            "/trace: begins with a byte order mark (BOM) of UTF-16: save it as UTF-8");
-    refused(file_spec("lengths", "# only a comment\n\n"), "1", LLM42_FORMAT, "/trace: the trace has no requests");
-    refused(file_spec("lengths", "input_len\toutput_len\n"), "1", LLM42_FORMAT, "/trace: the trace has no requests");
-    refused(file_spec("lengths", "\n5\t6\n"), "1", LLM42_FORMAT, "/trace:2: the header line has no column input_len");
-    refused(file_spec("lengths", "input_len\n5\n"), "1", LLM42_FORMAT,
-            "/trace:1: the header line has no column output_len");
-    refused(file_spec("azure", "ContextTokens,GeneratedTokens\n5,6\n"), "1", LLM42_FORMAT,
-            "/trace:1: the header line has no column TIMESTAMP");
-}
-
-TEST(objects_that_are_wrong) {
-    const char *good = "\n{\"timestamp\": 8, \"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1]}\n";
-    const wrong_line wrong[] = {
-        {"{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1", "malformed JSON"},
-        {"{\"timestamp\": 9, \"input_le", "malformed JSON"},
-        {"5,6\n", ""},
-        {"[9, 5, 6, [1]]\n", "expected one JSON object a line"},
-        {"{\"timestamp\": 9} {\"timestamp\": 9}\n", "expected one JSON object a line"},
-        {"{}\n", "input_length is missing"},
-        {"{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1], \"input_length\": 7}\n",
-         "input_length is there twice"},
-        {"{\"timestamp\": 9, \"input_length\": 5, \"hash_ids\": [1]}\n", "output_length is missing"},
-        {"{\"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1]}\n", "timestamp is missing"},
-        {"{\"timestamp\": 9, \"input_length\": 5, \"output_length\": 6}\n", "hash_ids is missing"},
-    };
-    static const struct {
-        const char *time, *input, *output, *blocks, *part;
-    } value[] = {
-        {"9", "-5", "6", "[1]", "input_length: '-5' is not a whole number of tokens from 0 to 10000000"},
-        {"9", "5.5", "6", "[1]", "input_length: '5.5' is not"},
-        {"9", "null", "6", "[1]", "input_length: 'null' is not"},
-        {"9", "5", "\"six\"", "[1]", "output_length: 'six' is not"},
-        {"9", "5", "1e9", "[1]", "output_length: '1e9' is not"},
-        {"-1", "5", "6", "[1]", "timestamp: '-1' is not a time in milliseconds from 0 to 1e12"},
-        {"true", "5", "6", "[1]", "timestamp: 'true' is not"},
-        {"7", "5", "6", "[1]", "timestamp: earlier than that of the request before: sort the trace by time"},
-        {"9", "513", "6", "[1]", "hash_ids: 1 blocks of 512 tokens are too few for 513 input tokens"},
-        {"9", "5", "6", "[-1]", "hash_ids: '-1' is not a whole number from 0 to 1e15"},
-        {"9", "5", "6", "[[1]]", "hash_ids: '[1]' is not"},
-        {"9", "5", "6", "[1.5]", "hash_ids: '1.5' is not"},
-        {"9", "5", "6", "1", "hash_ids: '1' is not a list of block ids"},
-        {"9", "5", "6", "{\"1\": 1}", "hash_ids: '{"},
-    };
-    check_lines("mooncake", good, wrong, sizeof wrong / sizeof *wrong);
-    for (size_t i = 0; i < sizeof value / sizeof *value; i++) {
-        char line[200];
-        snprintf(line, sizeof line,
-                 "{\"timestamp\": %s, \"input_length\": %s, \"output_length\": %s, \"hash_ids\": %s}\n", value[i].time,
-                 value[i].input, value[i].output, value[i].blocks);
-        check_lines("mooncake", good, &(wrong_line){line, value[i].part}, 1);
-    }
-    refused(file_spec("mooncake", "\n \n"), "1", LLM42_FORMAT, "/trace: the trace has no requests");
+    check_lines("lengths", "lengths", "input_len\toutput_len\n1\t2\n");
+    check_lines("arrivals", "lengths", "input_len\toutput_len\tarrival_s\n1\t2\t3\n");
+    check_lines("azure", "azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n");
+    check_lines("mooncake", "mooncake",
+                "\n{\"timestamp\": 8, \"input_length\": 5, \"output_length\": 6, \"hash_ids\": [1]}\n");
+    for (char **c; (c = test_case("workload", "file")) != NULL;)
+        refused(file_spec(c[0], c[1]), "1", LLM42_FORMAT, c[2]);
 }
 
 // Every beginning of a good file is read or refused, and nothing else.
@@ -649,14 +557,7 @@ TEST(files_that_end_early) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     test_folder(folder);
-    RUN(sharegpt_has_the_published_figures, sharegpt_served_has_the_served_figures, sglang_lengths_are_numpys,
-        arxiv_has_the_published_figures, uniform_lengths_are_uniform, the_seed_decides_everything,
-        rewinding_begins_again, a_million_requests_take_no_memory, poisson_gaps_are_exponential,
-        offline_arrives_at_once, marks_are_exact_and_even, marks_know_nothing_of_lengths, clipping_fits_the_context,
-        lengths_come_in_the_order_of_the_file, lengths_may_bring_their_arrivals, azure_brings_its_arrivals,
-        mooncake_shares_the_prefixes_of_its_blocks, prompts_without_blocks_differ, a_trace_can_come_faster,
-        the_real_traces_are_read, specs_that_are_wrong, arrivals_that_are_wrong, tables_that_are_wrong,
-        objects_that_are_wrong, files_that_end_early);
+    RUN_ALL();
     test_remove(folder);
     return test_end("test_workload");
 }

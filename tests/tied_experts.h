@@ -28,12 +28,8 @@ typedef struct tied_values {
     int rows;  // of earlier passes
 } tied_values;
 
-static inline bool tied_load(tied_models *t, const char *folder) {
-    llm42_error error;
-    const char *path = test_path(folder, "tied");
-    test_model_folder(path, &tied_shape);
-    if (!CHECK_MSG(!llm42_model_load(&t->loaded, &(llm42_model_desc){.path = path}, &error), "%s", error.text))
-        return false;
+static inline void tied_load(tied_models *t) {
+    t->loaded = test_model(&tied_shape);
     const llm42_layer *layer = t->loaded->layer;
     uint64_t random = 7;
     for (int i = 0; i < TIED_D; i++)  // 0.25 to 0.5, either sign
@@ -48,7 +44,6 @@ static inline bool tied_load(tied_models *t, const char *folder) {
         for (int m = 0; m < 6; m++) t->expert[i][m] = layer->expert[i ? 3 * (i - 1) + m % 3 : m];
         t->layer[i].expert = t->expert[i];
     }
-    return true;
 }
 
 static inline void tied_probe(void *user, int layer, const char *name, int rows, int width, const float *values) {

@@ -1,7 +1,7 @@
 // transcripts.h: tests of transcripts and of the hash of a model. A recorder writes what an engine did, reading gives
 // every bit of it again, and a broken file is refused with its line. The hash depends on all that a model computes
-// with, and on nothing else. Include "test.h", "llm42.h" and "make_model.h" first, and define `folder`, where files go,
-// and `error`. (test_tools.sh tests build/audit.)
+// with, and on nothing else. Include "make_model.h" first, and define `folder`, where files go, and `error`, and let
+// `good` be tests/transcripts/format_1.txt. (test_tools.sh tests build/audit.)
 #ifndef LLM42_TRANSCRIPTS_H
 #define LLM42_TRANSCRIPTS_H
 
@@ -99,8 +99,7 @@ TEST(files_do_not_matter) {
         if (mkdir(two, 0777) == 0) CHECK(rename(test_path(one, "config.json"), test_path(two, "config.json")) == 0);
         test_write(test_path(two, "model.safetensors"), file.data, file.size);
         CHECK_MSG(hash_path(two) == hash, "shape %d, elsewhere", i);
-        test_text_free(&header);
-        test_text_free(&file);
+        TEST_TEXTS_FREE(&header, &file);
         test_remove(one);
         test_remove(two);
     }
@@ -138,8 +137,7 @@ TEST(every_weight_matters) {
 }
 
 TEST(the_configuration_matters_where_it_computes) {
-    llm42_model *model = NULL;
-    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
+    llm42_model *model = test_load(TINY);
     const llm42_config was = model->config;
     const uint64_t hash = hash_of(model);
     llm42_config *c = &model->config;
@@ -198,9 +196,8 @@ TEST(synthetic_models_are_hashed_by_their_recipes) {
     CHECK(hash_path("synthetic:tiny,margin=0") != hash);
     // Nothing of such a size is made.
     CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:llama-3.1-70b", .on_device = true}) != hash);
-    llm42_model *model = NULL;
+    llm42_model *model = test_load("shape:tiny");
     char none[LLM42_SHA256_TEXT];
-    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) == LLM42_OK);
     CHECK_INT(llm42_model_sha256(model, none, &error), LLM42_INVALID);
     CHECK_CONTAINS(error.text, "shape:tiny: it is a shape without weights");
     llm42_model_free(model);
@@ -263,7 +260,6 @@ static llm42_transcript *record(llm42_engine_desc desc, llm42_engine **engine, c
     desc.on_event = record_event;
     desc.event_user = &r;
     *engine = r.engine = test_open(&desc);
-    if (!r.engine) return NULL;
     CHECK_MSG(!llm42_recorder_open(&r.recorder, path, r.engine, "cuda device: none\n\nlast", &error), "%s", error.text);
     submit_recorded(r.engine);
     CHECK_MSG(llm42_engine_run(r.engine, &error) == LLM42_OK, "%s", error.text);
@@ -290,8 +286,7 @@ TEST(what_is_read_is_what_was_served) {
          "depends on M (verifier fixed)"},
         {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
     };
-    llm42_model *model = NULL;
-    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
+    llm42_model *model = test_load(TINY);
     for (size_t i = 0; i < (TEST_SLOW ? 4 : sizeof ways / sizeof *ways); i++) {
         llm42_engine *engine;
         llm42_engine_desc desc = TEST_LIST(.model = model, .preset = ways[i].preset,
@@ -333,9 +328,8 @@ TEST(what_is_read_is_what_was_served) {
 }
 
 TEST(a_recorder_says_what_it_cannot_do) {
-    llm42_model *model = NULL;
+    llm42_model *model = test_load(TINY);
     llm42_recorder *recorder = NULL;
-    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK);
     llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
     CHECK_INT(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO);
     CHECK_CONTAINS(error.text, "/nowhere/at/all: cannot write: No such file");
@@ -358,10 +352,9 @@ TEST(a_recorder_says_what_it_cannot_do) {
 
 // A name that would break a line does not.
 TEST(a_name_is_one_line) {
-    llm42_model *model = NULL;
+    llm42_model *model = test_load("synthetic:tiny");
     llm42_recorder *recorder = NULL;
     llm42_transcript *t = NULL;
-    CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "synthetic:tiny"}, &error) == LLM42_OK);
     snprintf(model->name, sizeof model->name, "a\nresult: b\033");
     llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
     const char *path = test_path(folder, "name.txt");
@@ -403,61 +396,13 @@ TEST(a_file_is_read) {
 }
 
 TEST(a_broken_file_is_refused_with_its_line) {
-    static const struct {
-        const char *from, *to, *says;
-    } cases[] = {
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 4", ":1: format 4: this version of llm42 reads"},
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 2",
-         ":4: model_hash: '0123456789abcdef': must be 64"},
-        {"# llm42 transcript, format 1", "# llm42 transcript, format 1\r", ":1: the line ends with a carriage return"},
-        {"# llm42 transcript, format 1", "# llm42 trace", ":1: not a transcript"},
-        {"# end\n", "# en", ": the file is cut short"},
-        {"# end\n", "# end", ": the file is cut short"},
-        {"# end\n", "# end\n\n", ": the file is cut short, or goes on behind its end"},
-        {"requests: 2\n", "", ":42: the line 'requests: ...' is missing"},
-        {"requests: 2\n", "requests: 3\n", ":42: requests: 3: the file has 2"},
-        {"requests: 2\n", "requests: 2\nmore: 3\n", ":43: 'more: 3': must be '# end'"},
-        {"\nrequest: 2\n", "\nrequest 2\n", ":28: 'request 2': must be 'requests: ...'"},
-        {"\nrequest: 2\n", "\nrequest: 0\n", ":28: request: '0': must be a whole number from 1"},
-        {"model: some/folder", "model:", ":3: model: '': must be given"},
-        {"model: some/folder", "mode: some/folder", ":3: 'mode: some/folder': must be 'model: ...'"},
-        {"0123456789abcdef", "0123456789abcde", ":4: model_hash: '0123456789abcde': must be 16 hex digits"},
-        {"0123456789abcdef", "0123456789ABCDEF", ":4: model_hash"},
-        {"arithmetic: sm90", "arithmetic: a name that is much longer than any other", ":5: arithmetic"},
-        {"compute: fp32", "compute: fp64", ":6: compute: 'fp64': must be bf16 or fp32"},
-        {"logits_fp32: yes", "logits_fp32: 1", ":7: logits_fp32: '1': must be no or yes"},
-        {"leaves: 8", "leaves: 9", ":9: leaves: '9': must be a whole number from 1 to 8"},
-        {"leaves: 8\n", "", ":9: 'preset: best': must be 'leaves: ...'"},
-        {"finish: stop", "finish: none", ":16: finish: 'none': must be stop or length or cancelled or error"},
-        {"max_new_tokens: 9", "max_new_tokens: -9", ":17: max_new_tokens: '-9'"},
-        {"stop: 1,2", "stop: 1,2,3,4,5,6,7,8,9", ":18: stop"},
-        {"temperature: 3f800000", "temperature: 1.0", ":19: temperature: '1.0': must be the 8 hex digits of a float"},
-        {"temperature: 3f800000", "temperature: 7fc00000", ":19: llm42_request_desc.sampling.temperature: nan"},
-        {"temperature: 3f800000", "temperature: bf800000", "temperature: -1: must be"},
-        {"temperature: 3f800000", "temperature: 49800000",
-         "temperature: 1.04858e+06: must be 0 (greedy), or from 0.0001 to 1e+06"},
-        {"top_p: 3f000000", "top_p: 40000000", ":21: llm42_request_desc.sampling.top_p: 2: must be"},
-        {"seed: 42", "seed: 0", ":37: seed: '0'"},
-        {"18446744073709551615", "18446744073709551616", ":23: seed: '18446744073709551616'"},
-        {"prompt: 0,5", "prompt:", ":24: prompt: '': must be given"},
-        {"prompt: 0,5", "prompt: 0,,5", ":24: prompt: '': must be a token id"},
-        {"prompt: 0,5", "prompt: 0,5,", ":24: prompt: '': must be a token id"},
-        {"prompt: 0,5", "prompt: 0,2147483648", ":24: prompt: '2147483648': must be a token id"},
-        {"tokens: 7,1", "tokens: 7,x", ":25: tokens: 'x': must be a token id"},
-        {"tokens: 7,1", "tokens: 7", ":26: logprobs: there are 2 for 1 tokens"},
-        {"bf800000,c0123456", "bf800000,c012345", ":26: logprobs: 'c012345': must be the 8 hex digits"},
-        {"bf800000,c0123456", "bf800000", ":26: logprobs: there are 1 for 2 tokens"},
-        {"bf800000,c0123456", "bf800000 c0123456", ":26: logprobs"},
-        {"tokens: 7,1", "tokens: 7,1\r", ":25: tokens: '1?': must be"},
-        {"tokens: 7,1\n", "tokens: 7,1\ntokens: 7,1\n", ":26: 'tokens: 7,1': must be 'logprobs: ...'"},
-    };
     const char *path = test_path(folder, "bad.txt");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (char **c; (c = test_case("transcripts", "broken")) != NULL;) {
         llm42_transcript *t = NULL;
-        test_text text = test_replace(good, cases[i].from, cases[i].to);
+        test_text text = test_replace(good, c[0], c[1]);
         test_write(path, text.data, text.size);
-        CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_FORMAT && !t, "%s", cases[i].to);
-        CHECK_CONTAINS(error.text, cases[i].says);
+        CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_FORMAT && !t, "%s", c[1]);
+        CHECK_CONTAINS(error.text, c[2]);
         CHECK_CONTAINS(error.text, path);
         llm42_transcript_free(t);
         test_text_free(&text);
@@ -475,13 +420,12 @@ TEST(a_broken_file_is_refused_with_its_line) {
 
 // A file of format 3: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
 TEST(every_byte_counts_in_a_digest) {
-    llm42_model *model = NULL;
+    llm42_model *model = test_load(TINY);
     llm42_engine *engine = NULL;
     llm42_transcript *t = NULL;
     const char *path = test_path(folder, "digests.txt");
     size_t size;
     int refused = 0;
-    if (!CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = TINY}, &error) == LLM42_OK)) return;
     t = record((llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine, path);
     llm42_transcript_free(t);
     char *text = test_read(path, &size);
@@ -520,17 +464,6 @@ TEST(a_part_of_a_file_is_no_file) {
         CHECK_INT(result, test_state.starved ? LLM42_MEMORY : LLM42_OK);
         llm42_transcript_free(t);
     }
-}
-
-static void run_transcripts(void) {
-    good = test_read("tests/transcripts/format_1.txt", NULL);
-    assert(good);
-    RUN(sha256_is_that_of_fips_180_4, the_hash_of_tiny42_is_known, files_do_not_matter, every_weight_matters,
-        the_configuration_matters_where_it_computes, threads_do_not_matter,
-        synthetic_models_are_hashed_by_their_recipes, what_is_read_is_what_was_served,
-        a_recorder_says_what_it_cannot_do, a_name_is_one_line, a_file_is_read, a_broken_file_is_refused_with_its_line,
-        every_byte_counts_in_a_digest, a_part_of_a_file_is_no_file);
-    free(good);
 }
 
 #endif  // LLM42_TRANSCRIPTS_H

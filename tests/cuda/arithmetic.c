@@ -6,9 +6,6 @@
 #include "rig.h"
 #include "../make_model.h"
 
-#define LLM42_BASE  // numbers
-#include "llm42.h"
-
 // How a model is run. Where a model cannot be cut into so many leaves or ranks, into as many as it can.
 typedef struct variant {
     const char *name;

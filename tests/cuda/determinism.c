@@ -92,11 +92,7 @@ static void results_make(results *r, const workload *w) {
     assert(r->tokens && r->counts);
 }
 
-static void results_free(results *r) {
-    free(r->tokens);
-    free(r->logprobs);
-    free(r->counts);
-}
+static void results_free(results *r) { TEST_FREE(r->tokens, r->logprobs, r->counts); }
 
 // Prompts of random tokens; one in four begins like others. Some are sampled, some may end at a stop token.
 static void workload_make(workload *w, llm42_model *model, int n) {
@@ -436,8 +432,7 @@ static void check_scoring(const workload *w) {
                                                .schedules = 1u << LLM42_SCHEDULE_INVARIANT)))
         for (int i = 0; i < w->n; i += EVERY) score(w, &g, i, out, text, &t);
     rig_close(&g);
-    free(out);
-    free(text);
+    TEST_FREE(out, text);
     printf("  scoring by INVARIANT passes without an engine: %d of %d texts differ, %.1f s\n", t.differing, t.compared,
            test_seconds() - begin);
     note("scoring", "compared", t.compared);

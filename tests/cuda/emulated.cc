@@ -6,37 +6,29 @@
 #include "llm42.cu"
 
 // >>cublas -------------------------------------------------------------------------------------------------------
-extern "C" {
-// cuBLASLt offers nothing.
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *to) {
-    *to = (cublasLtHandle_t)8;
+// cuBLASLt offers nothing. What it makes is never looked at.
+template <typename T> static cublasStatus_t make(T *to) {
+    *to = (T)8;
     return CUBLAS_STATUS_SUCCESS;
 }
+extern "C" {
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *to) { return make(to); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 size_t cublasLtGetVersion() { return 0; }
 const char *cublasLtGetStatusString(cublasStatus_t) { return "an emulated error"; }
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *to, cublasComputeType_t, cudaDataType_t) {
-    *to = (cublasLtMatmulDesc_t)8;
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *to, cublasComputeType_t, cudaDataType_t) { return make(to); }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *,
                                               size_t) {
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *to, cudaDataType_t, uint64_t, uint64_t, int64_t) {
-    *to = (cublasLtMatrixLayout_t)8;
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *to, cudaDataType_t, uint64_t, uint64_t, int64_t) { return make(to); }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, const void *,
                                                 size_t) {
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *to) {
-    *to = (cublasLtMatmulPreference_t)8;
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *to) { return make(to); }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) { return CUBLAS_STATUS_SUCCESS; }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
                                                     const void *, size_t) {

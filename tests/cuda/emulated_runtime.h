@@ -4,6 +4,9 @@
 #define LLM42_EMULATED_RUNTIME_H
 #include "emulator.h"
 
+// What a call answers that does this, and cannot fail.
+template <typename... DONE> static cudaError_t done(DONE &&...) { return cudaSuccess; }
+
 static int cluster_size(const cudaLaunchConfig_t *config) {
     int blocks = 1;
     for (unsigned i = 0; i < config->numAttrs; i++)
@@ -21,12 +24,9 @@ static bool is_dependent(const cudaLaunchConfig_t *config) {
                       cluster_size(config), is_dependent(config)},                                         \
                      kernel, __VA_ARGS__)
 
-template <typename KERNEL> static cudaError_t cudaFuncSetAttribute(KERNEL *, cudaFuncAttribute, int) {
-    return cudaSuccess;
-}
+template <typename KERNEL> static cudaError_t cudaFuncSetAttribute(KERNEL *, cudaFuncAttribute, int) { return done(); }
 template <typename KERNEL> static cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *built, KERNEL *) {
-    built->maxThreadsPerBlock = 1024;
-    return cudaSuccess;
+    return done(built->maxThreadsPerBlock = 1024);
 }
 
 // >>runtime ------------------------------------------------------------------------------------------------------
@@ -44,19 +44,13 @@ struct emulated_exec {
 };
 
 extern "C" {
-cudaError_t cudaGetDeviceCount(int *count) {
-    *count = DEVICES;
-    return cudaSuccess;
-}
+cudaError_t cudaGetDeviceCount(int *count) { return done(*count = DEVICES); }
 cudaError_t cudaSetDevice(int device) {
     if (device < 0 || device >= DEVICES) return cudaErrorInvalidDevice;
     device_now = device;
     return cudaSuccess;
 }
-cudaError_t cudaGetDevice(int *device) {
-    *device = device_now;
-    return cudaSuccess;
-}
+cudaError_t cudaGetDevice(int *device) { return done(*device = device_now); }
 // It has the arithmetic of a Hopper GPU.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *to, int) {
     *to = {};
@@ -71,23 +65,11 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int) {
     *value = emulated_major;  // the major compute capability: nothing else is asked for
     return cudaSuccess;
 }
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
-    *least = 0, *greatest = -1;
-    return cudaSuccess;
-}
-cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) {
-    *can = 1;
-    return cudaSuccess;
-}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return done(*least = 0, *greatest = -1); }
+cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) { return done(*can = 1); }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
-cudaError_t cudaDriverGetVersion(int *version) {
-    *version = CUDART_VERSION;
-    return cudaSuccess;
-}
-cudaError_t cudaRuntimeGetVersion(int *version) {
-    *version = CUDART_VERSION;
-    return cudaSuccess;
-}
+cudaError_t cudaDriverGetVersion(int *version) { return done(*version = CUDART_VERSION); }
+cudaError_t cudaRuntimeGetVersion(int *version) { return done(*version = CUDART_VERSION); }
 const char *cudaGetErrorString(cudaError_t) { return "an emulated error"; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
@@ -127,22 +109,12 @@ cudaError_t cudaMalloc(void **to, size_t bytes) {
 cudaError_t cudaFree(void *block);
 cudaError_t cudaHostAlloc(void **to, size_t bytes, unsigned) { return cudaMalloc(to, bytes); }
 cudaError_t cudaFreeHost(void *block) { return cudaFree(block); }
-cudaError_t cudaHostGetDevicePointer(void **to, void *from, unsigned) {
-    *to = from;
-    return cudaSuccess;
-}
-cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
-    *left = *all = (size_t)16 << 30;
-    return cudaSuccess;
-}
+cudaError_t cudaHostGetDevicePointer(void **to, void *from, unsigned) { return done(*to = from); }
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all) { return done(*left = *all = (size_t)16 << 30); }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
-    memmove(to, from, bytes);
-    return cudaSuccess;
+    return done(memmove(to, from, bytes));
 }
-cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    memset(to, value, bytes);
-    return cudaSuccess;
-}
+cudaError_t cudaMemset(void *to, int value, size_t bytes) { return done(memset(to, value, bytes)); }
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                          cudaMemcpyKind kind) {
     for (size_t y = 0; y < height; y++)
@@ -150,19 +122,16 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t fro
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-    emulator::enqueue(stream, [=] { memmove(to, from, bytes), emulator::begins = true; });
-    return cudaSuccess;
+    return emulator::enqueue(stream, [=] { memmove(to, from, bytes), emulator::begins = true; });
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
-    emulator::enqueue(stream, [=] { memset(to, value, bytes), emulator::begins = true; });
-    return cudaSuccess;
+    return emulator::enqueue(stream, [=] { memset(to, value, bytes), emulator::begins = true; });
 }
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
-    emulator::enqueue(stream, [=] {
+    return emulator::enqueue(stream, [=] {
         for (size_t i = 0; i < height; i++) memset((char *)to + i * pitch, value, width);
         emulator::begins = true;
     });
-    return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *to, unsigned) {
@@ -206,21 +175,16 @@ cudaError_t cudaFree(void *block) {
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *to, unsigned) {
-    *to = (cudaEvent_t) new emulated_event;
-    return cudaSuccess;
-}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *to, unsigned) { return done(*to = (cudaEvent_t) new emulated_event); }
 cudaError_t cudaEventCreate(cudaEvent_t *to) { return cudaEventCreateWithFlags(to, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete (emulated_event *)event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     emulated_event *e = (emulated_event *)event;
     const uint64_t number = ++e->asked;
-    emulator::enqueue(stream, [=] { e->done = number; });
-    return cudaSuccess;
+    return emulator::enqueue(stream, [=] { e->done = number; });
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t f, void *with) {
-    emulator::enqueue(stream, [=] { f(with); });
-    return cudaSuccess;
+    return emulator::enqueue(stream, [=] { f(with); });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     emulated_event *e = (emulated_event *)event;
@@ -232,14 +196,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     while (cudaEventQuery(event) != cudaSuccess) continue;
     return cudaSuccess;
 }
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
-    *ms = 1;
-    return cudaSuccess;
-}
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) { return done(*ms = 1); }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-    ((emulator::stream *)stream)->captured = new emulator::graph;
-    return cudaSuccess;
+    return done(((emulator::stream *)stream)->captured = new emulator::graph);
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     *graph = (cudaGraph_t)((emulator::stream *)stream)->captured;
@@ -247,8 +207,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
-    *exec = (cudaGraphExec_t) new emulated_exec{*(emulator::graph *)graph};
-    return cudaSuccess;
+    return done(*exec = (cudaGraphExec_t) new emulated_exec{*(emulator::graph *)graph});
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {

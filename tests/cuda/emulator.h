@@ -1,23 +1,20 @@
-// emulator.h: runs kernels.cu on a CPU. It is included before kernels.cu, has what CUDA C++ gives to kernels, and has
+// emulator.h: runs kernels.cu on a CPU. Included before kernels.cu, it has what CUDA C++ gives to kernels, and
 // primitives of its own in place of those that are written in assembler.
 //
-// Every CUDA thread is a fiber: a function with a stack of its own, which runs until it waits. A fiber waits at a
-// barrier, for the other lanes of its warp, or for another device. The fibers of a block take turns on one thread of
-// the host. If all of them wait for one another, the kernel would wait for ever on a GPU. Then the emulator names the
-// kernel and ends the program. The blocks of a cluster run together, and clusters one after the other. Kernels of
-// different streams run at the same time, so several devices can wait for each other.
+// Every CUDA thread is a fiber with a stack of its own, which runs until it waits at a barrier, for the other lanes of
+// its warp, or for another device. The fibers of a block take turns on one thread of the host. If all of them wait for
+// one another, the emulator names the kernel and ends the program. The blocks of a cluster run together, clusters one
+// after the other, and kernels of different streams at the same time, so that devices can wait for each other.
 //
-// The tensor cores' sum of sixteen products is the one that was measured on an H200. The products are exact. All
-// addends are cut toward zero to 25 bits below the largest exponent, or below -133 if that is larger, and are added
-// exactly. The sum is cut toward zero to fp32, and a zero is +0. The code here shares nothing with the library.
+// The tensor cores' sum of sixteen products is the one that was measured on an H200, as tests/cuda/steps.cu says. The
+// code here shares nothing with the library.
 //
 // A GPU runs threads in any order, and a copy to shared memory arrives at any time until it is waited for. So here the
 // order of a cluster's threads is drawn from EMULATOR_SEED (default 1), and so is which of its blocks begins late.
 // Warps rest for a while in turns, so that others get ahead of them as far as barriers let them. For each copy it is
-// drawn whether it arrives at once or only when it is waited for. Copies that one mbarrier counts arrive in an order
-// that is drawn, too. A warpgroup's products read their operands when they are committed, or only when they are waited
-// for. Until then their sums are no numbers. (Blocks, or clusters of them, keep their order: some wait for what others
-// of a device send.)
+// drawn whether it arrives at once or only when it is waited for, and in which order those of one mbarrier arrive. A
+// warpgroup's products read their operands when they are committed, or only when they are waited for. Until then their
+// sums are no numbers. (Blocks, or clusters of them, keep their order: some wait for what others of a device send.)
 //
 // EMULATOR_FAULT is for controls:
 //   wait      each wait for copies leaves one group more than it should
@@ -29,11 +26,9 @@
 //   begin     no thread waits for the kernel ahead (with EMULATOR_EARLY)
 //   power     2^x is a unit too large in one row of Hopper's table, 1/2 <= x < 33/64
 //
-// On a GPU a kernel that is launched with programmatic dependence may begin before those ahead of it have ended. With
-// EMULATOR_EARLY=1 what a thread copies by cp.async before it waits for them is what memory had when the pass began, so
-// it lacks what they write. Such a kernel must wait in at least one thread. (EMULATOR_EARLY reads the memory of all
-// devices while others may write it: use it with one rank.)
-//
+// A kernel that is launched with programmatic dependence may begin before those ahead of it have ended. With
+// EMULATOR_EARLY=1 what a thread copies by cp.async before it waits for them is what memory had when the pass began,
+// and such a kernel must wait in at least one thread. (This reads the memory of all devices: use it with one rank.)
 // EMULATOR_PROCESSORS is how many multiprocessors the GPU has (default 132). With few of them a block has many tasks.
 //
 // These are not emulated: cuBLASLt; fences, and the order in which a GPU's caches see writes; registers that move
@@ -467,9 +462,10 @@ struct stream {
     }
 };
 
-inline void enqueue(cudaStream_t to, work w) {
+inline cudaError_t enqueue(cudaStream_t to, work w) {
     if (to) ((stream *)to)->put(std::move(w));
     else w();  // the default stream: nothing else runs meanwhile
+    return cudaSuccess;
 }
 
 struct shape {  // of a launch by <<<>>>
@@ -485,11 +481,10 @@ struct shape {  // of a launch by <<<>>>
 template <typename... PARAMS, typename... ARGS>
 cudaError_t launch(const shape &s, void (*kernel)(PARAMS...), const ARGS &...args) {
     auto call = [kernel, all = std::tuple<std::remove_const_t<PARAMS>...>(args...)]() { std::apply(kernel, all); };
-    enqueue(s.to, [=]() mutable {
+    return enqueue(s.to, [=]() mutable {
         run_grid((const void *)kernel, s.cluster, s.dependent, s.grid, s.threads, s.bytes,
                  [](void *closure) { (*(decltype(call) *)closure)(); }, &call);
     });
-    return cudaSuccess;
 }
 template <typename... PARAMS, typename... ARGS>
 void run(const shape &s, void (*kernel)(PARAMS...), const ARGS &...args) {
@@ -550,7 +545,7 @@ struct store_lane {
     const uint32_t *r;
 };
 // stmatrix, turned: what load_matrices would load, of `matrices` matrices.
-template <int MATRICES> void store_matrices_turned(uint32_t address, const uint32_t *r) {
+template <int MATRICES> void store_matrices_turned(uint32_t address, const uint32_t (&r)[MATRICES]) {
     store_lane own = {here->shared + address, r};
     together(&own, [](store_lane **lane) {
         for (int i = 0; i < 32 * MATRICES * 2; i++) {
@@ -613,7 +608,8 @@ inline void set(sixteen *of, int i, uint32_t bits) {
 // Bits below the largest exponent, and the least that this exponent is. Controls of tests/cuda/steps.cu set others.
 inline int kept_bits = 25, least_exponent = -133;
 
-// sum + a[0] b[0] + ... + a[15] b[15]. Most of the emulator's time is spent here.
+// sum + a[0] b[0] + ... + a[15] b[15]. Addends are cut toward zero and added exactly, and the sum is cut to fp32; a
+// zero is +0. Most of the emulator's time is spent here.
 #ifndef __clang__
 __attribute__((optimize("O3")))
 #endif
@@ -884,7 +880,7 @@ inline void arrive_behind_copies(uint32_t address) {
                count(address, 1, 0);
            }});
 }
-inline void wait_at_mbarrier(uint32_t address, uint32_t parity) {
+template <bool CLUSTER = false> void wait_at_mbarrier(uint32_t address, uint32_t parity) {
     while (!mbarrier_fault && mbarrier_at(address)->parity == parity)
         if (!finish_one(address_in(address, rank_here()))) yield();
     around->progress = true;
@@ -987,11 +983,9 @@ inline void llm42__copy_commit() { emulator::self->groups.push_back(emulator::se
 inline void llm42__copy_arrive(uint32_t barrier) { emulator::arrive_behind_copies(barrier); }
 template <int LEFT> void llm42__copy_wait() { emulator::arrive_all_but(LEFT + emulator::wait_fault); }
 inline void llm42__fence_async() {}
-inline void llm42__load_matrices(uint32_t r[4], uint32_t address) { emulator::load_matrices(r, address, false); }
-inline void llm42__load_matrices_transposed(uint32_t r[4], uint32_t address) {
-    emulator::load_matrices(r, address, true);
-}
-inline void llm42__mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) { emulator::mma(c, a, b0, b1); }
+#define llm42__load_matrices(...) emulator::load_matrices(__VA_ARGS__, false)
+#define llm42__load_matrices_transposed(...) emulator::load_matrices(__VA_ARGS__, true)
+#define llm42__mma emulator::mma
 inline float llm42__near_inverse(float x) { return 1.0f / x; }
 #define llm42__power(x) emulator::power(llm42__ex2(x), x)  // llm42.h comes later
 #define llm42__pack_e4m3(low, high) (llm42__to_e4m3(low) | (uint32_t)llm42__to_e4m3(high) << 8)
@@ -1054,7 +1048,8 @@ inline void llm42__cluster_barrier() {
     if (!emulator::cluster_fault) emulator::wait_at(&emulator::around->all, emulator::around->live, false);
 }
 inline void llm42__cluster_meet() { llm42__cluster_barrier(); }
-inline void llm42__mbarrier_open(uint32_t barrier, int arrivals) { emulator::open_mbarrier(barrier, arrivals); }
+#define llm42__mbarrier_open emulator::open_mbarrier
+#define llm42__mbarrier_wait emulator::wait_at_mbarrier
 inline void llm42__mbarriers_opened() {}
 inline void llm42__mbarrier_expect(uint32_t barrier, uint32_t bytes) { emulator::count(barrier, 1, (int)bytes); }
 inline void llm42__mbarrier_arrive(uint32_t barrier) { emulator::count(barrier, 1, 0); }
@@ -1064,21 +1059,10 @@ inline void llm42__store4_in(uint32_t there, const float (&four)[4], uint32_t ba
     const float4 value = {four[0], four[1], four[2], four[3]};
     emulator::start({barrier_there, 16, [=] { memcpy(emulator::shared_at(there, 16), &value, 16); }});
 }
-template <bool CLUSTER = false> void llm42__mbarrier_wait(uint32_t barrier, uint32_t parity) {
-    emulator::wait_at_mbarrier(barrier, parity);
-}
-inline void llm42__copy_box(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier) {
-    emulator::start_box(to, map, column, row, 0, barrier, 1u << emulator::rank_here());
-}
-inline void llm42__copy_box_to(uint32_t to, const CUtensorMap *map, int column, int row, uint32_t barrier,
-                               uint16_t blocks) {
-    emulator::start_box(to, map, column, row, 0, barrier, blocks);
-}
-inline void llm42__copy_box3(uint32_t to, const CUtensorMap *map, int c0, int c1, int c2, uint32_t barrier) {
-    emulator::start_box(to, map, c0, c1, c2, barrier, 1u << emulator::rank_here());
-}
+#define llm42__copy_box_to(to, map, column, row, barrier, blocks) \
+    emulator::start_box(to, map, column, row, 0, barrier, blocks)
+#define llm42__copy_box3(...) emulator::start_box(__VA_ARGS__, 1u << emulator::rank_here())
 #define llm42__copy_box3_once llm42__copy_box3
-template <int REGISTERS> void llm42__store_matrices_turned(uint32_t address, const uint32_t (&r)[REGISTERS]) {
-    emulator::store_matrices_turned<REGISTERS>(address, r);
-}
+#define llm42__copy_box(to, map, column, row, barrier) llm42__copy_box3(to, map, column, row, 0, barrier)
+#define llm42__store_matrices_turned emulator::store_matrices_turned
 #endif

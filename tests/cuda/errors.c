@@ -174,8 +174,7 @@ static void check_algorithm_files(const llm42_model *model) {
     CHECK_MSG(text && offered && again && strstr(offered, text) && strstr(offered, "# fast: offered") &&
                   !strcmp(offered, again),
               "a algorithm file does not hold algorithms of two kinds of engines");
-    free(offered);
-    free(again);
+    TEST_FREE(offered, again);
     rig wide = {0};
     llm42_cuda_desc algorithms = cuda_desc;
     algorithms.algorithm_file = path;
@@ -187,8 +186,7 @@ static void check_algorithm_files(const llm42_model *model) {
     again = test_read(path, NULL);
     CHECK_MSG(wider && again && !strcmp(wider, again),
               "a algorithm file does not hold algorithms for other numbers of rows");
-    free(wider);
-    free(again);
+    TEST_FREE(wider, again);
     if (text && size > 0) {
         test_write(path, text, size / 2);
         check_algorithm_file(model, "cut in half", path, want, ids, V);
@@ -206,9 +204,7 @@ static void check_algorithm_files(const llm42_model *model) {
     check_algorithm_file(model, "empty", path, want, ids, V);
     check_algorithm_file(model, "a folder", dir, want, ids, V);
     check_algorithm_file(model, "in no folder", other, want, ids, V);
-    free(text);
-    free(want);
-    free(ids);
+    TEST_FREE(text, want, ids);
     test_remove(dir);
 }
 

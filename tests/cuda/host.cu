@@ -24,20 +24,18 @@ static cudaError_t host_malloc(void **to, size_t bytes) {
     device_most = std::max(device_most, device_taken += bytes);
     return cudaSuccess;
 }
+template <typename... ARGS> static cudaError_t host_done(const ARGS &...) { return cudaSuccess; }
 static cudaError_t host_free(void *block) {
     const auto at = device_blocks.find(block);
     if (at != device_blocks.end()) device_taken -= at->second, device_blocks.erase(at);
     return cudaSuccess;
 }
 template <typename... REST> static cudaError_t host_copy(void *to, const void *from, size_t bytes, const REST &...) {
-    memcpy(to, from, bytes);
-    return cudaSuccess;
+    return host_done(memcpy(to, from, bytes));
 }
 static cudaError_t host_memory(size_t *left, size_t *all) {
-    *left = device_free, *all = (size_t)1 << 40;
-    return cudaSuccess;
+    return host_done(*left = device_free, *all = (size_t)1 << 40);
 }
-template <typename... ARGS> static cudaError_t host_done(const ARGS &...) { return cudaSuccess; }
 
 // A stream stands for a device, which may be lost. It then waits until its passes are told to end.
 struct host_stream {
@@ -61,13 +59,9 @@ static cudaError_t host_create(cudaEvent_t *event) {
     return cudaSuccess;
 }
 static cudaError_t host_record(cudaEvent_t event, cudaStream_t = nullptr) {
-    host_events[(size_t)event - 1] = host_launches.size();
-    return cudaSuccess;
+    return host_done(host_events[(size_t)event - 1] = host_launches.size());
 }
-static cudaError_t host_pointer(void **to, void *from, unsigned) {
-    *to = from;
-    return cudaSuccess;
-}
+static cudaError_t host_pointer(void **to, void *from, unsigned) { return host_done(*to = from); }
 static cudaError_t host_query(cudaStream_t stream) {
     const host_stream *s = (const host_stream *)stream;
     return !s ? cudaSuccess : s->lost ? cudaErrorLaunchFailure : s->waits() ? cudaErrorNotReady : cudaSuccess;
@@ -109,6 +103,7 @@ __attribute__((noinline)) void operator delete(void *block) noexcept { free(bloc
 __attribute__((noinline)) void operator delete(void *block, size_t) noexcept { free(block); }
 #endif
 
+static llm42_error error;  // of the last call that failed
 static int64_t passed, failed;
 static bool check(bool ok, const char *what, int64_t at) {
     passed += ok;
@@ -129,6 +124,12 @@ static int random_size(int most) { return random_int(1, std::max(1, most >> rand
 
 // The passes of an engine whose verifier is INVARIANT.
 static const unsigned FAST_AND_INVARIANT = 1u << LLM42_SCHEDULE_FAST | 1u << LLM42_SCHEDULE_INVARIANT;
+
+// Every product has this algorithm in every schedule, for any number of rows.
+static void set_all(llm42__cuda *cu, const llm42__algorithm &algorithm) {
+    for (auto &product : cu->algorithms)
+        for (auto &schedule : product) schedule.assign(cu->buckets.size(), algorithm);
+}
 
 // An engine as it is when its sizes are known and nothing is on a device. Devices as an A100, an L4 and an H200 are.
 static void fabricate(llm42__cuda *cu, llm42_model *model) {
@@ -152,8 +153,7 @@ static void fabricate(llm42__cuda *cu, llm42_model *model) {
     cu->desc.schedules = random_int(0, 1) ? FAST_AND_INVARIANT : 0;
     cu->options.fast = random_int(0, 2) ? LLM42_CUDA_FAST_DEFAULT : LLM42_CUDA_FAST_OFFERED;
     llm42__cuda_sizes(cu);
-    for (auto &product : cu->algorithms)
-        for (auto &schedule : product) schedule.resize(cu->buckets.size());
+    set_all(cu, llm42__algorithm());
 }
 
 static int parts(int n, int size) { return (n + size - 1) / size; }
@@ -390,6 +390,12 @@ static void set_algorithms(llm42__cuda *cu, float us) {
         }
 }
 
+// The engine writes such algorithms into its file.
+static void put_algorithms(llm42__cuda *cu, float us) {
+    set_algorithms(cu, us);
+    llm42__write_algorithms(cu);
+}
+
 // True if the file has all that an engine wants, and its algorithms are those of `us`.
 static bool takes(llm42__cuda *cu, float us) {
     bool all = true;
@@ -446,21 +452,16 @@ static void check_algorithm_file(void) {
     b.desc.schedules = FAST_AND_INVARIANT;
     c.options.fast = LLM42_CUDA_FAST_OFFERED;
     check(!takes(&a, 10), "an empty file has no algorithms", 0);
-    set_algorithms(&a, 10);
-    llm42__write_algorithms(&a);
+    put_algorithms(&a, 10);
     check(takes(&a, 10), "algorithms come back", 0);
     check(!takes(&b, 10), "another kind of engine does not take them", 0);
-    set_algorithms(&b, 20);
-    llm42__write_algorithms(&b);
-    set_algorithms(&c, 25);
-    llm42__write_algorithms(&c);
+    put_algorithms(&b, 20);
+    put_algorithms(&c, 25);
     check(takes(&a, 10) && takes(&b, 20) && takes(&c, 25), "a file keeps algorithms of three kinds", 0);
     check(!takes(&wide, 10), "an engine with more rows lacks some", 0);
-    set_algorithms(&wide, 30);
-    llm42__write_algorithms(&wide);
+    put_algorithms(&wide, 30);
     check(takes(&wide, 30) && takes(&b, 20) && takes(&c, 25), "its algorithms are added", 0);
-    set_algorithms(&a, 40);
-    llm42__write_algorithms(&a);
+    put_algorithms(&a, 40);
     check(takes(&a, 40) && takes(&b, 20), "newer algorithms take the place of older ones", 0);
     set_algorithms(&wide, 0);
     llm42__read_algorithms(&wide);
@@ -473,26 +474,21 @@ static void check_algorithm_file(void) {
         write_text(path, all.substr(0, cut));
         check(!takes(&a, 40) && takes(&b, 20), "lines cut short are not taken, those before them are", (int64_t)cut);
         if (cut % 37 && cut > last + 40 && cut + 40 <= all.size()) continue;
-        set_algorithms(&c, 26);
-        llm42__write_algorithms(&c);
+        put_algorithms(&c, 26);
         check(!takes(&a, 40) && takes(&b, 20) && takes(&c, 26), "nor when others have been added", (int64_t)cut);
     }
     for (size_t cut = 0; cut < all.size(); cut += 1 + all.size() / 200) {
         if (cut && cut < sizeof llm42__algorithm_title - 1) continue;
         write_text(path, all.substr(0, cut));
-        set_algorithms(&a, 50);
-        llm42__write_algorithms(&a);
-        set_algorithms(&b, 60);
-        llm42__write_algorithms(&b);
+        put_algorithms(&a, 50);
+        put_algorithms(&b, 60);
         check(takes(&a, 50) && takes(&b, 60), "what is added to such a file is taken", (int64_t)cut);
     }
     // Head rows beyond what an engine draws: others of its kind want them.
     write_text(path, "");
     c.options.fast = a.options.fast, c.max_draws = 1;
-    set_algorithms(&a, 70);
-    llm42__write_algorithms(&a);
-    set_algorithms(&c, 80);
-    llm42__write_algorithms(&c);
+    put_algorithms(&a, 70);
+    put_algorithms(&c, 80);
     takes(&a, 80);
     check(a.algorithms[LLM42__HEAD][LLM42_SCHEDULE_FAST].back().us == 70 + (float)(a.buckets.size() - 1),
           "rows that an engine does not want stay", 0);
@@ -504,8 +500,7 @@ static void check_algorithm_file(void) {
     write_text(path, "# llm42 algorithms 17\n# device: of an older version\nqkv\tfast\t1\ttile\t0\t1\t7.00\t0\n");
     check(!takes(&a, 70), "an older version's file has no algorithms", 0);
     llm42__write_algorithms(&a);
-    set_algorithms(&a, 70);
-    llm42__write_algorithms(&a);
+    put_algorithms(&a, 70);
     check(takes(&a, 70) && read_text(path).find("older") != std::string::npos, "but they can be added to it", 0);
     write_text(path, "a letter\n");
     llm42__write_algorithms(&a);
@@ -588,7 +583,6 @@ static void check_memory(int64_t at) {
     static llm42_model model;
     static llm42_layer layers[8];
     llm42__cuda *cu = new llm42__cuda();
-    llm42_error error = {};
     fabricate_sizes(cu, &model, layers);
     size_t sums[LLM42__BLOCK_KINDS];
     const size_t need = llm42__needed_bytes(cu, sums);
@@ -670,11 +664,11 @@ static struct {
 static std::string logged;
 
 static int fake_number(const llm42__algorithm *p) { return p->tile < 0 ? (int)p->algo.data[0] : LT + p->tile; }
-static llm42_result fake_time(llm42__trial *, const llm42__algorithm *p, int, float *us, llm42_error *error) {
+static llm42_result fake_time(llm42__trial *, const llm42__algorithm *p, int, float *us, llm42_error *e) {
     const int i = fake_number(p);
     fake.lost |= i == fake.kills;
-    if (i == fake.starves) return llm42_fail(error, LLM42_MEMORY, "cuda backend: out of memory");
-    if (fake.lost || fake.cannot_run[i]) return llm42_fail(error, LLM42_BACKEND, "cuda backend: it failed");
+    if (i == fake.starves) return llm42_fail(e, LLM42_MEMORY, "cuda backend: out of memory");
+    if (fake.lost || fake.cannot_run[i]) return llm42_fail(e, LLM42_BACKEND, "cuda backend: it failed");
     *us = i == fake.lucky && ++fake.readings == 3 ? fake.us[i] / 2 : fake.us[i];
     return LLM42_OK;
 }
@@ -682,8 +676,8 @@ static llm42_result fake_order(llm42__trial *, const llm42__algorithm *p, bool *
     *sequential = fake.sequential[fake_number(p)];
     return LLM42_OK;
 }
-static llm42_result fake_holds(llm42__trial *, const llm42__algorithm *p, bool *holds, llm42_error *error) {
-    if (fake_number(p) == fake.fails) return llm42_fail(error, LLM42_BACKEND, "cuda backend: cudaSomething: it failed");
+static llm42_result fake_holds(llm42__trial *, const llm42__algorithm *p, bool *holds, llm42_error *e) {
+    if (fake_number(p) == fake.fails) return llm42_fail(e, LLM42_BACKEND, "cuda backend: cudaSomething: it failed");
     *holds = fake.holds[fake_number(p)];
     return LLM42_OK;
 }
@@ -691,8 +685,8 @@ static llm42_result fake_right(llm42__trial *, const llm42__algorithm *p, bool *
     *right = fake.trusted || !fake.wrong[fake_number(p)];
     return LLM42_OK;
 }
-static llm42_result fake_alive(llm42_error *error) {
-    return fake.lost ? llm42_fail(error, LLM42_BACKEND, "cuda backend: the device is lost") : LLM42_OK;
+static llm42_result fake_alive(llm42_error *e) {
+    return fake.lost ? llm42_fail(e, LLM42_BACKEND, "cuda backend: the device is lost") : LLM42_OK;
 }
 static const llm42__tests fake_tests = {llm42__run_product, fake_time, fake_order, fake_holds, fake_right, fake_alive};
 
@@ -705,8 +699,7 @@ static void fake_all(void) {
 }
 
 // Chooses for a product of 6,144 x 4,096. chosen: by schedule.
-static llm42_result fake_choose_for(llm42__algorithm *chosen, unsigned schedules, llm42_cuda_fast fast, int rows,
-                                    llm42_error *error) {
+static llm42_result fake_choose_for(llm42__algorithm *chosen, unsigned schedules, llm42_cuda_fast fast, int rows) {
     static llm42_model model;
     llm42__cuda cu = {};
     llm42__trial t = {};
@@ -718,8 +711,7 @@ static llm42_result fake_choose_for(llm42__algorithm *chosen, unsigned schedules
     cu.desc.schedules = schedules;
     cu.desc.log = [](void *, const char *line) { logged += line; };
     cu.buckets.push_back(rows);
-    for (auto &product : cu.algorithms)
-        for (auto &schedule : product) schedule.resize(1);
+    set_all(&cu, llm42__algorithm());
     for (int i = 0; i < FAKES; i++) {
         llm42__algorithm p = {};
         p.tile = i < LT ? -1 : i - LT, p.algo.data[0] = (uint64_t)i;
@@ -728,26 +720,24 @@ static llm42_result fake_choose_for(llm42__algorithm *chosen, unsigned schedules
     }
     logged.clear();
     t.product = product, t.rows = rows;
-    LLM42__TRY(llm42__find_contenders(&t, &list, error));
-    LLM42__TRY(llm42__choose_from(&t, list, error));
+    LLM42__TRY(llm42__find_contenders(&t, &list, &error));
+    LLM42__TRY(llm42__choose_from(&t, list, &error));
     for (llm42_schedule schedule : llm42__schedules) chosen[schedule] = cu.algorithms[product][schedule][0];
     return LLM42_OK;
 }
 // The same with 16 rows, for an engine of any passes.
-static llm42_result fake_choose(llm42__algorithm *chosen, llm42_error *error) {
-    return fake_choose_for(chosen, 0, LLM42_CUDA_FAST_DEFAULT, 16, error);
+static llm42_result fake_choose(llm42__algorithm *chosen) {
+    return fake_choose_for(chosen, 0, LLM42_CUDA_FAST_DEFAULT, 16);
 }
 static int fake_chosen(llm42_schedule schedule) {
     llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
-    llm42_error error = {};
-    const bool ok = fake_choose(chosen, &error) == LLM42_OK;
+    const bool ok = fake_choose(chosen) == LLM42_OK;
     return check(ok, error.text, schedule) ? fake_number(&chosen[schedule]) : -1;
 }
 // What FAST passes of an engine take.
 static int fake_fast(unsigned schedules, llm42_cuda_fast fast, int rows) {
     llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
-    llm42_error error = {};
-    const bool ok = fake_choose_for(chosen, schedules, fast, rows, &error) == LLM42_OK;
+    const bool ok = fake_choose_for(chosen, schedules, fast, rows) == LLM42_OK;
     return check(ok, error.text, rows) ? fake_number(&chosen[LLM42_SCHEDULE_FAST]) : -1;
 }
 
@@ -772,33 +762,30 @@ static void check_wrong_products(void) {
     fake_all();
     for (int i = 0; i < FAKES; i++) fake.wrong[i] = true;
     llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
-    llm42_error error = {};
-    check(fake_choose(chosen, &error) == LLM42_NOT_INVARIANT &&
-              strstr(error.text, "qkv product (6144 x 4096) with 16 rows"),
+    check(fake_choose(chosen) == LLM42_NOT_INVARIANT && strstr(error.text, "qkv product (6144 x 4096) with 16 rows"),
           "if all are wrong there is an error", 0);
 }
 
 static void check_failed_trials(void) {
     llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
-    llm42_error error = {};
     fake_all();
     fake.cannot_run[0] = true;
     check(fake_chosen(LLM42_SCHEDULE_FAST) == 1 && logged.empty(), "what cannot run here is left out", 0);
     fake.kills = 2;
-    check(fake_choose(chosen, &error) == LLM42_BACKEND &&
+    check(fake_choose(chosen) == LLM42_BACKEND &&
               strstr(error.text, "cuda backend: while trying the qkv product (6144 x 4096) with 16 rows by cublasLt "
                                  "algorithm ") &&
               strstr(error.text, ": the device is lost") && !strchr(error.text, '\n'),
           "a lost device is an error that says where it was lost", 0);
     fake_all();
     fake.starves = 1;
-    check(fake_choose(chosen, &error) == LLM42_MEMORY &&
+    check(fake_choose(chosen) == LLM42_MEMORY &&
               strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
               strstr(error.text, "out of memory: lower pages"),
           "so is a lack of memory", 0);
     fake_all();
     fake.fails = 0;
-    check(fake_choose(chosen, &error) == LLM42_BACKEND &&
+    check(fake_choose(chosen) == LLM42_BACKEND &&
               strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
               strstr(error.text, ": cudaSomething: it failed"),
           "so is a failure in a later test", 0);
@@ -820,7 +807,6 @@ static void check_warm_up(void) {
         llm42__cuda cu = {};
         llm42__trial t = {};
         llm42__algorithm p = {};
-        llm42_error error = {};
         p.tile = -1, fake.lucky = 0;
         llm42__candidate_list list = {{p, 0}};
         t.cu = &cu, t.tests = &fake_tests, t.product = LLM42__QKV, t.rows = 512;
@@ -843,8 +829,7 @@ static void check_times_do_not_matter(int64_t at) {
     for (int turn = 0; turn < 8; turn++) {
         for (int i = 0; i < FAKES; i++) fake.us[i] = (float)random_int(10, 30);
         llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
-        llm42_error error = {};
-        check(fake_choose(chosen, &error) == LLM42_OK, error.text, at);
+        check(fake_choose(chosen) == LLM42_OK, error.text, at);
         const llm42__algorithm *fixed = &chosen[LLM42_SCHEDULE_FIXED];
         check(chosen[LLM42_SCHEDULE_INVARIANT].sequential, "INVARIANT takes the sequential order", at);
         check(fixed->sequential == in_order && (in_order || fake_number(fixed) == first),
@@ -881,8 +866,7 @@ static void check_leaves_of_products(void) {
         fake.sequential[LT + 1] = false, fake.holds[LT + 1] = true;  // a tile kernel without leaves
         const unsigned schedules = turn % 2 ? FAST_AND_INVARIANT : 0;
         llm42__algorithm chosen[LLM42_SCHEDULE_COUNT];
-        llm42_error error = {};
-        check(fake_choose_for(chosen, schedules, LLM42_CUDA_FAST_DEFAULT, 16, &error) == LLM42_OK, error.text, turn);
+        check(fake_choose_for(chosen, schedules, LLM42_CUDA_FAST_DEFAULT, 16) == LLM42_OK, error.text, turn);
         check(chosen[LLM42_SCHEDULE_INVARIANT].leaves, "INVARIANT has leaves", turn);
         check(chosen[LLM42_SCHEDULE_FAST].leaves == (schedules == FAST_AND_INVARIANT), "FAST has them where that helps",
               turn);
@@ -918,8 +902,7 @@ static int leaf_kinds_of(const llm42__cuda *cu, int product, int rows) {
 
 // A row of an algorithm file comes back as it was.
 static bool comes_back(llm42__cuda *cu, int product, int tile, bool leaves, int rows) {
-    for (auto &of_product : cu->algorithms)
-        for (auto &schedule : of_product) schedule.assign(cu->buckets.size(), llm42__algorithm());
+    set_all(cu, llm42__algorithm());
     const size_t bucket = (size_t)llm42__bucket(cu, rows);
     llm42__algorithm *algorithm = &cu->algorithms[product][LLM42_SCHEDULE_INVARIANT][bucket];
     algorithm->tile = tile, algorithm->leaves = leaves, algorithm->sequential = true, algorithm->us = 7;
@@ -1009,7 +992,6 @@ static void check_leaves_of_a_sum(void) {
 static void check_no_exception(void) {
     llm42_model model = {};
     llm42__cuda *cu = new llm42__cuda();
-    llm42_error error = {};
     fabricate(cu, &model);
     cu->desc.fixed_rows = cu->desc.max_rows;
     int32_t page = 0;
@@ -1048,7 +1030,6 @@ static void check_logits_copied(int64_t at) {
     static uint32_t device[ROWS * VP];
     static float logits[ROWS * V];
     llm42__cuda cu = {};
-    llm42_error error = {};
     llm42_pass pass = {};
     llm42_seq seq = {};
     llm42_row rows[ROWS] = {};
@@ -1116,7 +1097,6 @@ static void check_end_of_pass(void) {
             llm42__end_pass(e.rank);
             check(!host_hangs, "the end of a pass that has failed does not hang", lost);
             check(e.ended == (lost >= 0), "where a device is lost no pass waits any more, else others may", lost);
-            llm42_error error = {};
             check(llm42__check_lost(e.rank, &error) == (lost >= 0 ? LLM42_BACKEND : LLM42_OK), "and none runs", lost);
             if (lost >= 0) host_lost[lost] = false;
         }
@@ -1174,41 +1154,38 @@ static void check_kinds_of_devices(void) {
     check(!llm42__same_kind(&a, &b), "another name is another kind", 0);
 }
 
-// Makes some_ranks an engine whose passes can be launched: a dense model or a mixture, by tile kernels.
-static void equip(some_ranks *e, llm42_model *model, llm42_layer layers[2], bool mixture) {
-    const int ranks = e->rank[0].ranks;
-    *model = {};
-    model->layer = layers;
-    llm42_config *c = &model->config;
-    c->heads = c->kv_heads = 8, c->head_dim = 16, c->dim = 128, c->ffn = 128, c->vocab = 512, c->layers = 2;
-    c->context = 256, c->experts = mixture ? 4 : 0, c->experts_used = mixture ? 2 : 0;
-    for (int r = 0; r < ranks; r++) {
-        llm42__cuda *cu = &e->rank[r];
-        cu->model = cu->desc.model = model;
-        cu->desc.max_rows = cu->desc.max_running = 16, cu->desc.max_context = 256;
-        cu->desc.page_size = 16, cu->desc.pages = 64, cu->desc.tensor_parallel = ranks;
-        cu->device.sharedMemPerBlockOptin = 232448, cu->device.multiProcessorCount = 132;
-        llm42__cuda_sizes(cu);
-        cu->layer.resize(2);
-        llm42__algorithm tile;
-        tile.tile = 0;
-        for (auto &product : cu->algorithms)
-            for (auto &schedule : product) schedule.assign(cu->buckets.size(), tile);
-        for (ulonglong2 *&box : cu->execution.mail) box = (ulonglong2 *)4096;
+// An engine whose passes can be launched: a dense model or a mixture, by tile kernels.
+struct launching : some_ranks {
+    llm42_model model = {};
+    llm42_layer layers[2] = {};
+    launching(int ranks, bool mixture, int max_rows = 16) : some_ranks(ranks) {
+        llm42_config *c = &model.config;
+        model.layer = layers;
+        c->heads = c->kv_heads = 8, c->head_dim = 16, c->dim = 128, c->ffn = 128, c->vocab = 512, c->layers = 2;
+        c->context = 256, c->experts = mixture ? 4 : 0, c->experts_used = mixture ? 2 : 0;
+        for (int r = 0; r < ranks; r++) {
+            llm42__cuda *cu = &rank[r];
+            cu->model = cu->desc.model = &model;
+            cu->desc.max_rows = max_rows, cu->desc.max_running = 16, cu->desc.max_context = 256;
+            cu->desc.page_size = 16, cu->desc.pages = 64, cu->desc.tensor_parallel = ranks;
+            cu->device.sharedMemPerBlockOptin = 232448, cu->device.multiProcessorCount = 132;
+            llm42__cuda_sizes(cu);
+            cu->layer.resize(2);
+            llm42__algorithm tile;
+            tile.tile = 0;
+            set_all(cu, tile);
+            for (ulonglong2 *&box : cu->execution.mail) box = (ulonglong2 *)4096;
+        }
     }
-}
+};
 
 // The first launch of a kernel may wait until its device is idle, because CUDA loads the kernel then. So nothing is
 // launched behind a norm that waits for mail before the other ranks' norms have been launched too.
 static void check_order_of_launches(bool mixture) {
     const void *by_mail[] = {(const void *)llm42__k_norm<LLM42__ADD, LLM42__ROUNDED | LLM42__MAIL>,
                              (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__ROUNDED | LLM42__MAIL>};
-    llm42_model model;
-    llm42_layer layers[2] = {};
-    llm42_error error = {};
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
-        some_ranks e(ranks);
-        equip(&e, &model, layers, mixture);
+        launching e(ranks, mixture);
         host_launches.clear();
         const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
         check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, ranks);
@@ -1226,11 +1203,7 @@ static void check_order_of_launches(bool mixture) {
 
 // An engine for FAST passes alone has no memory for leaves, so none of its passes has any.
 static void check_no_leaves(void) {
-    llm42_model model;
-    llm42_layer layers[2] = {};
-    llm42_error error = {};
-    some_ranks e(2);
-    equip(&e, &model, layers, true);
+    launching e(2, true);
     for (llm42__cuda &cu : e.rank) cu.desc.schedules = 1u << LLM42_SCHEDULE_FAST;
     for (llm42_schedule schedule : llm42__schedules) {
         host_launches.clear();
@@ -1276,12 +1249,8 @@ static void check_stages(bool mixture) {
     want.push_back({"head", {product}});
     want.push_back({"draw", {(const void *)llm42__k_draw<bf16, 1>}});
 
-    llm42_model model;
-    llm42_layer layers[2] = {};
-    llm42_error error = {};
-    some_ranks e(1);
+    launching e(1, mixture);
     std::vector<llm42__timing> timings;
-    equip(&e, &model, layers, mixture);
     host_launches.clear(), host_events.clear();
     e.rank[0].timings = &timings;
     const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
@@ -1307,27 +1276,16 @@ static void check_meetings(void) {
         llm42_schedule schedule;
         int rows;
         int meetings;  // of a layer's two exchanges
-    } cases[] = {
-        {LLM42_SCHEDULE_FAST, 64, 0},
-        {LLM42_SCHEDULE_FAST, 72, 2},
-        {LLM42_SCHEDULE_INVARIANT, 64, 0},
-        {LLM42_SCHEDULE_INVARIANT, 128, 4},
-    };
-    llm42_model model;
-    llm42_layer layers[LAYERS] = {};
-    llm42_error error = {};
+    } cases[] = {{LLM42_SCHEDULE_FAST, 64, 0},
+                 {LLM42_SCHEDULE_FAST, 72, 2},
+                 {LLM42_SCHEDULE_INVARIANT, 64, 0},
+                 {LLM42_SCHEDULE_INVARIANT, 128, 4}};
     for (const auto &c : cases) {
-        some_ranks e(RANKS);
-        equip(&e, &model, layers, false);
+        launching e(RANKS, false, 256);
         for (int r = 0; r < RANKS; r++) {
             llm42__cuda *cu = &e.rank[r];
-            cu->desc.max_rows = 256;
-            llm42__cuda_sizes(cu);
             llm42__algorithm tile;
-            tile.tile = 0;
-            for (auto &product : cu->algorithms)
-                for (auto &schedule : product) schedule.assign(cu->buckets.size(), tile);
-            tile.leaves = true;
+            tile.tile = 0, tile.leaves = true;
             for (int product : {LLM42__O, LLM42__DOWN})
                 cu->algorithms[product][LLM42_SCHEDULE_INVARIANT].assign(cu->buckets.size(), tile);
         }

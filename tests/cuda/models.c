@@ -148,8 +148,7 @@ static void check_story(const char *folder) {
     agreement_end("stories260K", &a);
     rig_close(&cpu);
     rig_close(&g);
-    free(want);
-    free(got);
+    TEST_FREE(want, got);
     llm42_model_free(model);
     test_remove(path);
 }
@@ -169,9 +168,7 @@ static void check_recipe(void) {
     }
     CHECK_MSG(!memcmp(logits[0], logits[1], sizeof(float) * 64 * 4096),
               "%s: weights made on the device are not the loader's", path);
-    free(logits[0]);
-    free(logits[1]);
-    free(ids);
+    TEST_FREE(logits[0], logits[1], ids);
 }
 
 void part_models(void) {

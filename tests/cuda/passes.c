@@ -91,12 +91,7 @@ static bool subject_open(rig *g, subject *s, const llm42_model *model, int M, in
 }
 
 static void subject_close(rig *g, subject *s) {
-    free(s->ids);
-    free(s->other);
-    free(s->logits);
-    free(s->got);
-    free(s->row);
-    free(s->outs);
+    TEST_FREE(s->ids, s->other, s->logits, s->got, s->row, s->outs);
     rig_close(g);
 }
 
@@ -279,8 +274,7 @@ static void check_keep_kv(const char *path) {
     CHECK_MSG(!memcmp(logits, logits + V, V * sizeof *logits), "%s: a row with KEEP_KV changed the cache", path);
     CHECK_MSG(memcmp(logits, logits + 2 * V, V * sizeof *logits), "%s: a row without KEEP_KV left the cache as it was",
               path);
-    free(ids);
-    free(logits);
+    TEST_FREE(ids, logits);
     rig_close(&g);
     llm42_model_free(model);
 }
@@ -309,9 +303,7 @@ static void check_sliding_window(const char *path) {
         CHECK_MSG(memcmp(a + within, b + within, V * sizeof *a), "%s, %s: a token is not seen within the window", path,
                   llm42_schedule_name((llm42_schedule)schedule));
     }
-    free(ids);
-    free(a);
-    free(b);
+    TEST_FREE(ids, a, b);
     rig_close(&g);
     llm42_model_free(model);
 }
@@ -342,9 +334,7 @@ static void check_long(const char *path, int M, int longest) {
                   path, llm42_schedule_name((llm42_schedule)schedule), n, n - 1);
     }
     printf("  %-40s context of %d: %.1f s\n", path, n, test_seconds() - begin);
-    free(ids);
-    free(a);
-    free(b);
+    TEST_FREE(ids, a, b);
     rig_close(&g);
     llm42_model_free(model);
 }
@@ -512,9 +502,7 @@ static void check_lone(const char *folder, int at, int heads, int kv_heads, int 
     printf(
         "  %2d heads, %2d kv heads of %-15d rows alone: %d compared; another first token shows in %d of %d: %.1f s\n",
         heads, kv_heads, head_dim, compared[0], differing[1], SEQS, test_seconds() - begin);
-    free(want);
-    free(piece);
-    free(got);
+    TEST_FREE(want, piece, got);
     rig_close(&g);
     llm42_model_free(model);
 }

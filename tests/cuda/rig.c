@@ -146,8 +146,7 @@ bool rig_open(rig *g, const llm42_backend *backend, llm42_backend_desc desc) {
 
 void rig_close(rig *g) {
     if (g->state) g->backend->close(g->state);
-    free(g->page);
-    free(g->seq);
+    TEST_FREE(g->page, g->seq);
     *g = (rig){0};
 }
 
@@ -194,8 +193,7 @@ bool rig_feed(rig *g, llm42_schedule schedule, int s, const int32_t *ids, int fr
     for (int i = 0; i < count; i++) row[i] = (llm42_row){s, from + i, ids[from + i], LLM42_ROW_SAMPLE};
     llm42_pass pass = rig_pass(g, schedule, row, count, out ? out : own, logits);
     bool ok = rig_run(g, &pass);
-    free(row);
-    free(own);
+    TEST_FREE(row, own);
     return ok;
 }
 

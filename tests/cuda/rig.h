@@ -6,8 +6,6 @@
 #define TEST_SHARED  // rig.c holds the harness's state
 #include "../test.h"
 
-#include "llm42.h"
-
 #include "examples/lib/compare.h"
 #include "examples/util/llm42_cuda.h"
 

@@ -11,27 +11,22 @@
 // To nearest: a tie goes to the even neighbour. All hypotheses have in common: subnormal numbers count in full, with
 // the exponent of the smallest normal one. Zeros and sums too small are +0, too large ones infinite, NaN 0x7fffffff.
 //
-// The program prints how many steps of each kind of input have the bits of each hypothesis, and names the hypothesis
-// that holds for all. It also compares llm42__k_matmul over k = 4096 with a chain of single steps. On sm_90 the steps
-// have to be those of llm42__sm90_step. Other devices are only measured. To give llm42.h the arithmetic of such a GPU:
-// - Run this program on it, which says which hypothesis holds.
-// - Write that step beside llm42__sm90_step (section tensor-cores), and a product of rows that takes it.
-// - Write a table as at the end of section sm90, in which block and attention take the new product of rows. Its other
-//   functions may be those of sm90, because kernels.cu takes their sums in the same order on any GPU.
-// - Add a value to llm42_arithmetic, let llm42__cpu_open choose the table for it, and let llm42__cpu_validate refuse
-//   models that the table cannot run.
-// - Let llm42__find_devices and llm42__cuda_arithmetic in llm42.cu say that this GPU has the arithmetic.
-// - Run build/tests/test_cuda --part arithmetic, which compares whole passes of the GPU and the CPU.
+// The program prints how many steps of each kind of input have the bits of each hypothesis, and names the one that
+// holds for all. On sm_90 it has to be llm42__sm90_step; other devices are only measured. A chain of steps has to be
+// llm42__k_matmul over k = 4096. Each form of the products of warpgroups (llm42__wgmma, sm_90a) has to be the same
+// step, four that run at once four steps with k ascending, and products of e4m3 llm42__hopper_e4m3.
 //
-// Warpgroups have products of their own (llm42__wgmma, sm_90a). In each form that kernels use, a step has to be
-// llm42__sm90_step too, and four products that run at once have to be four steps with k ascending. The same holds for
-// products of e4m3, whose step is llm42__hopper_e4m3.
+// To give llm42.h the arithmetic of another GPU, write the step that holds there beside llm42__sm90_step, with a
+// product of rows that takes it, and a table as at the end of section sm90, in which block and attention take this
+// product; its other functions may be those of sm90. Add a value to llm42_arithmetic, which llm42__cpu_open,
+// llm42__cpu_validate, llm42__find_devices and llm42__cuda_arithmetic have to know. Then test_cuda --part arithmetic
+// compares whole passes.
 //
 //   build/tests/cuda_steps [--steps N] [--brief]       --brief leaves the table out
 //
 // Built by `make test-cuda`. The last line is "N passed, N failed"; without a device both are 0. The Makefile also
-// builds it for emulated tensor cores (cuda_steps_emulated), where more options are controls: --bits N and --least N
-// change the tensor cores, --major N the compute capability.
+// builds it for emulated tensor cores (cuda_steps_emulated), where --bits N and --least N change the tensor cores and
+// --major N the compute capability, as controls.
 #ifdef LLM42_EMULATED
 #include "emulated_runtime.h"
 #endif
