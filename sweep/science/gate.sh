@@ -2,7 +2,7 @@
 # A margin gate: how many answers it leaves wrong, what it verifies, and what it saves (sweep/science/gate.py, build/sweep).
 #
 #     bash sweep/science/gate.sh answers      OUT/gate.tsv: tiny42 and hybrid42 on a CPU, by gate, load, policy and type of
-#                                             logits; an hour in one thread
+#                                             logits; an hour in one thread. BASE42=FOLDER: base42, too
 #     bash sweep/science/gate.sh bound        OUT/gate_bound.tsv: margins of tokens that flip, of a million tokens;
 #                                             half an hour
 #     bash sweep/science/gate.sh h200         OUT/gate_h200.tsv: the 8B shape on an H200, in four minutes
@@ -36,6 +36,7 @@ answers)
     gate --model examples/tiny42 --gate $gates --running 32,4 --policy 'at once'
     gate --model examples/tiny42 --gate $gates --running 32 --policy window
     gate --model examples/tiny42 --gate $gates --running 32 --policy 'at once' --logits fp32
+    [ -z "${BASE42:-}" ] || gate --model "$BASE42" --gate $few --running 16 --policy 'at once' --requests 32 --tokens 200
     gate --model examples/hybrid42 --gate $few --running 32 --policy 'at once' --temperature 0 --tokens 200
     joined gate
     ;;
