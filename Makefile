@@ -59,7 +59,7 @@ TESTS := $(patsubst %.c,$(B)/%,$(filter-out tests/test_isa.c,$(wildcard tests/te
 SCRIPTS := $(wildcard tests/test_*.sh)
 # These test the inside of the implementation, so they are compiled with the whole header, which takes the compiler a
 # while. All other tests and programs are linked with llm42.o.
-WHITE_BOX := $(addprefix tests/,test_corners test_e4m3 test_sm90 test_trace cuda/steps/library)
+WHITE_BOX := $(addprefix tests/,test_corners test_e4m3 test_sfu test_sm90 test_trace cuda/steps/library)
 # `make check` is for the inner loop: the tests in C that are quick to build and to run. Scripts need the programs.
 SLOW := $(patsubst %,$(B)/tests/%,test_campaign test_corners test_cuda test_determinism test_ranks fuzz_engine \
     fuzz_programs)

@@ -468,12 +468,12 @@ typedef struct llm42_pass {
     const llm42_seq *seq;  // [sequences]
     llm42_output *out;     // [rows], written where LLM42_ROW_SAMPLE is set
     float *logits;         // NULL, or [rows, V], written where LLM42_ROW_SAMPLE is set
-    float *margins;        // NULL, or [rows], likewise: llm42_margin. The simulator's are uniform from 0 to 1
     // NULL, or called after each operator: embed, attention_norm, q (rotated), k (rotated), v, attention, o, ffn_norm,
     // gate (silu(gate) x up; a mixture has none), down (of a mixture: the sum over its experts), final_norm.
     llm42_probe_fn *probe;
     void *probe_user;
     bool check;  // true: a test pass that llm42_engine_open runs, for no request; the simulator counts no time for it
+    float *margins;  // NULL, or [rows], as .out: llm42_margin. The simulator's are uniform from 0 to 1
 } llm42_pass;
 
 // For callers without an engine, before a pass: says of the sequences of its rows that their states have taken in all

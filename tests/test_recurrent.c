@@ -226,7 +226,7 @@ TEST(what_a_backend_refuses) {
             {0, bad[i].from, 3, 0}, {i == APART, i == APART ? 0 : bad[i].to, 3, 0}, {0, bad[i].to, 3, 0}};
         const int rows = i == APART ? 3 : 2;
         llm42_output out[3];
-        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, rows, rows, row, seq, out, NULL, NULL, NULL, false};
+        const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, rows, rows, row, seq, out, NULL, NULL, NULL, false, NULL};
         seq[0].pages = pages;
         CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
         CHECK_CONTAINS(error.text, bad[i].part);

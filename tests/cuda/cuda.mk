@@ -46,7 +46,7 @@ test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
 	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(filter-out %/cuda_host,$(NVCC_PROGRAMS)) $(LADDERS)
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
-	    "$(B)/tests/cuda_inside failing" $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" \
+	    "$(B)/tests/cuda_inside failing" $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" $(B)/tests/cuda_sfu \
 	    "$(B)/matmul_ladder $(LADDER)" "$(B)/attention_ladder $(ATTENTION_LADDER)"
 
 test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, thread by thread; takes minutes
@@ -92,7 +92,7 @@ $(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/programs.a $(B)/llm42.o $(B)/llm
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(PROGRAM_GENCODE)
 $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) -gencode=arch=compute_80$(comma)code=compute_80
 LADDERS := $(B)/matmul_ladder $(B)/attention_ladder
-NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_lost)
+NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_sfu cuda_lost)
 $(addprefix $(B)/tests/cuda_,host inside): llm42.cu
 $(B)/tests/cuda_inside: tests/cuda/failing.h
 $(B)/tests/cuda_lost: $(CUDA_OBJECT)

@@ -1,0 +1,40 @@
+// The special functions of llm42_sfu.h: digests of what an H200 gave for every 512th of all floats.
+#define LLM42_IMPLEMENTATION
+#define TEST_ALL
+#include "test.h"
+
+#include "examples/util/llm42_sfu.h"
+
+static float exact_rcp(float x) { return 1 / x; }
+
+TEST(results_have_the_digests_of_a_gpu) {
+    const struct {
+        const char *name;
+        float (*of)(float);
+        uint64_t digest;
+    } functions[] = {{"rcp", llm42_sfu_rcp, 0xb2aae5e6f9f0be85},
+                     {"rsqrt", llm42_sfu_rsqrt, 0x152a1b01a39d6eae},
+                     {"lg2", llm42_sfu_lg2, 0xd248d44ec4078e82},
+                     {"control: 1 / x", exact_rcp, 0xb2aae5e6f9f0be85}};
+    for (int i = 0; i < 4; i++) {
+        uint64_t digest = 14695981039346656037u;  // FNV-1a, of words
+        for (uint32_t k = 0; k < 1 << 23; k++)
+            digest = (digest ^ llm42__bits(functions[i].of(llm42__float(k * 512)))) * 1099511628211u;
+        CHECK_MSG((digest == functions[i].digest) == (i < 3), "%s: %016llx", functions[i].name,
+                  (unsigned long long)digest);
+    }
+}
+
+TEST(values) {
+    CHECK(llm42_sfu_rcp(4) == 0.25f && llm42_sfu_rsqrt(16) == 0.25f && llm42_sfu_rsqrt(1) == 1 &&
+          llm42_sfu_lg2(8) == 3);
+    CHECK(llm42_sfu_lg2(1) == 0 && llm42_sfu_ex2(-3) == 0.125f && isinf(llm42_sfu_rcp(-0.0f)));
+    CHECK(llm42__bits(llm42_sfu_lg2(-1)) == 0x7fffffff && llm42__bits(llm42_sfu_rsqrt(-1)) == 0x7fffffff);
+    CHECK(llm42_sfu_rcp(1e-40f) == INFINITY && llm42_sfu_rcp(2e38f) == 0 && llm42_sfu_lg2(1e-40f) == -INFINITY);
+}
+
+int main(int argc, char **argv) {
+    test_begin(argc, argv);
+    RUN_ALL();
+    return test_end("test_sfu");
+}
