@@ -10,7 +10,8 @@ import sys
 
 import llm42
 
-HEAD = """# Conformance vectors of examples/tiny42 (llm42 {version}); examples/python/conformance.py checks engines with them.
+HEAD = """\
+# Conformance vectors of examples/tiny42: examples/python/conformance.py compares an engine with them.
 # prompt: token ids, of which the first is BOS (0). tokens: what follows at temperature 0, which is 32 tokens, or fewer
 # if the end token (1) is the last of them. logprobs: for each of these tokens the bits of the natural logarithm of its
 # probability, a float of 32 bits as 8 hexadecimal digits.
@@ -30,5 +31,5 @@ for arithmetic in ("fp32", "sm90"):
         columns.append([" ".join(map(str, answer.tokens)) for answer in answers])
         columns.append([" ".join(struct.pack(">f", value).hex() for value in answer.logprobs) for answer in answers])
 with open(sys.argv[1], "w", encoding="ascii") as file:
-    file.write(HEAD.format(version=llm42.__version__))
+    file.write(HEAD)
     file.writelines("\t".join(row) + "\n" for row in zip(*columns))
