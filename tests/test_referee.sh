@@ -6,14 +6,14 @@ export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 PYTHON=${PYTHON:-python3}
 source tests/check.sh
 scratch
-server=
-trap '[ -z "$server" ] || kill $server; rm -rf "$dir"' EXIT
+server= other=
+trap 'kill $server $other 2>/dev/null; rm -rf "$dir"' EXIT
 if ! command -v "$PYTHON" >/dev/null; then
     skip "the referee" "python3 is not here"
     finish
 fi
 says() {  # says STATUS PATTERN OPTION...: the referee ends so, and a line has the pattern
-    timeout 60 "$PYTHON" sweep/referee/referee.py "${@:3}" >"$dir/said" 2>&1 </dev/null
+    timeout 180 "$PYTHON" sweep/referee/referee.py "${@:3}" >"$dir/said" 2>&1 </dev/null
     local status=$?
     [ $status = "$1" ] && grep -qE -e "$2" "$dir/said" || { echo "status $status" && cat "$dir/said" && return 1; }
 }
@@ -143,6 +143,10 @@ if [ -x "$B/serve" ]; then
     asked=(--url "$url" --temperature 0 0.8 --trials 6 --tokens 60)
     check "build/serve" says 0 '^DETERMINISTIC: ' "${asked[@]}" "${control[@]}"
     check "unmarked requests of build/serve" says 1 '^DIFFERS: ' "${asked[@]}" --field deterministic=false
+    other=$server server=
+    asked=(--against "$url" --trials 4 --tokens 40 --suite ends crowd)
+    start "$B/serve" --port 0 --threads 1 --prefix-cache --draft lookup:1
+    check "drafts of build/serve" says 0 '^LOSSLESS: ' --url "$url" "${asked[@]}" "${control[@]}"
 else
     skip "build/serve" "libmicrohttpd or jansson was not found (make deps installs them)"
 fi

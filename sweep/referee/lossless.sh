@@ -6,13 +6,13 @@
 #     LLAMA=FOLDER/llama-server sweep/referee/lossless.sh llama     # needs the Python package gguf
 #     sweep/referee/lossless.sh transformers                        # needs transformers and torch
 #
-# From the environment: PYTHON (python3), OUT (sweep/results/referee), WIDTHS (which widths or servers, default all).
+# From the environment: PYTHON (python3), OUT (sweep/results/referee), RUNS (which of serve, default all).
 set -eu
 PYTHON=${PYTHON:-python3} OUT=${OUT:-sweep/results/referee} LLAMA=${LLAMA:-llama-server}
 work=$(mktemp -d)
 servers=()
 stop() {
-    [ ${#servers[@]} = 0 ] || kill "${servers[@]}"
+    [ ${#servers[@]} = 0 ] || { kill "${servers[@]}" && wait "${servers[@]}" || true; } 2>/dev/null
     servers=()
 }
 trap 'stop; rm -rf "$work"' EXIT
@@ -26,21 +26,27 @@ start() {  # start PORT COMMAND...: a server, once it answers
     tail -n 5 "$work/server.$1" && exit 1
 }
 judge() {  # judge NAME COMMENT OPTION...: the referee's report with a manifest
+    local status=0
     echo "== $1"
-    "$PYTHON" sweep/referee/referee.py --prompts $OUT/lossless_prompts.txt --out "$work" "${@:3}" | tail -n 1
+    rm -f "$work/report.tsv"
+    "$PYTHON" sweep/referee/referee.py --prompts sweep/results/referee/lossless_prompts.txt --out "$work" "${@:3}" \
+        >"$work/said" || status=$?
+    tail -n 1 "$work/said"
+    [ -e "$work/report.tsv" ] || return 0  # one line has said why there is no verdict
     {
         echo "# date: $(date +%F), cpu: $(sed -n 's/^model name\s*: //p' /proc/cpuinfo | head -n 1)"
-        echo "# judged server: $2"
+        echo "# judged server: ${2//$work/DIR}"
         cat "$work/report.tsv"
     } >"$OUT/lossless_$1.tsv"
+    echo "status $status"
 }
 serve() {  # serve NAME PRESET OPTION...: build/serve with these drafts, and without
-    case " ${WIDTHS:-$1} " in *" $1 "*) ;; *) return ;; esac
+    case " ${RUNS:-$1} " in *" $1 "*) ;; *) return ;; esac
     start 8140 build/serve --port 8140 --preset "$2" --prefix-cache --threads 1
     start 8141 build/serve --port 8141 --preset "$2" --prefix-cache --threads 1 "${@:3}"
     judge "serve_$1" "build/serve --preset $2 --prefix-cache ${*:3}" --url http://127.0.0.1:8141/v1 \
         --against http://127.0.0.1:8140/v1 --temperature 0 0.8 --tokens 48 --trials 4 \
-        --field deterministic=true --control deterministic=false || [ $? = 1 ]
+        --field deterministic=true --control deterministic=false
     stop
 }
 $PYTHON sweep/referee/draft_of.py examples/tiny42 "$work/draft"
@@ -55,29 +61,23 @@ llama)
     for folder in examples/tiny42 "$work/draft"; do
         $PYTHON sweep/referee/to_gguf.py "$folder" "$work/$(basename "$folder").gguf"
     done
-    server=("$LLAMA" -m "$work/tiny42.gguf" --alias tiny42 -t 1 -c 4096 -np 1)
-    drafts=(-md "$work/draft.gguf" --spec-type draft-simple --spec-draft-p-min 0 --spec-draft-n-max)
-    for cache in no-cache-prompt cache-prompt; do
-        start 8140 "${server[@]}" --$cache --port 8140
-        for width in ${WIDTHS:-1 2 4 8}; do
-            start 8141 "${server[@]}" --$cache --port 8141 "${drafts[@]}" "$width"
-            judge "llama_${cache}_$width" "llama-server -np 1 --$cache --spec-draft-n-max $width" \
-                --url http://127.0.0.1:8141/v1 --against http://127.0.0.1:8140/v1 --temperature 0 0.8 --tokens 48 \
-                --trials 4 || [ $? = 1 ]
-            kill "${servers[1]}"
-            wait "${servers[1]}" || true
-            unset 'servers[1]'
-        done
+    for run in "1 no-cache-prompt 1" "1 no-cache-prompt 2" "1 no-cache-prompt 4" "1 no-cache-prompt 8" \
+        "4 no-cache-prompt 4" "1 cache-prompt 4"; do
+        read -r slots cache width <<<"$run"
+        server=("$LLAMA" -m "$work/tiny42.gguf" --alias tiny42 -t 1 -c 8192 -np "$slots" --"$cache")
+        start 8140 "${server[@]}" --port 8140
+        start 8141 "${server[@]}" --port 8141 -md "$work/draft.gguf" --spec-type draft-simple --spec-draft-p-min 0 \
+            --spec-draft-n-max "$width"
+        judge "llama_${slots}_slots_${cache}_$width" "llama-server -np $slots --$cache --spec-draft-n-max $width" \
+            --url http://127.0.0.1:8141/v1 --against http://127.0.0.1:8140/v1 --temperature 0 0.8 --tokens 48 --trials 4
         stop
     done
     ;;
 transformers)
-    start 8140 "$PYTHON" sweep/referee/assisted.py --model examples/tiny42 --draft "$work/draft" --port 8140
-    for width in ${WIDTHS:-1 2 4 8}; do
-        judge "transformers_$width" "transformers, assisted generation of $width tokens" \
-            --url http://127.0.0.1:8140/v1 --against drafts=0 --width drafts="$width" --tokens 32 --trials 2 \
-            --clients 4 || [ $? = 1 ]
-    done
+    start 8142 "$PYTHON" sweep/referee/assisted.py --model examples/tiny42 --draft "$work/draft" --port 8142
+    judge transformers "assisted generation of transformers, widths by turns" --url http://127.0.0.1:8142/v1 \
+        --against drafts=0 --width drafts=1 --width drafts=2 --width drafts=4 --width drafts=8 --tokens 32 --trials 2 \
+        --clients 4
     ;;
 *)
     echo "usage: lossless.sh serve, llama or transformers" >&2
