@@ -72,7 +72,8 @@ serve)
         serve invariant_$width invariant --draft model:"$work/draft" --draft-limit $width
     done
     serve best_7 best --draft model:"$work/draft" --draft-limit 7
-    serve lookup_7 dvr --draft lookup --draft-limit 7
+    serve lookup_7 dvr --draft lookup:1 --draft-limit 7
+    serve lookup_15 dvr --draft lookup:1 --draft-limit 15 --window 16
     ;;
 llama)
     for folder in examples/tiny42 "$work/draft"; do
