@@ -382,7 +382,7 @@ def choose_suites(parser, options):
         parser.error('--suite %s: it needs --against: the URL of a server that does not speculate, or the field by '
                      'which this one does not, as in draft=0' % needy[0])
     if options.width and not options.against:
-        parser.error('--width: it needs --against')
+        parser.error('--width: it needs --against, because answers with drafts are compared with those without')
     options.against_field = options.against if isinstance(options.against, list) else []
 
 
