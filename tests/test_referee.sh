@@ -6,7 +6,7 @@ export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 PYTHON=${PYTHON:-python3}
 source tests/check.sh
 scratch
-server= other=
+server="" other=""
 trap 'kill $server $other 2>/dev/null; rm -rf "$dir"' EXIT
 if ! command -v "$PYTHON" >/dev/null; then
     skip "the referee" "python3 is not here"

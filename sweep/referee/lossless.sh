@@ -12,7 +12,7 @@ PYTHON=${PYTHON:-python3} OUT=${OUT:-sweep/results/referee} LLAMA=${LLAMA:-llama
 work=$(mktemp -d)
 servers=()
 stop() {
-    [ ${#servers[@]} = 0 ] || { kill "${servers[@]}" && wait "${servers[@]}" || true; } 2>/dev/null
+    [ ${#servers[@]} = 0 ] || { kill "${servers[@]}"; wait "${servers[@]}" || true; } 2>/dev/null
     servers=()
 }
 trap 'stop; rm -rf "$work"' EXIT
