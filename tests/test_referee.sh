@@ -6,14 +6,14 @@ export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 PYTHON=${PYTHON:-python3}
 source tests/check.sh
 scratch
-server=
-trap '[ -z "$server" ] || kill $server; rm -rf "$dir"' EXIT
+server="" other=""
+trap 'kill $server $other 2>/dev/null; rm -rf "$dir"' EXIT
 if ! command -v "$PYTHON" >/dev/null; then
     skip "the referee" "python3 is not here"
     finish
 fi
 says() {  # says STATUS PATTERN OPTION...: the referee ends so, and a line has the pattern
-    timeout 60 "$PYTHON" sweep/referee/referee.py "${@:3}" >"$dir/said" 2>&1 </dev/null
+    timeout 180 "$PYTHON" sweep/referee/referee.py "${@:3}" >"$dir/said" 2>&1 </dev/null
     local status=$?
     [ $status = "$1" ] && grep -qE -e "$2" "$dir/said" || { echo "status $status" && cat "$dir/said" && return 1; }
 }
@@ -108,11 +108,45 @@ check "a server that drips" says 3 'no answer within 1 s|took more than 1 s|the 
 fake seeds
 check "seeds of its own" says 0 '^DETERMINISTIC: ' --url "$url" "${quick[@]}" "${control[@]}" --temperature 0.8
 
+# A server that speculates, compared with itself when it does not.
+lossless=("${quick[@]}" "${control[@]}" --against drafts=0 --width drafts=2 --width drafts=3)
+check "no reference" says 2 '--suite drafts: it needs --against: the URL' --url "$url" --suite lossless
+check "a wrong reference" says 2 "'none' is not NAME=JSON" --url "$url" --against none
+fake lossless
+check "drafts that change nothing" says 0 '^LOSSLESS: .* none differs in text or tokens or logprobs from .*; of ' \
+    --url "$url" "${lossless[@]}" --temperature 0 0.8
+check "a load that finds nothing" says 3 '^TOO WEAK: no answer of the control' --url "$url" "${lossless[@]}" \
+    --control deterministic=true
+check "a reference that speculates" says 3 'NO VERDICT: .* without speculation, .* judged [0-9]+ drafts' \
+    --url "$url" "${lossless[@]}" --against drafts=1
+check "no control of drafts" says 3 '^NO VERDICT: .* without a control' --url "$url" "${quick[@]}" --against drafts=0
+finds_in() {  # finds_in FAULT LEVEL SUITES: the fault is found at this level, in these suites alone
+    fake "$1"
+    check "drafts: $1" says 1 "^DIFFERS: .* have other $2 than without speculation; .* same load changes 0 of" \
+        --url "$url" "${lossless[@]}" --out "$dir/out"
+    check "where: $1" [ "$(awk -F '\t' '$1 == "main" && $10 + $11 + $12 { print $2 }' "$dir/out/report.tsv" |
+        uniq | paste -sd ,)" = "$3" ]
+}
+finds_in leak texts drafts,ends,behind,crowd
+finds_in eos texts drafts,ends,behind,crowd
+finds_in stop texts ends,crowd
+finds_in width texts drafts,ends,behind,crowd
+finds_in probabilities 'bits of log-probabilities' drafts,ends,behind,crowd
+finds_in behind texts drafts,ends,behind,crowd
+for weak in "idle of 0 drafts 0 were" "right of ([0-9]*) drafts \\2 were" "uncounted the server does not say"; do
+    fake "${weak%% *}"
+    check "drafts that show nothing: $weak" says 3 "^(TOO WEAK|NO VERDICT): .*${weak#* }" --url "$url" "${lossless[@]}"
+done
+
 if [ -x "$B/serve" ]; then
     start "$B/serve" --port 0 --threads 1
     asked=(--url "$url" --temperature 0 0.8 --trials 6 --tokens 60)
     check "build/serve" says 0 '^DETERMINISTIC: ' "${asked[@]}" "${control[@]}"
     check "unmarked requests of build/serve" says 1 '^DIFFERS: ' "${asked[@]}" --field deterministic=false
+    other=$server server=
+    asked=(--against "$url" --trials 4 --tokens 40 --suite ends crowd)
+    start "$B/serve" --port 0 --threads 1 --prefix-cache --draft lookup:1
+    check "drafts of build/serve" says 0 '^LOSSLESS: ' --url "$url" "${asked[@]}" "${control[@]}"
 else
     skip "build/serve" "libmicrohttpd or jansson was not found (make deps installs them)"
 fi

@@ -46,6 +46,8 @@ static char *http_metrics(void) {  // to be freed; NULL: out of memory
                   {"vllm:num_preemptions_total", (double)s->preemptions},
                   {"vllm:prefix_cache_hits_total", (double)s->prefix_hits},
                   {"vllm:prompt_tokens_total", (double)s->prompt_tokens},
+                  {"vllm:spec_decode_num_draft_tokens_total", (double)s->drafted},
+                  {"vllm:spec_decode_num_accepted_tokens_total", (double)s->accepted},
                   {"vllm:generation_tokens_total", (double)now.sent},
                   {"llm42:returned_tokens_total", (double)s->returned_tokens},
                   {"llm42:deterministic_tokens_total", (double)s->deterministic_tokens},

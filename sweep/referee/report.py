@@ -60,10 +60,14 @@ def header(runs, line, options):
         yield run.role + ' server', run.server.url + ', model %s' % options.model + (
             ', ' + run.fingerprint if run.fingerprint else '')
         yield run.role + ' fields', ', '.join('%s=%s' % f for f in run.fields.items()) or 'none'
+        if options.against and run.drafted is not None:
+            yield run.role + ' drafts', '%d judged, of which %d were right' % (run.drafted, run.kept)
         yield run.role + ' load', '%d answers to %d requests, beside %d others; %d failed' % (
             run.answers(), run.asked, run.company, len(run.failures))
         for note in dict.fromkeys(run.notes):
             yield run.role + ' note', note
+    if options.against:
+        yield 'against', options.against if isinstance(options.against, str) else '%s=%s' % options.against[0]
     yield 'options', 'api %s, tokens %d, trials %d, clients %d, seed %d, temperature %s, suites %s' % (
         options.api, options.tokens, options.trials, options.clients, options.seed,
         ','.join('%g' % t for t in options.temperature), ','.join(options.suite))
@@ -85,7 +89,8 @@ def example(run):
 def text(runs, line, options):
     lines = ['%-16s %s' % (name + ':', value) for name, value in header(runs, line, options)][1:]
     for run in runs:
-        lines += ['', '%s: answers that differ from the first one to the same question' % run.role,
+        lines += ['', '%s: answers that differ from the first one to the same question%s' % (
+            run.role, ', asked without speculation' if options.against else ''),
                   'suite     answers     text   tokens  logprobs  first %s' %
                   ('token' if 'tokens' in run.offered else 'character')]
         lines += ['%-8s %8s %8s %8s %9s  %s' % numbers for numbers in by_suite(run)]
@@ -121,7 +126,8 @@ def page(runs, status, line, options):
     yield '</table>'
     for run in runs:
         yield '<h2>%s: answers that differ from the first one to the same question</h2>' % (
-            'The server that is judged' if run.role == 'main' else 'The control, which must differ')
+            {'main': 'The server that is judged', 'control': 'The control, which must differ',
+             'without': 'The same load without speculation'}[run.role])
         yield '<table><tr><th>suite<th>answers<th>text<th>tokens<th>log-probabilities<th>first %s' % (
             'token' if 'tokens' in run.offered else 'character')
         for suite, answers, *differ, at in by_suite(run):

@@ -1,7 +1,9 @@
 """Asks a server that speaks OpenAI's API, and takes its answers apart. Python's standard library alone."""
 import collections
+import contextlib
 import http.client
 import json
+import re
 import socket
 import struct
 import threading
@@ -12,8 +14,9 @@ MOST_BYTES = 1 << 24  # of one answer
 WAITS = (0.5, 1, 2, 4, None)  # seconds before a request that a full server turned away is sent again; None: not again
 
 # text: str. tokens: tuple of ids, or of spellings where the server gives no ids; or None. logprobs: tuple of floats, or
-# None. seed: what the server says that it drew with, or None.
-Answer = collections.namedtuple('Answer', 'text tokens logprobs seed')
+# None. seed: what the server says that it drew with, or None. finish: why the answer ended, or None.
+Answer = collections.namedtuple('Answer', 'text tokens logprobs seed finish', defaults=(None,))
+DRAFTS = ('vllm:spec_decode_num_draft_tokens_total', 'vllm:spec_decode_num_accepted_tokens_total')
 
 
 class Trouble(Exception):
@@ -45,7 +48,7 @@ class Server:
             late = threading.Timer(max(0, end - time.monotonic()), hang_up, [connection.sock])
             late.daemon = True
             late.start()
-            connection.request('GET' if body is None else 'POST', self.path + path,
+            connection.request('GET' if body is None else 'POST', path,
                                None if body is None else json.dumps(body).encode(), self.headers)
             response = connection.getresponse()
             text = bytearray()
@@ -72,7 +75,7 @@ class Server:
     def get(self, path, body=None, leave=None):
         """The answer as JSON, or None if the client went away."""
         for wait in WAITS:
-            status, text = self.once(path, body, leave)
+            status, text = self.once(self.path + path, body, leave)
             if status not in (429, 503) or wait is None or leave:
                 break
             time.sleep(wait)
@@ -96,6 +99,22 @@ class Server:
             if getattr(error, 'status', 0) in (401, 403):
                 raise Trouble('%s wants another --api-key: %s' % (self.url, error)) from None
             return []
+
+
+    def drafts(self):
+        """How many drafts it has judged so far, and how many were right, as vLLM counts them. None: not counted."""
+        with contextlib.suppress(Trouble):
+            status, text = self.once('/metrics', None, None)
+            found = [re.findall(r'^%s(?:\{.*\})? (\S+)$' % name, text, re.M) for name in DRAFTS]
+            if status == 200 and all(found):
+                return tuple(int(sum(map(float, values))) for values in found)
+        return None
+
+
+def drafts_of(body):
+    """The same of one answer, as llama.cpp's server says them; None: it does not."""
+    timings = body.get('timings')
+    return (timings.get('draft_n', 0), timings.get('draft_n_accepted', 0)) if isinstance(timings, dict) else None
 
 
 def hang_up(sock):
@@ -137,7 +156,8 @@ def answer_of(choice):
     seed = choice.get('seed')
     if not isinstance(text, (str, type(None))) or not all(isinstance(t, (int, str)) for t in tokens or ()):
         raise TypeError('a text or a token is neither a string nor a number')
-    return Answer(text or '', tuple(tokens) if tokens else None, logprobs, seed if isinstance(seed, int) else None)
+    return Answer(text or '', tuple(tokens) if tokens else None, logprobs, seed if isinstance(seed, int) else None,
+                  choice.get('finish_reason'))
 
 
 def bits(values):

@@ -22,6 +22,15 @@ It prints its URL, and then has one fault:
   fewer           behind the first 10 answers, log-probabilities are missing
   drip            behind the first 10 answers, headers come one by one and do not end
   seeds           answer i of n is drawn with seed + 1000 i, and says so; control as above
+These speculate, except for requests with "drafts": 0, and most count drafts; control as above:
+  lossless        no fault
+  leak            in every seventh answer a wrong draft stays, at position 6
+  eos             an end token is ignored where it is a draft
+  stop            a stop string is found only in the last word of a draft of four
+  width           drafts of 3 tokens change position 4
+  probabilities   log-probabilities of drafts are those of the draft model
+  behind          a prompt of more than 40 words gets another answer behind wrong drafts
+  idle, right, uncounted  it drafts nothing, only right tokens, or does not count
 """
 import hashlib
 import http.server
@@ -32,7 +41,24 @@ import time
 
 FAULT, NUMBER = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0
 CALLS = itertools.count(1)
+LOSSLESS = 'lossless leak eos stop width probabilities behind idle right uncounted'.split()
+COUNTS = {'idle': (0, 0), 'right': (4, 4)}.get(FAULT, (4, 3))  # drafts of a request, and those that are right
+drafted = 0  # requests with drafts
 WORDS = 'one two three four five six seven eight'.split()
+
+
+def speculate(body, call, tokens, logprobs, digest):
+    global drafted
+    width = body.get('drafts', 4)
+    drafted += width > 0
+    if FAULT == 'leak' and width and call % 7 == 0:
+        tokens[6:7] = [(t + 1) % 8 for t in tokens[6:7]]
+    if FAULT == 'width' and width == 3 or FAULT == 'behind' and width and len(body['prompt'].split()) > 40:
+        tokens[4:5] = [(t + 1) % 8 for t in tokens[4:5]]
+    if FAULT == 'probabilities' and width:
+        logprobs[1::2] = [p - 0.01 for p in logprobs[1::2]]
+    if digest[31] % 3 == 0 and not (FAULT == 'eos' and width):
+        del tokens[6:], logprobs[6:]
 
 
 def choice(body, call, index):
@@ -47,9 +73,18 @@ def choice(body, call, index):
         tokens[5] = (tokens[5] + 1) % 8
     if FAULT == 'logprob' and call == NUMBER:
         logprobs[3] *= 1 + 2**-52
-    if FAULT in ('control', 'seeds') and body.get('deterministic') is False:
+    if FAULT in LOSSLESS:
+        speculate(body, call, tokens, logprobs, digest)
+    if FAULT in ('control', 'seeds', *LOSSLESS) and body.get('deterministic') is False and body.get('drafts') != 0:
         tokens[7:8] = [call % 8]
+    ended = len(tokens) < body['max_tokens']
     answer = {'index': index, 'text': ''.join(' ' + WORDS[t] for t in tokens), 'logprobs': None}
+    answer['finish_reason'] = 'stop' if ended else 'length'
+    if 'stop' in body:
+        at = answer['text'].find(body['stop'])
+        late = at >= 0 and FAULT == 'stop' and body.get('drafts') != 0 and answer['text'][:at].count(' ') % 4
+        answer['text'] = answer['text'][:at if at >= 0 and not late else None]
+        del tokens[answer['text'].count(' '):]
     if FAULT != 'plain':
         answer['seed'] = body['seed'] + step * index
     if 'messages' in body:
@@ -78,6 +113,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if FAULT == 'key' and self.headers['Authorization'] != 'Bearer secret':
             return self.send(401, {'error': {'message': 'who are you?'}})
+        if self.path == '/metrics' and FAULT in LOSSLESS and FAULT != 'uncounted':
+            return self.send(200, ''.join('vllm:spec_decode_num_%s_tokens_total{model="fake"} %d.0\n' % (n, c * drafted)
+                                          for n, c in zip(('draft', 'accepted'), COUNTS)))
         return self.send(200, {'data': [{'id': 'fake'}]})
 
     def do_POST(self):
