@@ -6,8 +6,7 @@
 // It is a part of the implementation: without it the CPU backend refuses .numerics.arithmetic LLM42_ARITHMETIC_SM90,
 // with which it audits what a GPU said, and its siblings. The library that make builds, the shared libraries and
 // llm42_synthetic.h have it. The CPU backend takes all sums by a table of functions (llm42__arithmetic). Here are those
-// of GPUs, which differ only in what a step of the tensor cores does (versions for AVX-512, AVX2 and plain C). The
-// order in which kernels add, and 2^x, are those of our kernels on Hopper.
+// of GPUs, which differ in a step of the tensor cores alone: order and 2^x are those of our kernels on Hopper.
 #ifndef LLM42_SM90_H
 #define LLM42_SM90_H
 
@@ -180,6 +179,7 @@ static void llm42__core_plain_lanes(llm42__tensor_core core, const float *x, con
 LLM42__INLINE void llm42__core_steps(llm42__tensor_core core, bool odd, const float *x, const float *x_power,
                                      const float *w, const float *w_power, int steps, float *sum) {
     if (odd || !LLM42__ISA) {
+        (void)x_power, (void)w_power;
         llm42__core_plain_steps(core, x, w, steps, sum, 16);
         return;
     }
