@@ -516,7 +516,7 @@ seal "$out/changed.txt"
 audit 1 '^NOT VERIFIED: 0 of 2 requests are equal to the bit, ' "$out/changed.txt"
 record --arithmetic sm86 --samples 4 -n 60 --ignore-eos
 grep -qx 'arithmetic: sm80' "$run"
-judge "sm86 is recorded as sm80"
+judge "sm86 must be recorded as sm80"
 audit 0 '^verified to the bit: 4 of 4 ' "$run"
 sed 's/^arithmetic: sm80/arithmetic: sm90/' "$run" >"$out/changed.txt"
 seal "$out/changed.txt"

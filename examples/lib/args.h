@@ -171,9 +171,7 @@ llm42_arithmetic args_arithmetic(const char *value);
 // The same of a word of the option `name`. The words are those of llm42_arithmetic in small letters, `own` for DEFAULT,
 // and sm86 for SM80, because both have the same steps.
 llm42_arithmetic args_arithmetic_of(const char *name, const char *value);
-#define ARGS_ARITHMETICS                                                                         \
-    "fp32 (a CPU's), sm90 (the bits of a Hopper GPU), or only the steps of other tensor cores: " \
-    "sm80 or sm86 (A100, A2), sm89 (Ada, L40S), sm100 (B200)"
+#define ARGS_ARITHMETICS "fp32 (a CPU's), sm90 (as a Hopper GPU), or the steps alone of sm80 (sm86), sm89 or sm100"
 #define ARGS_ARITHMETIC(value) ARGS_TEXT("arithmetic NAME", value, "how sums round: " ARGS_ARITHMETICS)
 
 // The backend of a name, "cpu" or "cuda"; exits if this build does not have it.
