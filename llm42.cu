@@ -3125,7 +3125,7 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
                             d->model->name, d->tensor_parallel);
     const llm42__field fields[] = {
         {"max_rows", d->max_rows, 1, 1 << 20, false},
-        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
+        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM100, false},
         {"max_context", d->max_context, 1, c->context, false},
         {"pages", d->pages, 1, 1 << 28, false},
         {"page_size", d->page_size, 1, 4096, true},
@@ -3307,15 +3307,14 @@ static llm42_result llm42__check_passes(llm42__cuda *cu, llm42_schedule schedule
 
 static void llm42__log_device(const llm42__cuda *cu) {
     int driver = 0, runtime = 0;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
+    cudaDriverGetVersion(&driver), cudaRuntimeGetVersion(&runtime);
     LLM42__LOG(cu, "cuda device: %s, sm_%d%d, %d multiprocessors, %.1f GB", cu->device.name, cu->device.major,
                cu->device.minor, cu->device.multiProcessorCount, (double)cu->device.totalGlobalMem * 1e-9);
     LLM42__LOG(cu, "cuda driver: CUDA %d.%d", driver / 1000, driver % 1000 / 10);
     LLM42__LOG(cu, "cuda runtime: CUDA %d.%d", runtime / 1000, runtime % 1000 / 10);
 }
 
-// Tensor cores of other generations round their sums in other ways.
+// Of other generations only steps are known (llm42_arithmetic), and not the order in which our kernels add there.
 static const char *llm42__cuda_arithmetic(void *state) {
     const cudaDeviceProp &device = ((const llm42__cuda *)state)->device;
     return device.major == 9 && device.minor == 0 ? "sm90" : nullptr;
@@ -3329,7 +3328,8 @@ static void llm42__log_manifest(const llm42__cuda *cu) {
     for (int rows : cu->buckets) all_rows += " " + std::to_string(rows);
     LLM42__LOG(cu, "cuda pass rows:%s", all_rows.c_str());
     const char *arithmetic = llm42__cuda_arithmetic((void *)cu);
-    LLM42__LOG(cu, "cuda arithmetic: %s", arithmetic ? arithmetic : "not known");
+    const char *steps = cu->device.major == 8 ? " (steps of sm80)" : cu->device.major == 10 ? " (steps of sm100)" : "";
+    LLM42__LOG(cu, "cuda arithmetic: %s%s", arithmetic ? arithmetic : "not known", arithmetic ? "" : steps);
     if (cu->ranks > 1)
         LLM42__LOG(cu, "cuda ranks: %d on %d device%s", cu->ranks, cu->devices, cu->devices > 1 ? "s" : "");
     if (cu->leaves * cu->ranks > 1) LLM42__LOG(cu, "cuda leaves: %d", cu->leaves * cu->ranks);
@@ -3472,8 +3472,8 @@ static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cu
     const int ranks = std::max(1, desc->tensor_parallel);
     int count = 0;
     LLM42__TRY(llm42__find_device(options->device, device, error));
-    if (desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 && device->major != 9)
-        LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: SM90 is that of sm_90 GPUs: %s is sm_%d%d",
+    if (desc->numerics.arithmetic && (desc->numerics.arithmetic != LLM42_ARITHMETIC_SM90 || device->major != 9))
+        LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: default, or SM90 on sm_90: %s is sm_%d%d",
                     device->name, device->major, device->minor);
     if (desc->model->config.scaling && device->major != 9)
         LLM42__FAIL(UNSUPPORTED,

@@ -127,11 +127,11 @@
    (how sums round) in .numerics, and (4) the larger of .numerics.leaves and .tensor_parallel (see below). On CPUs and
    Hopper GPUs nothing else matters: not other requests, arrival order, batch and page sizes, W, G, prefix cache,
    preemption or planner, and on a CPU neither instruction set, compiler nor number of threads. Arithmetic SM90 is that
-   of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits. On other GPUs results depend on the GPU and its
-   library versions. Scoring the finished text in INVARIANT passes gives the canonical result again. With verifier FIXED
-   the result depends on M (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M
-   rows, the prompt in the kind of pass that .prefill names. The experiments .keep_fast_kv and .keep_fast_state break
-   the promise on purpose.
+   of Hopper GPUs; a CPU can take it too, and then gives the GPU's bits (compared on H100 and H200). On other GPUs
+   results depend on the GPU and its library versions; arithmetics SM80, SM89 and SM100 have only their steps. Scoring
+   the finished text in INVARIANT passes gives the canonical result again. With verifier FIXED the result depends on M
+   (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the kind
+   of pass that .prefill names. The experiments .keep_fast_kv and .keep_fast_state break the promise on purpose.
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
@@ -173,8 +173,8 @@
    from one thread at a time; engines are independent of each other. A child of fork() runs passes on one thread. The
    CPU backend's threads spin while they wait. Beside a busy program that can halve the speed: set
    OMP_WAIT_POLICY=passive, or as many .threads (llm42_cpu_desc) as cores are free. The CPU and the simulator are in
-   this file, Hopper's arithmetic on a CPU in examples/util/llm42_sm90.h, CUDA in llm42.cu and kernels.cu (bf16 on sm_80
-   and later, FP8 models on sm_90). All may be open in one process.
+   this file, the arithmetic of GPUs on a CPU in examples/util/llm42_sm90.h, CUDA in llm42.cu and kernels.cu (bf16 on
+   sm_80 and later, FP8 models on sm_90). All may be open in one process.
 
    WHAT IT RESTS ON
 
@@ -489,6 +489,12 @@ typedef enum llm42_arithmetic {
     // its tensor cores, and takes two to four times as long as with FP32 (base42, one thread, AVX-512). Every schedule
     // has the INVARIANT order of sums, so nothing rolls back. bf16 only, and only where llm42_sm90.h is built in.
     LLM42_ARITHMETIC_SM90,
+    // The same, but products sum by the steps of other tensor cores: A100, A2 (SM80), Ada, L40S (SM89; in bf16 as SM80)
+    // and B200 (SM100; in bf16 as SM90). These were compared with the GPUs step by step only, 400 steps of each, and no
+    // pass of a GPU was. FP8 models need FP32, SM89 or SM90: SM80 has no such steps, and those of SM100 are not known.
+    LLM42_ARITHMETIC_SM80,
+    LLM42_ARITHMETIC_SM89,
+    LLM42_ARITHMETIC_SM100,
 } llm42_arithmetic;
 
 // What canonical bits depend on, beside the model, the prompt, the sampling parameters and the seed.
@@ -561,7 +567,7 @@ typedef struct llm42_backend {
     double (*now)(void *state);
     void (*wait_until)(void *state, double seconds);
     double (*estimate)(void *state, const llm42_mix *mix);
-    const char *(*arithmetic)(void *state);  // "fp32": fused multiply-adds (CPU); "sm90": Hopper's tensor cores
+    const char *(*arithmetic)(void *state);  // "fp32": fused multiply-adds (CPU); "sm90": Hopper's tensor cores ...
 } llm42_backend;
 
 typedef struct llm42_cpu_desc {
@@ -3760,20 +3766,21 @@ typedef struct llm42__context {
 } llm42__context;
 
 // What tells one arithmetic from another: how the operators round and in which order they add. llm42__cpu_open chooses
-// the table of section fp32 or that of section sm90, which says how to add one.
+// the table of section fp32 or one of section sm90, which says how to add one.
 typedef float llm42__squares_fn(const float *x, int n);
 typedef struct llm42__arithmetic {
     const char *name;  // for llm42_backend.arithmetic
     bool invariant;    // FAST and FIXED passes sum as INVARIANT ones do
     bool by_kv_head;   // a task of attention has all heads of a KV head; else it has one head
     bool bias_last;    // an output is rounded before its bias is added, too, as the CUDA backend does it
+    const struct llm42__tensor_core *core;  // that adds products of bf16 numbers; NULL: none
 
     // One block of a matrix product: outputs n0 to n0 + 15, as far as there are so many, of all rows. x [rows, w->k] ->
     // p->y [rows, w->n]. The sum over p->k is cut into `parts`. scratch: [4 p->k].
     void (*block)(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0, int parts,
                   float *scratch);
-    // One chain of products with weights in e4m3. `fill` reads so many bytes (at most 128) of sixteen outputs, and
-    // zeros behind them. `chain` gives the sums [rows][16] of 128 values of each row of x [rows, stride].
+    // One chain of products with weights in e4m3; NULL: none. `fill` reads so many bytes (at most 128) of sixteen
+    // outputs, and zeros behind them. `chain` gives the sums [rows][16] of 128 values of each row of x [rows, stride].
     void (*fill)(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel);
     void (*chain)(const float *x, const int8_t *exponent, size_t stride, int rows, const llm42__e4m3_panel *panel,
                   float *sums);
@@ -3790,7 +3797,7 @@ typedef struct llm42__arithmetic {
 
 static const llm42__arithmetic llm42__fp32;  // section fp32 has it
 #ifdef LLM42__EMULATION  // the companion llm42_sm90.h was included instead of this file, and goes on behind it
-static const llm42__arithmetic llm42__sm90;
+static const llm42__arithmetic llm42__emulated[LLM42_ARITHMETIC_SM100 + 1];  // by llm42_arithmetic
 #endif
 
 static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
@@ -4418,7 +4425,7 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
         {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
-        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
+        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM100, false},
         {"max_rows", d->max_rows, 1, 1 << 20, false},
         {"max_context", d->max_context, 1, c->context, false},
         {"pages", d->pages, 1, 1 << 28, false},
@@ -4426,18 +4433,29 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
     const llm42__field threads = {"threads", llm42__cpu_threads(d), 1, LLM42__THREADS, false};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42__check_fields("llm42_cpu_desc", &threads, 1, error));
-    if (d->numerics.arithmetic == LLM42_ARITHMETIC_SM90) {
-#ifndef LLM42__EMULATION
-        LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: SM90: include examples/util/llm42_sm90.h, not "
-                                 "llm42.h, where LLM42_IMPLEMENTATION is");
-#endif
+    if (d->numerics.arithmetic > LLM42_ARITHMETIC_FP32) {
+#ifdef LLM42__EMULATION
+        const llm42__arithmetic *of = &llm42__emulated[d->numerics.arithmetic];
         if (d->numerics.compute != LLM42_DTYPE_BF16)
-            LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
+            LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM%s needs BF16",
+                        of->name + 2);
         if (c->head_dim > 256 || c->head_dim % 2 || c->dim > 16384)
             LLM42__FAIL(UNSUPPORTED,
-                        "llm42_engine_desc.numerics.arithmetic: SM90 needs an even head_dim up to 256 and a width up "
+                        "llm42_engine_desc.numerics.arithmetic: SM%s needs an even head_dim up to 256 and a width up "
                         "to 16384, as the CUDA backend does; model %s has %d and %d",
-                        d->model->name, c->head_dim, c->dim);
+                        of->name + 2, d->model->name, c->head_dim, c->dim);
+        if (c->scaling && !of->chain)
+            LLM42__FAIL(UNSUPPORTED,
+                        "llm42_engine_desc.numerics.arithmetic: SM%s: %s, and model %s has weights in FP8: use SM89, "
+                        "SM90 or FP32",
+                        of->name + 2,
+                        d->numerics.arithmetic == LLM42_ARITHMETIC_SM80 ? "its tensor cores have no FP8"
+                                                                        : "its steps in FP8 are not known",
+                        d->model->name);
+#else
+        LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: that of a GPU: include "
+                                 "examples/util/llm42_sm90.h, not llm42.h, where LLM42_IMPLEMENTATION is");
+#endif
     }
     return llm42_ranks_check("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error);
 }
@@ -4460,7 +4478,8 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     cpu->model = desc->model;
     cpu->arithmetic = &llm42__fp32;
 #ifdef LLM42__EMULATION
-    if (desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90) cpu->arithmetic = &llm42__sm90;
+    if (desc->numerics.arithmetic > LLM42_ARITHMETIC_FP32)
+        cpu->arithmetic = &llm42__emulated[desc->numerics.arithmetic];
 #endif
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
@@ -4478,10 +4497,10 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     }
     llm42__rope_table(c, false, cpu->rope, desc->max_context);
     if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);
-    LLM42__LOG_TO(desc, "cpu backend: %s, %d threads, %s%s, %d pages of %d tokens", llm42_cpu_isa(), cpu->threads,
-                  desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32",
-                  desc->numerics.arithmetic == LLM42_ARITHMETIC_SM90 ? " in arithmetic sm90" : "", desc->pages,
-                  desc->page_size);
+    const char *gpu = desc->numerics.arithmetic > LLM42_ARITHMETIC_FP32 ? cpu->arithmetic->name : NULL;
+    LLM42__LOG_TO(desc, "cpu backend: %s, %d threads, %s%s%s, %d pages of %d tokens", llm42_cpu_isa(), cpu->threads,
+                  desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32", gpu ? " in arithmetic " : "",
+                  gpu ? gpu : "", desc->pages, desc->page_size);
     *state = cpu;
     return LLM42_OK;
 }
@@ -7081,7 +7100,7 @@ static llm42_result llm42__validate(const llm42_engine_desc *d, llm42_error *err
         {"policy.window x policy.group", (int64_t)d->policy.window * d->policy.group, 1, 1 << 20, false},
         {"policy.deadline", d->policy.deadline, 1, INT32_MAX, false},
         {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
-        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM90, false},
+        {"numerics.arithmetic", d->numerics.arithmetic, LLM42_ARITHMETIC_DEFAULT, LLM42_ARITHMETIC_SM100, false},
         {"draft_limit", d->draft_limit, 1, 4096, false},
         {"max_context", d->max_context, 2, c->context, false},
         {"max_running", d->max_running, 1, 1 << 16, false},

@@ -475,10 +475,12 @@ static void check_leaves(const audit *a) {
                   (int)tensor_parallel, a->t->numerics.leaves);
 }
 
-// A CPU can take either; a GPU has its own.
+// A CPU can take any; a GPU has its own.
 static llm42_arithmetic arithmetic_of(const llm42_transcript *t) {
-    if (!strcmp(t->arithmetic, "fp32")) return LLM42_ARITHMETIC_FP32;
-    return strcmp(t->arithmetic, "sm90") ? LLM42_ARITHMETIC_DEFAULT : LLM42_ARITHMETIC_SM90;
+    static const char *const names[] = {"fp32", "sm90", "sm80", "sm89", "sm100"};
+    for (int i = 0; i < 5; i++)
+        if (!strcmp(t->arithmetic, names[i])) return (llm42_arithmetic)(LLM42_ARITHMETIC_FP32 + i);
+    return LLM42_ARITHMETIC_DEFAULT;
 }
 
 static void open_backend(audit *a, const llm42_backend *backend) {

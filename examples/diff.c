@@ -7,6 +7,7 @@
 //     -a leaves=1 -b leaves=4                       sums in one part, and cut into four parts
 //     -a leaves=1 -b flip=layer0.down:5:6           one bit of one weight; bit 0 is the lowest
 //     -a compute=fp32 -b compute=bf16               what rounding to bf16 changes
+//     --arithmetic sm80 --arithmetic sm90           the tensor cores of an A100, and those of an H200
 //     -a schedule=invariant,rows=8 -b schedule=invariant,rows=9       equal to the bit
 //     -a schedule=fast,rows=14+6+6 -b schedule=invariant --prompt 4   three tokens decoded one by one, and in one pass
 //     -a backend=cpu -b backend=cuda                after make cuda
@@ -53,6 +54,7 @@ typedef struct side {
 } side;
 
 static const char *model_path = "examples/tiny42", *tokenizer, *text, *ids_text, *a_text, *b_text, *out_path;
+static const char *arithmetics[3];  // of --arithmetic: of a and b
 static int64_t prompt, threads;
 static bool explains;
 static side a = {.option = "-a"}, b = {.option = "-b"};
@@ -88,8 +90,7 @@ static void set_backend(side *s, const char *where, const char *value) {
 }
 static void set_compute(side *s, const char *where, const char *value) { s->compute = args_dtype(where, value); }
 static void set_arithmetic(side *s, const char *where, const char *value) {
-    static const char *const words[] = {"own", "fp32", "sm90", NULL};
-    s->arithmetic = (llm42_arithmetic)(LLM42_ARITHMETIC_DEFAULT + args_choice(where, value, words));
+    s->arithmetic = args_arithmetic_of(where, value);
 }
 static void set_schedule(side *s, const char *where, const char *value) {
     static const char *const words[] = {"fast", "fixed", "invariant", NULL};
@@ -130,8 +131,7 @@ static const struct key {
     {"model", "", false, set_model, "DIR: a model of the same shape (default: --model)"},
     {"backend", "cpu", false, set_backend, "cpu or cuda (default cpu)"},
     {"compute", "bf16", false, set_compute, "compute type: bf16 or fp32 (default bf16)"},
-    {"arithmetic", "own", true, set_arithmetic,
-     "how sums round: fp32 (a CPU's), sm90 (a Hopper GPU's), own (the backend's) (default own)"},
+    {"arithmetic", "own", true, set_arithmetic, "how sums round: own (the backend's; the default), " ARGS_ARITHMETICS},
     {"schedule", "invariant", false, set_schedule,
      "order of sums: fast, fixed or invariant (default invariant).\n"
      "             S1+S2+...: of each pass that rows=R1+R2+... lists"},
@@ -572,7 +572,7 @@ static void print_sum(report *r) {
         const side *s = of[i];
         sides[i] = (explain_side){s->option, schedule_of(s, row), s->passes ? s->pass_rows[row] : s->rows};
         if (s->backend != llm42_backend_cpu() || s->compute != LLM42_DTYPE_BF16 || s->leaves > 1 || s->ranks > 1 ||
-            s->arithmetic == LLM42_ARITHMETIC_SM90 || s->flip || s->loaded != a.loaded)
+            s->arithmetic > LLM42_ARITHMETIC_FP32 || s->flip || s->loaded != a.loaded)
             r->unexplained =
                 "both sides must be backend=cpu compute=bf16 arithmetic=fp32 leaves=1 ranks=1, of one model";
     }
@@ -667,6 +667,13 @@ static void write_tsv(const report *r, int count, const char *const own[2], cons
 }
 
 // >>main ---------------------------------------------------------------------------------------------------------
+// A side's list with another item.
+static const char *with_arithmetic(const char *side, const char *name) {
+    char *list = get(strlen(side ? side : "") + strlen(name) + 16, 1);
+    sprintf(list, "%s%sarithmetic=%s", side ? side : "", side && *side ? "," : "", name);
+    return list;
+}
+
 static void parse(int argc, char **argv) {
     static char about[4096] =
         "Runs the same rows on two sides and names the first value that differs. A side is\n"
@@ -674,6 +681,8 @@ static void parse(int argc, char **argv) {
     const args_option options[] = {
         ARGS_TEXT("a SIDE", &a_text, "one side, for example schedule=fast,rows=8"),
         ARGS_TEXT("b SIDE", &b_text, "the other side, for example rows=9"),
+        ARGS_MANY("arithmetic NAME", arithmetics, 2,
+                  "given twice: arithmetic=NAME of side a, and arithmetic=NAME of side b"),
         ARGS_IN("model,m DIR", &model_path, "model folder or synthetic:NAME"),
         ARGS_IN("tokenizer FILE", &tokenizer, "its tokenizer (default: the one in the model's folder)"),
         ARGS_ONCE("ids LIST", &ids_text, "the tokens (default: 0,905,312,264,1108,283,1767)"),
@@ -694,6 +703,10 @@ static void parse(int argc, char **argv) {
     args_went_wrong = 2;
     args_status_1 = "a value differs";
     args_parse(argc, argv, about, options);
+    if (arithmetics[0] && !arithmetics[1])
+        args_fail(2, "--arithmetic: give it twice: first that of side a, then that of side b");
+    if (arithmetics[0])
+        a_text = with_arithmetic(a_text, arithmetics[0]), b_text = with_arithmetic(b_text, arithmetics[1]);
     if (!b_text) args_fail(2, "give -b SIDE: what is to be compared, as -a schedule=fast,rows=8 -b rows=9");
     if (text && ids_text) args_fail(2, "--ids and --text exclude each other");
 #ifdef _OPENMP

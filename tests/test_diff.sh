@@ -25,7 +25,8 @@ refuses() {  # refuses TEXT OPTION...: status 2, and one line on stderr, "diff: 
 equal="^Equal to the bit: all 51968 values of 39 operators, the logits included.$"
 for pair in "-a schedule=invariant,rows=8 -b rows=9" "-a rows=7 -b rows=300" "-a leaves=4 -b ranks=4" "-b ranks=1" \
     "-a schedule=fast,rows=9 -b rows=9" "-a schedule=fast,rows=65 -b schedule=invariant" \
-    "-a schedule=fixed,rows=9 -b rows=64" "-b arithmetic=fp32" "-a arithmetic=sm90,schedule=fast -b rows=99"; do
+    "-a schedule=fixed,rows=9 -b rows=64" "-b arithmetic=fp32" "-a arithmetic=sm90,schedule=fast -b rows=99" \
+    "--arithmetic sm100 --arithmetic sm90" "-a rows=8 --arithmetic sm86 --arithmetic sm89"; do
     runs 0 $pair
     says "$equal"
 done
@@ -42,6 +43,9 @@ says '^The first difference: layer 0, o, '
 runs 1 -a compute=fp32,schedule=fixed,rows=9 -b rows=8
 runs 1 -a arithmetic=fp32 -b arithmetic=sm90
 says '^The first difference: layer 0, attention, '
+ids=0,678,387,282,945,260,1024,13,280,264,1024,283,264,428,13,280,264
+runs 1 --ids $ids --arithmetic sm80 --arithmetic sm90
+says '^The first difference: layer 1, gate, row 16 .*column 86$' '^Operators before it, equal to the bit: 17 of 39$'
 # Rounding to bf16 moves a value by half an ulp at most, as long as nothing else does.
 runs 1 -a compute=fp32 -b compute=bf16
 says '^The first difference: layer 0, attention_norm, row 0 ' '^    0 +0\.5 ' ' 0\.[0-4][0-9]* ulps of bf16 apart'
@@ -164,6 +168,9 @@ refuses "-b: leaves: 3: must be 1, 2, 4 or 8" -b leaves=3
 refuses "-b: leaves: 8: must divide" -b leaves=8
 refuses "-b: ranks: 8: must divide" -b ranks=8
 refuses "-a: compute: FP32: arithmetic SM90 needs BF16" -a compute=fp32,arithmetic=sm90 -b rows=9
+refuses "--arithmetic: give it twice: first that of side a" --arithmetic sm80
+refuses "-a: arithmetic: 'sm70' is not one of: own, fp32, sm90, sm80, " --arithmetic sm70 --arithmetic sm90
+refuses "-b: arithmetic: SM80: its tensor cores have no FP8" --model examples/tiny42-fp8 --arithmetic sm90 --arithmetic sm80
 refuses "-a: $dir/none: no such model" -a model="$dir/none" -b leaves=1
 refuses "--ids: token 2048 is outside 0 to 2047" --ids 0,2048 -b leaves=2
 refuses "--ids and --text exclude each other" --ids 0 --text Once -b leaves=2

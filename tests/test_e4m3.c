@@ -178,14 +178,16 @@ TEST(vectors_take_plain_steps) {
                            : ldexpf(llm42__synthetic_noise(test_random(&state), 2), test_random_int(&state, -30, 30));
         }
         for (int i = 64; t % 5 == 0 && i < LLM42__BLOCK; i++) x[i] = x[i - 64], exponent[i] = exponent[i - 64];
+        const llm42__tensor_core core = t / 16 % 2 ? llm42__ada_e4m3 : llm42__hopper_e4m3;
+        for (int i = terms; i < LLM42__BLOCK; i++) x[i] = 0, exponent[i] = llm42__e4m3_exponent(0);
         llm42__sm90_e4m3_fill(rows, terms, &panel);
         float before[16];
         memcpy(before, sum, sizeof sum);
-        llm42__e4m3_steps(x, exponent, 0, 1, &panel, terms / 32, sum);
+        llm42__e4m3_steps(core, x, exponent, 0, 1, &panel, sum);
         for (int o = 0; o < 16; o++, steps += terms / 32) {
             for (int i = 0; i < LLM42__BLOCK; i++) column[i] = i < terms ? llm42__from_e4m3(w[o][i]) : 0;
             want = before[o];
-            for (int i = 0; i < terms; i += 32) want = llm42__core_step(llm42__hopper_e4m3, want, x + i, column + i, 1);
+            for (int i = 0; i < terms; i += core.terms) want = llm42__core_step(core, want, x + i, column + i, 1);
             wrong[kind] += llm42__bits(sum[o]) != llm42__bits(want);
             float plain = before[o];
             for (int i = 0; i < terms; i++) plain += x[i] * column[i];
@@ -239,8 +241,8 @@ TEST(products_are_as_described) {
         const llm42_matrix w = TEST_LIST(.data = data, .type = LLM42_DTYPE_E4M3, .n = N, .k = K,
                                          .scaling = block ? LLM42_SCALING_BLOCK : LLM42_SCALING_CHANNEL,
                                          .scale = scales, .input_scale = kind >= 4 && !block ? 0.02f : 0);
-        llm42__cpu cpu = TEST_LIST(.arithmetic = sm90 ? &llm42__sm90 : &llm42__fp32, .eight = eight,
-                                   .eight_scale = eight_scale, .eight_exponent = exponent, .wide = 384);
+        llm42__cpu cpu = TEST_LIST(.arithmetic = sm90 ? &llm42__emulated[LLM42_ARITHMETIC_SM90] : &llm42__fp32,
+                                   .eight = eight, .eight_scale = eight_scale, .eight_exponent = exponent, .wide = 384);
         cpu.desc.numerics.compute = LLM42_DTYPE_BF16;
         const llm42__product p = TEST_LIST(.w = &w, .bias = bias, .y = y, .ranks = 1, .k0 = parted ? 128 : 0,
                                            .k = parted ? K - 128 : K, .fp32 = parted);

@@ -1,16 +1,12 @@
-// The arithmetic sm90 on a CPU: one step of Hopper's tensor cores against its description in doubles, the vector
-// versions against the plain one, the values that need care, and the other sums against the lanes and threads of
-// kernels.cu, one by one. Then whole passes: the same bits whatever the batch, the threads and the ranks. Whether a GPU
-// gives these bits is for test_cuda --part arithmetic.
+// The arithmetics of GPUs on a CPU: one step of the tensor cores against its description in doubles and against
+// measured steps of seven GPUs, the vector versions against the plain one, the values that need care, and the other
+// sums against the lanes and threads of kernels.cu, one by one. Then whole passes: the same bits whatever the batch,
+// the threads and the ranks. Whether a GPU gives these bits is for test_cuda --part arithmetic.
 //
 // Two hidden functions of other sections are tested here too, as few tests are compiled with the whole header.
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_sm90.h"
-#if !LLM42__ISA  // plain C has the single step alone
-#define llm42__sm90_steps(x, x_power, w, w_power, steps, sum) \
-    ((void)(x_power), (void)(w_power), llm42__sm90_plain_steps(x, w, steps, sum, 16))
-#endif
 
 static uint64_t state = 42;
 
@@ -24,10 +20,10 @@ static float random_bf16(int most, int spread) {
 static double cut(double x, int places) { return trunc(ldexp(x, places)); }
 
 // The description, step by step, in doubles, which hold all its numbers exactly.
-static float described_step(float sum, const float *a, const float *b) {
+static float described_step(llm42__tensor_core core, float sum, const float *a, const float *b) {
     double total = 0;
     int e = -133, exponent;
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < core.terms; i++) {
         int ea, eb;
         if (a[i] == 0 || b[i] == 0) continue;
         frexp(a[i], &ea), frexp(b[i], &eb);  // in [0.5, 1)
@@ -35,12 +31,12 @@ static float described_step(float sum, const float *a, const float *b) {
     }
     frexp(sum, &exponent);
     if (sum != 0) e = LLM42__MAX(e, LLM42__MAX(exponent - 1, -126));
-    for (int i = 0; i < 16; i++) total += cut((double)a[i] * b[i], 25 - e);
-    total += cut(sum, 25 - e);
+    for (int i = 0; i < core.terms; i++) total += cut((double)a[i] * b[i], core.places - e);
+    total += cut(sum, core.places - e);
     if (total == 0) return 0;
-    frexp(total, &exponent);  // the result's first bit is worth 2^(exponent - 1 + e - 25)
-    const int places = LLM42__MIN(24 - exponent, 149 - 25 + e);
-    const double kept = ldexp(cut(total, places), e - 25 - places);
+    frexp(total, &exponent);  // the result's first bit is worth 2^(exponent - 1 + e - core.places)
+    const int places = LLM42__MIN(24 - exponent, 149 - core.places + e);
+    const double kept = ldexp(cut(total, places), e - core.places - places);
     if (kept == 0) return 0;
     return fabs(kept) >= ldexp(1, 128) ? (float)copysign(INFINITY, kept) : (float)kept;
 }
@@ -53,7 +49,8 @@ enum { STEPS = 6 };
 static int64_t steps_taken, wrong;
 
 // Random factors; every version against the description.
-static void check_steps(int most, int spread, int zeros) {
+static void check_steps(llm42__tensor_core core, int most, int spread, int zeros) {
+    const int terms = core.terms;
     float x[16 * STEPS], x_power[16 * STEPS], w[256 * STEPS], w_power[256 * STEPS], sum[16], want[16], b[16];
     for (int i = 0; i < 16 * STEPS; i++)
         x[i] = test_random_int(&state, 1, 100) <= zeros ? 0 : random_bf16(most, spread);
@@ -63,9 +60,9 @@ static void check_steps(int most, int spread, int zeros) {
     for (int o = 0; o < 16; o++) {
         sum[o] = want[o] = test_random_int(&state, 0, 3) ? 0 : random_bf16(2 * most, spread);
         for (int s = 0; s < STEPS; s++) {
-            for (int i = 0; i < 16; i++) b[i] = w[256 * s + 16 * i + o];
-            const float plain = llm42__sm90_step(want[o], x + 16 * s, w + 256 * s + o, 16);
-            want[o] = described_step(want[o], x + 16 * s, b);
+            for (int i = 0; i < terms; i++) b[i] = w[16 * (terms * s + i) + o];
+            const float plain = llm42__core_step(core, want[o], x + terms * s, w + 16 * terms * s + o, 16);
+            want[o] = described_step(core, want[o], x + terms * s, b);
             steps_taken++;
             wrong += llm42__bits(plain) != llm42__bits(want[o]);
             if (want[o] - want[o] != 0) want[o] = 0;  // an infinite sum only stays one
@@ -74,9 +71,10 @@ static void check_steps(int most, int spread, int zeros) {
     for (int s = 0; s < STEPS; s++) {
         float next[16];
         memcpy(next, sum, sizeof next);
-        llm42__sm90_steps(x + 16 * s, x_power + 16 * s, w + 256 * s, w_power + 256 * s, 1, sum);
+        const int at = terms * s;
+        llm42__core_steps(core, false, x + at, x_power + at, w + 16 * at, w_power + 16 * at, 1, sum);
         for (int o = 0; o < 16; o++) {
-            const float plain = llm42__sm90_step(next[o], x + 16 * s, w + 256 * s + o, 16);
+            const float plain = llm42__core_step(core, next[o], x + at, w + 16 * at + o, 16);
             wrong += llm42__bits(plain) != llm42__bits(sum[o]);
             if (sum[o] - sum[o] != 0) sum[o] = 0;
         }
@@ -90,7 +88,9 @@ TEST(steps_are_as_described) {
                  {127, 1, 0}, {100, 227, 0}, {-127, 0, 0}, {-63, 1, 50}, {63, 3, 0},   {50, 100, 90}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         steps_taken = wrong = 0;
-        for (int t = 0; t < (TEST_SLOW ? 40 : 400); t++) check_steps(kinds[i].most, kinds[i].spread, kinds[i].zeros);
+        for (int t = 0; t < (TEST_SLOW ? 40 : 400); t++)
+            check_steps(t % 2 ? llm42__hopper_bf16 : llm42__ampere_bf16, kinds[i].most, kinds[i].spread,
+                        kinds[i].zeros);
         CHECK_MSG(!wrong, "exponents %d to %d, %d%% zeros: %lld of %lld steps differ", kinds[i].most - kinds[i].spread,
                   kinds[i].most, kinds[i].zeros, (long long)wrong, (long long)steps_taken);
     }
@@ -102,8 +102,9 @@ static void check_equal_products(float sign, float before) {
     for (int i = 0; i < 16; i++) x[i] = 1.9921875f, sum[i] = before;
     for (int i = 0; i < 256; i++) w[i] = sign * 1.9921875f;
     power_of(x, 16, x_power), power_of(w, 256, w_power);
-    llm42__sm90_steps(x, x_power, w, w_power, 1, sum);
-    for (int o = 0; o < 16; o++) CHECK_INT(llm42__bits(sum[o]), llm42__bits(described_step(before, x, w)));
+    llm42__core_steps(llm42__hopper_bf16, false, x, x_power, w, w_power, 1, sum);
+    for (int o = 0; o < 16; o++)
+        CHECK_INT(llm42__bits(sum[o]), llm42__bits(described_step(llm42__hopper_bf16, before, x, w)));
 }
 
 TEST(sums_of_many_large_addends) {  // 32 bits do not hold them
@@ -114,6 +115,42 @@ TEST(sums_of_many_large_addends) {  // 32 bits do not hold them
 TEST(sums_just_below_the_largest_integer) {
     for (int last = 0; last < 256; last++)  // the products are 2^31 - 16744448 units
         check_equal_products(1, ldexpf((float)(16744448 - last), -25));
+}
+
+// The measured steps of seven GPUs: each GPU's row of the table gives all of them, and another row does not. Those of
+// 32 products are two steps of a core that takes sixteen.
+TEST(steps_of_seven_gpus) {
+    int steps[2] = {0}, right[2] = {0}, controls[2] = {0}, at, k;
+    char line[2048], gpu[16], format[16];
+    FILE *f = fopen("../shared/vectors/tensor_cores.tsv", "r");
+    if (!f) SKIP("no ../shared/vectors");
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%15s %15s %d %n", gpu, format, &k, &at) != 3 || k > 32) continue;
+        const bool eight = !strcmp(format, "e4m3"), hopper = gpu[0] == 'H' || gpu[0] == 'B';  // H100, H200, B200
+        const llm42__tensor_core row[2] = {eight ? llm42__ada_e4m3 : llm42__ampere_bf16,
+                                           eight ? llm42__hopper_e4m3 : llm42__hopper_bf16};
+        llm42__tensor_core other = row[!hopper];
+        if (other.terms > k) other = row[hopper], other.places++;
+        float x[64], sum[2];
+        char *next = line + at;
+        for (int i = 0; i < 2 * k; i++, next++) {
+            const uint32_t bits = (uint32_t)strtoul(next, &next, 16);
+            x[i] = eight ? llm42__from_e4m3((uint8_t)bits) : llm42__float(bits << 16);
+        }
+        sum[0] = sum[1] = llm42__float((uint32_t)strtoul(next, &next, 16));
+        const uint32_t measured = (uint32_t)strtoul(next, NULL, 16);
+        for (int i = 0; i < k; i += row[hopper].terms)
+            sum[0] = llm42__core_step(row[hopper], sum[0], x + i, x + k + i, 1);
+        for (int i = 0; i < k; i += other.terms) sum[1] = llm42__core_step(other, sum[1], x + i, x + k + i, 1);
+        steps[eight]++, right[eight] += llm42__bits(sum[0]) == measured,
+            controls[eight] += llm42__bits(sum[1]) == measured;
+    }
+    fclose(f);
+    for (int eight = 0; eight < 2; eight++) {
+        CHECK_MSG(steps[eight] == (eight ? 1600 : 2800) && right[eight] == steps[eight], "%d of %d steps", right[eight],
+                  steps[eight]);
+        CHECK_MSG(controls[eight] < 0.9 * steps[eight], "the control: %d steps by another row", controls[eight]);
+    }
 }
 
 // Whole products: shapes that are no multiples, weights in bf16 and fp32, and values that need care.
@@ -134,14 +171,15 @@ TEST(products_are_chains_of_steps) {
             if (kind >= 2)
                 x[7 % k] = llm42__float(0x00030000u), w16[3 % k] = 0x0005, w32[3 % k] = llm42__float(0x50000u);
             for (int o = 0; o < 16; o++) w[o] = kind & 1 ? (void *)&w32[o * MOST] : (void *)&w16[o * MOST];
-            llm42__sm90_rows(x, MOST, ROWS, w, !(kind & 1), k, sums);
+            const llm42__tensor_core core = t % 2 ? llm42__ampere_bf16 : llm42__hopper_bf16;
+            llm42__sm90_rows(&core, x, MOST, ROWS, w, !(kind & 1), k, sums);
             for (int r = 0; r < ROWS; r++)
                 for (int o = 0; o < 16; o++) {
                     float sum = 0, a[16 * 32] = {0};
                     memset(column, 0, sizeof column);
                     memcpy(a, x + r * MOST, sizeof *a * (size_t)k);
                     for (int i = 0; i < k; i++) column[i] = llm42__from_bf16(w16[o * MOST + i]);
-                    for (int i = 0; i < k; i += 16) sum = llm42__sm90_step(sum, a + i, column + i, 1);
+                    for (int i = 0; i < k; i += core.terms) sum = llm42__core_step(core, sum, a + i, column + i, 1);
                     CHECK_BITS(sums[16 * r + o], sum);
                 }
         }
@@ -305,7 +343,7 @@ TEST(gates_and_draws_take_powers_of_hopper) {
     }
     float sum = 0;
     for (int warp = 0; warp < 32; warp++) sum += butterfly(thread + 32 * warp, 32);
-    CHECK_BITS(llm42__sm90.sum_exp(x, 9001, 20.0f), sum);
+    CHECK_BITS(llm42__sm90_sum_exp(x, 9001, 20.0f), sum);
 }
 
 // The draw is llm42_sample's, and the log-probability that of another order of the sum.
@@ -322,14 +360,14 @@ TEST(draws) {
         for (int i = 0; i < V; i++)
             logits[i] = llm42__round_bf16(4 * llm42__synthetic_noise(77, (uint64_t)(t * V + i)));
         for (size_t s = 0; s < sizeof sampling / sizeof *sampling; s++) {
-            const llm42_output a = llm42__sample(logits, V, &sampling[s], t, llm42__sm90.sum_exp);
+            const llm42_output a = llm42__sample(logits, V, &sampling[s], t, llm42__sm90_sum_exp);
             CHECK_INT(a.token, llm42_sample(logits, V, &sampling[s], t).token);
             CHECK_NEAR(a.logprob, llm42_logprob(logits, V, a.token), 1e-5);
         }
     }
     for (int i = 0; i < V; i += 5) logits[i] = i % 2 ? NAN : INFINITY;  // such a draw is not used, but must be defined
     for (size_t s = 0; s < sizeof sampling / sizeof *sampling; s++)
-        CHECK(!isfinite(llm42__sample(logits, V, &sampling[s], 0, llm42__sm90.sum_exp).logprob));
+        CHECK(!isfinite(llm42__sample(logits, V, &sampling[s], 0, llm42__sm90_sum_exp).logprob));
 }
 
 // A step whose largest exponent is -135, by an H200. Without a cut 25 places below 2^-133 the last bit would be 0.
@@ -343,7 +381,7 @@ TEST(least_exponent) {
         a[i] = llm42__float((uint32_t)factors[i][0] << 16);
         b[i] = llm42__float((uint32_t)factors[i][1] << 16);
     }
-    CHECK_INT(llm42__bits(llm42__sm90_step(-0.0f, a, b, 1)), 0x8000b7a9u);
+    CHECK_INT(llm42__bits(llm42__core_step(llm42__hopper_bf16, -0.0f, a, b, 1)), 0x8000b7a9u);
 }
 
 TEST(special_values) {
@@ -367,7 +405,7 @@ TEST(special_values) {
                  {1, NAN, 1, 0, 0x7fffffffu}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         const float a[16] = {steps[i].a, steps[i].more}, b[16] = {steps[i].b, steps[i].more};
-        CHECK_INT(llm42__bits(llm42__sm90_step(steps[i].sum, a, b, 1)), steps[i].want);
+        CHECK_INT(llm42__bits(llm42__core_step(llm42__hopper_bf16, steps[i].sum, a, b, 1)), steps[i].want);
     }
 }
 
@@ -425,6 +463,10 @@ TEST(passes) {
                 {0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, 7, 3, 1, 1, 4, true}},
                 {0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_FAST, 50, 2, 1, 1, 64, true}},
                 {0, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_FIXED, 64, 2, 0, 0, 16, true}},
+                {0, {LLM42_ARITHMETIC_SM100, LLM42_SCHEDULE_INVARIANT, 60, 2, 1, 1, 16, true}},
+                {4, {LLM42_ARITHMETIC_SM80, LLM42_SCHEDULE_INVARIANT, TEXT, 1, 1, 1, 16, true}},
+                {4, {LLM42_ARITHMETIC_SM80, LLM42_SCHEDULE_FAST, 1, 2, 1, 1, 16, true}},
+                {4, {LLM42_ARITHMETIC_SM89, LLM42_SCHEDULE_INVARIANT, 7, 3, 1, 1, 4, true}},
                 {1, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, TEXT, 2, 4, 1, 16, true}},
                 {1, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_INVARIANT, 9, 2, 4, 2, 16, true}},
                 {1, {LLM42_ARITHMETIC_SM90, LLM42_SCHEDULE_FAST, TEXT, 1, 1, 4, 16, true}},
@@ -447,7 +489,15 @@ TEST(refusals) {
     llm42_engine_desc desc = {.model = tiny42, .numerics.arithmetic = LLM42_ARITHMETIC_SM90};
     desc.numerics.compute = LLM42_DTYPE_FP32;
     test_refused(&desc, LLM42_UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
-    test_refused(&(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 3}, LLM42_INVALID, "arithmetic");
+    test_refused(&(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 6}, LLM42_INVALID, "arithmetic");
+    llm42_error error;
+    llm42_model *eight;
+    CHECK_INT(llm42_model_load(&eight, &(llm42_model_desc){.path = "examples/tiny42-fp8"}, &error), LLM42_OK);
+    desc = (llm42_engine_desc){.model = eight, .numerics.arithmetic = LLM42_ARITHMETIC_SM80};
+    test_refused(&desc, LLM42_UNSUPPORTED, "arithmetic: SM80: its tensor cores have no FP8, and model");
+    desc.numerics.arithmetic = LLM42_ARITHMETIC_SM100;
+    test_refused(&desc, LLM42_UNSUPPORTED, "arithmetic: SM100: its steps in FP8 are not known, and model");
+    llm42_model_free(eight);
 }
 
 // >>other sections ------------------------------------------------------------------------------------------------
@@ -476,7 +526,7 @@ TEST(sizes_that_overflow) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(steps_are_as_described, sums_of_many_large_addends, sums_just_below_the_largest_integer,
+    RUN(steps_are_as_described, steps_of_seven_gpus, sums_of_many_large_addends, sums_just_below_the_largest_integer,
         products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, powers_of_hopper,
         gates_and_draws_take_powers_of_hopper, draws, least_exponent, special_values, gamma_draws, sizes_that_overflow);
     llm42_error error;

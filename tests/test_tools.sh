@@ -458,6 +458,13 @@ audit 0 '^verified to the bit: 2 of 2 ' "$run"
 sed 's/^arithmetic: sm90/arithmetic: fp32/' "$run" >"$out/changed.txt"
 seal "$out/changed.txt"
 audit 1 '^NOT VERIFIED: 0 of 2 requests are equal to the bit, ' "$out/changed.txt"
+record --arithmetic sm86 --samples 4 -n 60 --ignore-eos
+grep -qx 'arithmetic: sm80' "$run"
+judge "sm86 must be recorded as sm80"
+audit 0 '^verified to the bit: 4 of 4 ' "$run"
+sed 's/^arithmetic: sm80/arithmetic: sm90/' "$run" >"$out/changed.txt"
+seal "$out/changed.txt"
+audit 1 '^NOT VERIFIED: [0-3] of 4 requests' "$out/changed.txt"
 record_ids=0,9 record --model synthetic:tiny,seed=3 -n 20
 audit 0 '^verified to the bit: 1 of 1 ' "$run"
 audit 2 'synthetic:tiny has [0-9a-f]{64}: another model, or changed since$' "$run" --model synthetic:tiny

@@ -243,9 +243,13 @@ llm42_dtype args_dtype(const char *name, const char *value) {
 }
 
 llm42_arithmetic args_arithmetic(const char *value) {
-    static const char *const words[] = {"fp32", "sm90", NULL};
-    if (!value) return LLM42_ARITHMETIC_DEFAULT;
-    return args_choice("--arithmetic", value, words) == 0 ? LLM42_ARITHMETIC_FP32 : LLM42_ARITHMETIC_SM90;
+    return value ? args_arithmetic_of("--arithmetic", value) : LLM42_ARITHMETIC_DEFAULT;
+}
+
+llm42_arithmetic args_arithmetic_of(const char *name, const char *value) {
+    static const char *const words[] = {"own", "fp32", "sm90", "sm80", "sm89", "sm100", "sm86", NULL};
+    const int word = args_choice(name, value, words);
+    return word == 6 ? LLM42_ARITHMETIC_SM80 : (llm42_arithmetic)(LLM42_ARITHMETIC_DEFAULT + word);
 }
 
 const llm42_backend *args_backend(const char *name) {

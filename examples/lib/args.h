@@ -168,8 +168,11 @@ void args_policy(llm42_engine_desc *desc, const char *policy, const char *word);
 llm42_dtype args_dtype(const char *name, const char *value);
 // --arithmetic as the library's name of it. NULL: the backend's own.
 llm42_arithmetic args_arithmetic(const char *value);
-#define ARGS_ARITHMETIC(value) \
-    ARGS_TEXT("arithmetic NAME", value, "how sums round: fp32, a CPU's own, or sm90, the bits of a Hopper GPU")
+// The same of a word of the option `name`. The words are those of llm42_arithmetic in small letters, `own` for DEFAULT,
+// and sm86 for SM80, because both have the same steps.
+llm42_arithmetic args_arithmetic_of(const char *name, const char *value);
+#define ARGS_ARITHMETICS "fp32 (a CPU's), sm90 (as a Hopper GPU), or the steps alone of sm80 (sm86), sm89 or sm100"
+#define ARGS_ARITHMETIC(value) ARGS_TEXT("arithmetic NAME", value, "how sums round: " ARGS_ARITHMETICS)
 
 // The backend of a name, "cpu" or "cuda"; exits if this build does not have it.
 const llm42_backend *args_backend(const char *name);

@@ -1,27 +1,27 @@
-// llm42_sm90.h: the arithmetic of a Hopper GPU (H100, H200), computed by a CPU to the bit.
+// llm42_sm90.h: the arithmetic of a Hopper GPU (H100, H200), computed by a CPU to the bit, and those of other GPUs.
 //
 //     #define LLM42_IMPLEMENTATION
 //     #include "examples/util/llm42_sm90.h"   // instead of llm42.h, which it includes
 //
 // It is a part of the implementation: without it the CPU backend refuses .numerics.arithmetic LLM42_ARITHMETIC_SM90,
-// with which it audits what a GPU said. The library that make builds, the shared libraries and llm42_synthetic.h have
-// it. The CPU backend takes all sums by a table of functions (llm42__arithmetic); this file has the table of the GPU:
-// what a step of its tensor cores does, in versions for AVX-512, AVX2 and plain C, and in which order its kernels add.
+// with which it audits what a GPU said, and its siblings. The library that make builds, the shared libraries and
+// llm42_synthetic.h have it. The CPU backend takes all sums by a table of functions (llm42__arithmetic). Here are those
+// of GPUs, which differ in a step of the tensor cores alone: order and 2^x are those of our kernels on Hopper.
 #ifndef LLM42_SM90_H
 #define LLM42_SM90_H
 
 #if defined(LLM42_IMPLEMENTATION) && !defined(LLM42_IMPLEMENTED)
-#define LLM42__EMULATION  // the CPU backend then has llm42__sm90, which is below
+#define LLM42__EMULATION  // the CPU backend then has llm42__emulated, which is below
 #endif
 #include "llm42.h"
 
 #if defined(LLM42__EMULATION) && defined(LLM42_IMPLEMENTED)
 
 // >>tensor-cores -------------------------------------------------------------------------------------------------
-// Owns: a step of a tensor core, and matrix products of bf16 numbers, summed in fp32 as Hopper's tensor cores sum them.
-// Most of the section consists of versions in AVX-512, AVX2 and plain C, which give the same bits.
+// Owns: a step of a tensor core, and matrix products of bf16 numbers, summed in fp32 as tensor cores sum them. Most of
+// the section consists of versions in AVX-512, AVX2 and plain C, which give the same bits.
 // Calls: vectors.
-// Invariant: a matrix product takes its terms in ascending order, in steps of sixteen terms (llm42__sm90_step).
+// Invariant: a matrix product takes its terms in ascending order, in steps of core.terms terms (llm42__core_step).
 
 // How a tensor core takes a step of a sum of products.
 typedef struct llm42__tensor_core {
@@ -30,7 +30,12 @@ typedef struct llm42__tensor_core {
     int bits;    // of the result's significand, behind its leading 1
     int least;   // the exponent of the smallest normal number of the products' factors
 } llm42__tensor_core;
-static const llm42__tensor_core llm42__hopper_bf16 = {16, 25, 23, -126}, llm42__hopper_e4m3 = {32, 13, 13, -6};
+// Ampere's row is that of A100, A2, Ada and L40S, Hopper's that of H100, H200 and B200, but for e4m3 Ampere has no
+// tensor cores, and no steps of a B200 are at hand. Hopper's were compared on a device in all cases, the others with
+// 400 steps of each GPU, of factors near 1: their subnormal numbers, infinity and NaN are taken from Hopper. V100 has
+// no bf16. Of CDNA3 (MI300) no steps are at hand.
+static const llm42__tensor_core llm42__ampere_bf16 = {8, 24, 23, -126}, llm42__hopper_bf16 = {16, 25, 23, -126},
+                                llm42__ada_e4m3 = {16, 13, 13, -6}, llm42__hopper_e4m3 = {32, 13, 13, -6};
 
 // The exponent of a finite number other than 0. Subnormal numbers have that of the smallest normal number, `least`.
 LLM42__INLINE int llm42__core_exponent(float x, int least) {
@@ -97,20 +102,23 @@ LLM42__INLINE float llm42__core_step(llm42__tensor_core core, float sum, const f
     return llm42__core_cut(total + (sum < 0 ? -cut : cut), e - core.places, core.bits);
 }
 
-// Sixteen products of bf16 numbers.
-static float llm42__sm90_step(float sum, const float *a, const float *b, int stride) {
-    return llm42__core_step(llm42__hopper_bf16, sum, a, b, stride);
+// Steps of bf16 numbers, one output after the other. x [terms of a step x steps], w [the same][16 outputs] -> sum.
+static void llm42__core_plain_steps(llm42__tensor_core core, const float *x, const float *w, int steps, float *sum,
+                                    int outputs) {
+    for (int s = 0; s < steps; s++)
+        for (int o = 0; o < outputs; o++)
+            sum[o] = llm42__core_step(core, sum[o], x + core.terms * s, w + 16 * core.terms * s + o, 16);
 }
 
 // The vector versions compute sixteen outputs side by side. A product of two bf16 numbers is exact in fp32. To get an
-// addend, they multiply it by 2^(25 - e) and convert it to an integer, which cuts toward zero. The power of a number is
-// the number with its sign and significand cleared, 2^exponent. The largest product of two powers, or the power of the
-// old sum if that is larger, is 2^e. This works if 2^-100 <= 2^e <= 2^100 and no factor is subnormal, infinite or NaN.
-// llm42__sm90_step takes all other steps.
+// addend, they multiply it by 2^(places - e) and convert it to an integer, which cuts toward zero. The power of a
+// number is the number with its sign and significand cleared, 2^exponent. The largest product of two powers, or the
+// power of the old sum if that is larger, is 2^e. This works if 2^-100 <= 2^e <= 2^100 and no factor is subnormal,
+// infinite or NaN. llm42__core_step takes all other steps.
 //
-// Shapes: x, x_power [16 steps]; w, w_power [16 steps][16 outputs] -> sum [16], to which the steps are added.
-// llm42__lanes_to_float cuts toward zero. llm42__lanes_beyond is negative where that would be wrong. Operators work
-// lane by lane, and a cast between the two types of lanes keeps the bits.
+// Shapes: x, x_power [terms x steps]; w, w_power [the same][16 outputs] -> sum [16], to which the steps are added.
+// llm42__lanes_to_float cuts toward zero, in AVX2 because llm42__rounding_set was called before. Operators work lane by
+// lane, and a cast between the two types of lanes keeps the bits.
 #if LLM42__ISA == 2
 typedef __m512 llm42__lanes;
 typedef __m512i llm42__lanes_raw;
@@ -119,69 +127,80 @@ typedef uint32_t llm42__lanes_int __attribute__((vector_size(64)));
 LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
     return _mm512_cvt_roundepi32_ps((__m512i)x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
-LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) { return x & 0u; }
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm512_movepi32_mask((__m512i)x) != 0; }
 #elif LLM42__ISA == 1
 typedef __m256 llm42__lanes;
 typedef __m256i llm42__lanes_raw;
 typedef uint32_t llm42__lanes_int __attribute__((vector_size(32)));
 #define LLM42__L(name) _mm256_##name
-// Where the conversion has rounded up, takes the float before that one. |x| is below 2^31 - 2^6.
-LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) {
-    const __m256i size = _mm256_abs_epi32((__m256i)x);
-    const __m256 rounded = _mm256_cvtepi32_ps(size);
-    const __m256i up = _mm256_cmpgt_epi32(_mm256_cvttps_epi32(rounded), size);
-    return (__m256)(((llm42__lanes_int)rounded + (llm42__lanes_int)up) | (x & 0x80000000u));
-}
-LLM42__INLINE llm42__lanes_int llm42__lanes_beyond(llm42__lanes_int x) {
-    return INT32_MAX - 64u - (llm42__lanes_int)_mm256_abs_epi32((__m256i)x);
-}
+LLM42__INLINE llm42__lanes llm42__lanes_to_float(llm42__lanes_int x) { return _mm256_cvtepi32_ps((__m256i)x); }
 LLM42__INLINE bool llm42__lanes_any_negative(llm42__lanes_int x) { return _mm256_movemask_ps((__m256)x) != 0; }
 #endif
 
-static void llm42__sm90_plain_steps(const float *x, const float *w, int steps, float *sum, int lanes) {
-    for (int s = 0; s < steps; s++)
-        for (int o = 0; o < lanes; o++) sum[o] = llm42__sm90_step(sum[o], x + 16 * s, w + 256 * s + o, 16);
+#if LLM42__ISA
+// How floats are rounded, from now on. The compiler must read memory and these lanes behind that, and write before it.
+LLM42__INLINE void llm42__rounding_set(unsigned mode, llm42__lanes *one, llm42__lanes *other) {
+    __asm__ volatile("ldmxcsr %2" : "+x"(*one), "+x"(*other) : "m"(mode) : "memory");
 }
 
-#if LLM42__ISA
 enum { LLM42__LANES = sizeof(llm42__lanes) / sizeof(float) };
-// One step of so many outputs. False: nothing was added, and llm42__sm90_step has to take the step.
-LLM42__INLINE bool llm42__sm90_lanes_step(const float *x, const float *x_power, const float *w, const float *w_power,
-                                          llm42__lanes *sum) {
+// One step of so many outputs. False: nothing was added, and llm42__core_step has to take the step.
+LLM42__INLINE bool llm42__core_lanes_step(llm42__tensor_core core, const float *x, const float *x_power, const float *w,
+                                          const float *w_power, llm42__lanes *sum) {
+    const uint32_t places = (uint32_t)core.places;
     llm42__lanes product[16], power[2] = {(llm42__lanes)((llm42__lanes_int)*sum & 0x7f800000u), {0}};
-    LLM42__UNROLLED(int k = 0; k < 16; k++) {
+    LLM42__UNROLLED(int k = 0; k < core.terms; k++) {
         product[k] = x[k] * LLM42__L(loadu_ps)(w + 16 * k);
         power[k % 2] = LLM42__L(max_ps)(power[k % 2], x_power[k] * LLM42__L(loadu_ps)(w_power + 16 * k));
     }
     const llm42__lanes_int e = (llm42__lanes_int)LLM42__L(max_ps)(power[0], power[1]);
     const llm42__lanes_int below = e - ((127u - 100) << 23), above = ((127u + 100) << 23) - e;
-    const llm42__lanes scale = (llm42__lanes)((279u << 23) - e), back = (llm42__lanes)(e - (25u << 23));
+    const llm42__lanes scale = (llm42__lanes)(((254 + places) << 23) - e), back = (llm42__lanes)(e - (places << 23));
     // Eight addends of less than 2^27 each, and the old sum, fit into 32 bits. The signs show whether all sixteen do.
-    llm42__lanes_int total[2] = {(llm42__lanes_int)LLM42__L(cvttps_epi32)(*sum * scale), {0}};
-    LLM42__UNROLLED(int k = 0; k < 16; k++)
+    llm42__lanes_int total[2] = {(llm42__lanes_int)LLM42__L(cvttps_epi32)(*sum * scale), {0}}, beyond = below | above;
+    LLM42__UNROLLED(int k = 0; k < core.terms; k++)
         total[k / 8] += (llm42__lanes_int)LLM42__L(cvttps_epi32)(product[k] * scale);
-    const llm42__lanes_int all = total[0] + total[1], overflow = (total[0] ^ all) & (total[1] ^ all);
-    if (llm42__lanes_any_negative(overflow | llm42__lanes_beyond(all) | below | above)) return false;
+    const llm42__lanes_int all = total[0] + total[1];
+    if (core.terms > 8) beyond |= (total[0] ^ all) & (total[1] ^ all);
+    if (llm42__lanes_any_negative(beyond)) return false;
     *sum = llm42__lanes_to_float(all) * back;
     return true;
 }
 
-static void llm42__sm90_steps(const float *x, const float *x_power, const float *w, const float *w_power, int steps,
-                              float *sum) {
-    for (int o = 0; o < 16; o += LLM42__LANES) {
-        llm42__lanes lanes = LLM42__L(loadu_ps)(sum + o);
-        for (int s = 0; s < steps; s++) {
-            if (llm42__sm90_lanes_step(x + 16 * s, x_power + 16 * s, w + 256 * s + o, w_power + 256 * s + o, &lanes))
-                continue;
-            LLM42__L(storeu_ps)(sum + o, lanes);
-            llm42__sm90_plain_steps(x + 16 * s, w + 256 * s + o, 1, sum + o, LLM42__LANES);
-            lanes = LLM42__L(loadu_ps)(sum + o);
-        }
-        LLM42__L(storeu_ps)(sum + o, lanes);
-    }
+static void llm42__core_plain_lanes(llm42__tensor_core core, const float *x, const float *w, llm42__lanes *sum) {
+    float plain[LLM42__LANES];
+    memcpy(plain, sum, sizeof plain);
+    llm42__core_plain_steps(core, x, w, 1, plain, LLM42__LANES);
+    memcpy(sum, plain, sizeof plain);
 }
 #endif
+
+// odd: only llm42__core_step can take the steps.
+LLM42__INLINE void llm42__core_steps(llm42__tensor_core core, bool odd, const float *x, const float *x_power,
+                                     const float *w, const float *w_power, int steps, float *sum) {
+    if (odd || !LLM42__ISA) {
+        (void)x_power, (void)w_power;
+        llm42__core_plain_steps(core, x, w, steps, sum, 16);
+        return;
+    }
+#if LLM42__ISA
+    enum { LAST = 16 - LLM42__LANES };  // AVX2 has two vectors of sums, which do not wait for each other
+    const unsigned before = _mm_getcsr();
+    llm42__lanes first = LLM42__L(loadu_ps)(sum), last = LLM42__L(loadu_ps)(sum + LAST);
+    if (LAST) llm42__rounding_set(before | 0x6000u, &first, &last);  // toward zero
+    for (int k = 0; k < core.terms * steps; k += core.terms) {
+        const float *at = w + 16 * k, *at_power = w_power + 16 * k;
+        const bool one = llm42__core_lanes_step(core, x + k, x_power + k, at, at_power, &first);
+        const bool other = !LAST || llm42__core_lanes_step(core, x + k, x_power + k, at + LAST, at_power + LAST, &last);
+        if (one && other) continue;
+        if (!one) llm42__core_plain_lanes(core, x + k, at, &first);
+        if (!other) llm42__core_plain_lanes(core, x + k, at + LAST, &last);
+    }
+    if (LAST) llm42__rounding_set(before, &first, &last);
+    memcpy(sum + LAST, &last, sizeof last);  // with AVX-512 there is only the first one
+    memcpy(sum, &first, sizeof first);
+#endif
+}
 
 // A panel: weights of sixteen outputs, side by side, and their powers (see above).
 enum {
@@ -191,7 +210,7 @@ enum {
 typedef struct llm42__sm90_panel {
     _Alignas(64) float value[LLM42__SM90_TERMS * 16];  // no vector of sixteen lies in two lines of the cache
     float power[LLM42__SM90_TERMS * 16];
-    bool odd;  // a weight is subnormal, infinite or NaN: only llm42__sm90_step can take the steps
+    bool odd;  // a weight is subnormal, infinite or NaN
 } llm42__sm90_panel;
 
 // Gives the powers of n values. True if one of the values is subnormal, infinite or NaN.
@@ -256,20 +275,20 @@ static void llm42__sm90_fill(const void *const w[16], bool bf16, int terms, llm4
     panel->odd = llm42__sm90_powers(panel->value, 16 * whole, panel->power);
 }
 
-// sum [16] += x [terms] times a panel. terms is a multiple of sixteen.
-static void llm42__sm90_multiply(const float *x, int terms, const llm42__sm90_panel *panel, float sum[16]) {
+// sum [16] += x [terms] times a panel. terms is a multiple of sixteen. The compiler knows the core of each call below.
+static void llm42__sm90_multiply(const llm42__tensor_core *core, const float *x, int terms,
+                                 const llm42__sm90_panel *panel, float sum[16]) {
     float power[LLM42__SM90_TERMS];
-    const bool odd = llm42__sm90_powers(x, terms, power) || panel->odd || !LLM42__ISA;
-    if (odd) llm42__sm90_plain_steps(x, panel->value, terms / 16, sum, 16);
-#if LLM42__ISA
-    else llm42__sm90_steps(x, power, panel->value, panel->power, terms / 16, sum);
-#endif
+    const bool odd = llm42__sm90_powers(x, terms, power) || panel->odd;
+    if (core->terms == 8)
+        llm42__core_steps(llm42__ampere_bf16, odd, x, power, panel->value, panel->power, terms / 8, sum);
+    else llm42__core_steps(llm42__hopper_bf16, odd, x, power, panel->value, panel->power, terms / 16, sum);
 }
 
 // Shapes: x [rows, stride] of which k terms count, w: sixteen rows of k terms -> sums [rows][16]; at most
-// LLM42__SM90_ROWS rows. Order: steps of sixteen terms, ascending.
-static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void *const w[16], bool bf16, int k,
-                             float *sums) {
+// LLM42__SM90_ROWS rows. Order: steps of the core, ascending.
+static void llm42__sm90_rows(const llm42__tensor_core *core, const float *x, size_t stride, int rows,
+                             const void *const w[16], bool bf16, int k, float *sums) {
     llm42__sm90_panel panel;
     memset(sums, 0, (size_t)rows * 16 * sizeof *sums);
     for (int k0 = 0; k0 < k; k0 += LLM42__SM90_TERMS) {
@@ -281,15 +300,15 @@ static void llm42__sm90_rows(const float *x, size_t stride, int rows, const void
             const float *at = x + (size_t)r * stride + k0;
             float padded[LLM42__SM90_TERMS] = {0};
             if (terms < whole) at = memcpy(padded, at, (size_t)terms * sizeof *at);
-            llm42__sm90_multiply(at, whole, &panel, sums + 16 * r);
+            llm42__sm90_multiply(core, at, whole, &panel, sums + 16 * r);
         }
     }
 }
 
 // >>eight-bits ---------------------------------------------------------------------------------------------------
-// Owns: chains of products of e4m3 numbers, summed as Hopper's tensor cores sum them, in AVX-512, AVX2 and plain C.
+// Owns: chains of products of e4m3 numbers, summed as tensor cores sum them, in AVX-512, AVX2 and plain C.
 // Calls: vectors, tensor-cores.
-// Invariant: a chain takes its terms in ascending order, in steps of 32 (llm42__core_step).
+// Invariant: a chain takes its terms in ascending order, in steps of core.terms (llm42__core_step).
 //
 // The vector versions compute sixteen outputs side by side, or eight. A step is a sum of integers in units of
 // 2^(e - 13), so its addends may come in any order. All of one sign are added by fused multiply-adds that cut toward
@@ -324,13 +343,11 @@ static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__
         }
 }
 
-// How floats are rounded, from now on. The compiler must read a panel behind that, and write sums before it.
-LLM42__INLINE void llm42__rounding_set(unsigned mode) { __asm__ volatile("ldmxcsr %0" : : "m"(mode) : "memory"); }
-
 // 2^(e + 10), where e is the largest exponent of a step's products and of the old sum.
-LLM42__INLINE llm42__lanes llm42__e4m3_base(llm42__lanes sum, const int8_t *x_exponent, const int8_t *w_exponent) {
+LLM42__INLINE llm42__lanes llm42__e4m3_base(int terms, llm42__lanes sum, const int8_t *x_exponent,
+                                            const int8_t *w_exponent) {
     llm42__lanes_raw e = LLM42__L(set1_epi8)(-128), next;
-    LLM42__UNROLLED(int k = 0; k < 8; k++) {
+    LLM42__UNROLLED(int k = 0; k < terms / 4; k++) {
         int32_t four;
         memcpy(&four, x_exponent + 4 * k, sizeof four);
         memcpy(&next, w_exponent + 64 * k, sizeof next);
@@ -343,20 +360,21 @@ LLM42__INLINE llm42__lanes llm42__e4m3_base(llm42__lanes sum, const int8_t *x_ex
     return (llm42__lanes)(((llm42__lanes_int)LLM42__L(max_epi32)(e, of_sum) + 123u) << 23);
 }
 
-// One step of 32 terms of some rows, at most 4, side by side, because a step waits for the sum of the one before. x and
-// its exponents [rows, stride]; w [32][2][16] and its exponents [8][16][4], from the first of some outputs on.
-LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const float *x, const int8_t *x_exponent,
-                                          size_t stride, const float *w, const int8_t *w_exponent) {
+// One step of some rows, at most 4, side by side, because a step waits for the sum of the one before. x and its
+// exponents [rows, stride]; w [terms][2][16] and its exponents [terms / 4][16][4], from the first of some outputs on.
+LLM42__INLINE void llm42__e4m3_lanes_step(int terms, int rows, llm42__lanes *sum, const float *x,
+                                          const int8_t *x_exponent, size_t stride, const float *w,
+                                          const int8_t *w_exponent) {
     const int each = 4 / rows;  // sums of one sign of a row
     const llm42__lanes zero = {0}, one = zero + 1.0f;
     llm42__lanes positive[4], negative[4];
     LLM42__UNROLLED(int r = 0; r < rows; r++) {  // NaN comes through
-        const llm42__lanes base = llm42__e4m3_base(sum[r], x_exponent + (size_t)r * stride, w_exponent);
+        const llm42__lanes base = llm42__e4m3_base(terms, sum[r], x_exponent + (size_t)r * stride, w_exponent);
         LLM42__UNROLLED(int i = r * each; i < (r + 1) * each; i++) positive[i] = negative[i] = base;
         positive[r * each] = LLM42__L(fmadd_ps)(LLM42__L(max_ps)(zero, sum[r]), one, base);
         negative[r * each] = LLM42__L(fnmadd_ps)(LLM42__L(min_ps)(zero, sum[r]), one, base);
     }
-    LLM42__UNROLLED(int k = 0; k < 32; k++)
+    LLM42__UNROLLED(int k = 0; k < terms; k++)
         LLM42__UNROLLED(int r = 0; r < rows; r++) {
             const float *of_x = x + (size_t)r * stride + k;
             const int i = r * each + k % each;
@@ -374,14 +392,14 @@ LLM42__INLINE void llm42__e4m3_lanes_step(int rows, llm42__lanes *sum, const flo
     }
 }
 
-LLM42__INLINE void llm42__e4m3_rows(int rows, const float *x, const int8_t *exponent, size_t stride,
-                                    const llm42__e4m3_panel *panel, int steps, float *sums) {
+LLM42__INLINE void llm42__e4m3_rows(int terms, int rows, const float *x, const int8_t *exponent, size_t stride,
+                                    const llm42__e4m3_panel *panel, float *sums) {
     for (int o = 0; o < 16; o += LLM42__LANES) {
         llm42__lanes sum[4];
         LLM42__UNROLLED(int r = 0; r < rows; r++) memcpy(&sum[r], sums + 16 * r + o, sizeof *sum);
-        for (int s = 0; s < steps; s++)
-            llm42__e4m3_lanes_step(rows, sum, x + 32 * s, exponent + 32 * s, stride, panel->value + 1024 * s + o,
-                                   panel->exponent + 512 * s + 4 * o);
+        for (int k = 0; k < LLM42__BLOCK; k += terms)
+            llm42__e4m3_lanes_step(terms, rows, sum, x + k, exponent + k, stride, panel->value + 32 * k + o,
+                                   panel->exponent + 16 * k + 4 * o);
         LLM42__UNROLLED(int r = 0; r < rows; r++) {
             const llm42__lanes_int number = (llm42__lanes_int)(sum[r] == sum[r]),
                                    bits = ((llm42__lanes_int)sum[r] & number) | (~number & 0x7fffffffu);
@@ -390,16 +408,17 @@ LLM42__INLINE void llm42__e4m3_rows(int rows, const float *x, const int8_t *expo
     }
 }
 
-// sums [rows][16] += x [rows, stride] times the panel, steps of 32 terms.
-static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
-                              const llm42__e4m3_panel *panel, int steps, float *sums) {
+// sums [rows][16] += x [rows, stride] times the panel. The cores differ in their terms alone.
+LLM42__INLINE void llm42__e4m3_steps(llm42__tensor_core core, const float *x, const int8_t *exponent, size_t stride,
+                                     int rows, const llm42__e4m3_panel *panel, float *sums) {
     const unsigned before = _mm_getcsr();
-    llm42__rounding_set(before | 0x6000u);  // toward zero
+    llm42__lanes none = {0}, too = {0};
+    llm42__rounding_set(before | 0x6000u, &none, &too);  // toward zero
     for (; rows >= 4; rows -= 4, x += 4 * stride, exponent += 4 * stride, sums += 64)
-        llm42__e4m3_rows(4, x, exponent, stride, panel, steps, sums);
+        llm42__e4m3_rows(core.terms, 4, x, exponent, stride, panel, sums);
     for (; rows > 0; rows--, x += stride, exponent += stride, sums += 16)
-        llm42__e4m3_rows(1, x, exponent, stride, panel, steps, sums);
-    llm42__rounding_set(before);
+        llm42__e4m3_rows(core.terms, 1, x, exponent, stride, panel, sums);
+    llm42__rounding_set(before, &none, &too);
 }
 #else
 static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__e4m3_panel *panel) {
@@ -407,28 +426,33 @@ static void llm42__sm90_e4m3_fill(const uint8_t *const w[16], int terms, llm42__
         panel->value[i] = i / 16 < terms ? llm42__from_e4m3(w[i % 16][i / 16]) : 0;
 }
 
-static void llm42__e4m3_steps(const float *x, const int8_t *exponent, size_t stride, int rows,
-                              const llm42__e4m3_panel *panel, int steps, float *sums) {
+LLM42__INLINE void llm42__e4m3_steps(llm42__tensor_core core, const float *x, const int8_t *exponent, size_t stride,
+                                     int rows, const llm42__e4m3_panel *panel, float *sums) {
     (void)exponent;
     for (int i = 0; i < 16 * rows; i++)
-        for (int s = 0; s < steps; s++)
-            sums[i] = llm42__core_step(llm42__hopper_e4m3, sums[i], x + (size_t)(i / 16) * stride + 32 * s,
-                                       panel->value + 512 * s + i % 16, 16);
+        for (int k = 0; k < LLM42__BLOCK; k += core.terms)
+            sums[i] = llm42__core_step(core, sums[i], x + (size_t)(i / 16) * stride + k, panel->value + 16 * k + i % 16,
+                                       16);
 }
 #endif
+
+static void llm42__sm89_e4m3_chain(const float *x, const int8_t *exponent, size_t stride, int rows,
+                                   const llm42__e4m3_panel *panel, float *sums) {
+    memset(sums, 0, 16 * (size_t)rows * sizeof *sums);
+    llm42__e4m3_steps(llm42__ada_e4m3, x, exponent, stride, rows, panel, sums);
+}
 
 static void llm42__sm90_e4m3_chain(const float *x, const int8_t *exponent, size_t stride, int rows,
                                    const llm42__e4m3_panel *panel, float *sums) {
     memset(sums, 0, 16 * (size_t)rows * sizeof *sums);
-    llm42__e4m3_steps(x, exponent, stride, rows, panel, LLM42__BLOCK / 32, sums);
+    llm42__e4m3_steps(llm42__hopper_e4m3, x, exponent, stride, rows, panel, sums);
 }
 
 // >>sm90 ---------------------------------------------------------------------------------------------------------
-// Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU.
+// Owns: the arithmetic sm90, which has the bits of INVARIANT passes of the CUDA backend on a Hopper GPU, and those with
+// the steps of other tensor cores, to which tests/cuda/steps.cu says how to add more.
 // Calls: tensor-cores, eight-bits, vectors, cpu.
-// Invariant: matrix products sum as Hopper's tensor cores do, and other sums have the order in which the threads of
-// kernels.cu take them.
-// Tensor cores of other generations round in other ways: tests/cuda/steps.cu says how to add theirs.
+// Invariant: matrix products sum by these steps, and other sums have the order of the threads of kernels.cu.
 
 // Order: that of llm42__sm90_rows.
 static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, const llm42__product *p, int n0,
@@ -444,7 +468,8 @@ static void llm42__sm90_block(const llm42__cpu *cpu, const float *x, int rows, c
                ((size_t)(n0 + LLM42__MIN(o, count - 1)) * (size_t)K + (size_t)p->k0) * (bf16 ? 2 : 4);
     for (int r0 = 0; r0 < rows; r0 += LLM42__SM90_ROWS) {
         const int r1 = LLM42__MIN(rows, r0 + LLM42__SM90_ROWS);
-        llm42__sm90_rows(x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, p->k, sums);
+        llm42__sm90_rows(cpu->arithmetic->core, x + (size_t)r0 * (size_t)K + p->k0, (size_t)K, r1 - r0, w, bf16, p->k,
+                         sums);
         llm42__cpu_put(cpu, p, n0, count, r0, r1 - r0, sums);
     }
 }
@@ -505,7 +530,8 @@ static void llm42__sm90_scores(const llm42__context *c, llm42__span s, llm42__sm
         for (int k0 = 0; k0 < pad; k0 += LLM42__SM90_TERMS) {
             const int terms = LLM42__MIN(LLM42__SM90_TERMS, pad - k0);
             llm42__sm90_fill(at, true, terms, &panel);
-            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].q + k0, terms, &panel, sum[g]);
+            for (int g = 0; g < heads; g++)
+                llm42__sm90_multiply(c->cpu->arithmetic->core, h[g].q + k0, terms, &panel, sum[g]);
             for (int j = 0; j < 16; j++) at[j] = (const uint16_t *)at[j] + terms;
         }
         for (int g = 0; g < heads; g++)
@@ -542,7 +568,8 @@ static void llm42__sm90_values(const llm42__context *c, llm42__span s, llm42__sm
                                                            ? llm42__v16_set(0.0f)
                                                            : llm42__v16_load_bf16((const uint16_t *)at[j] + c0));
             panel.odd = llm42__sm90_powers(panel.value, 256, panel.power);
-            for (int g = 0; g < heads; g++) llm42__sm90_multiply(h[g].weight + t0 - s.begin, 16, &panel, h[g].sum + c0);
+            for (int g = 0; g < heads; g++)
+                llm42__sm90_multiply(c->cpu->arithmetic->core, h[g].weight + t0 - s.begin, 16, &panel, h[g].sum + c0);
         }
 }
 
@@ -608,12 +635,15 @@ static float llm42__sm90_sum_exp(const float *x, int n, float largest) {
 }
 
 // clang-format off
-static const llm42__arithmetic llm42__sm90 = {
-    .name = "sm90", .invariant = true, .by_kv_head = true, .bias_last = true,
-    .fill = llm42__sm90_e4m3_fill, .chain = llm42__sm90_e4m3_chain,
-    .block = llm42__sm90_block, .attend = llm42__sm90_attend, .gate = llm42__sm90_gate,
-    .squares = llm42__sm90_row_squares, .head_squares = llm42__sm90_head_squares,
-    .route_total = llm42__sm90_route_total, .sum_exp = llm42__sm90_sum_exp};
+#define LLM42__GPU(...) {.invariant = true, .by_kv_head = true, .bias_last = true, .block = llm42__sm90_block, \
+    .attend = llm42__sm90_attend, .gate = llm42__sm90_gate, .squares = llm42__sm90_row_squares, \
+    .head_squares = llm42__sm90_head_squares, .route_total = llm42__sm90_route_total, \
+    .sum_exp = llm42__sm90_sum_exp, .fill = llm42__sm90_e4m3_fill, __VA_ARGS__}
+static const llm42__arithmetic llm42__emulated[LLM42_ARITHMETIC_SM100 + 1] = {
+    [LLM42_ARITHMETIC_SM80] = LLM42__GPU(.name = "sm80", .core = &llm42__ampere_bf16),
+    [LLM42_ARITHMETIC_SM89] = LLM42__GPU(.name = "sm89", .core = &llm42__ampere_bf16, .chain = llm42__sm89_e4m3_chain),
+    [LLM42_ARITHMETIC_SM90] = LLM42__GPU(.name = "sm90", .core = &llm42__hopper_bf16, .chain = llm42__sm90_e4m3_chain),
+    [LLM42_ARITHMETIC_SM100] = LLM42__GPU(.name = "sm100", .core = &llm42__hopper_bf16)};
 // clang-format on
 
 #endif  // LLM42__EMULATION

@@ -65,7 +65,7 @@ LLM42_API void llm42_transcript_free(llm42_transcript *transcript);  // NULL is 
 //   # llm42 transcript, format 3       the first line
 //   model: NAME                        the path from which the model was loaded
 //   model_hash: 64 hex digits          llm42_model_sha256
-//   arithmetic: WORD                   fp32, sm90 or `not known`: how sums round
+//   arithmetic: WORD                   fp32, sm90, sm80, sm89, sm100 or `not known`: how sums round
 //   compute: bf16 or fp32
 //   logits_fp32, router_fp32: yes or no
 //   leaves: N                          the larger of .leaves and .tensor_parallel

@@ -12,15 +12,15 @@
 // the exponent of the smallest normal one. Zeros and sums too small are +0, too large ones infinite, NaN 0x7fffffff.
 //
 // The program prints how many steps of each kind of input have the bits of each hypothesis, and names the one that
-// holds for all. On sm_90 it has to be llm42__sm90_step; other devices are only measured. A chain of steps has to be
-// llm42__k_matmul over k = 4096. Each form of the products of warpgroups (llm42__wgmma, sm_90a) has to be the same
-// step, four that run at once four steps with k ascending, and products of e4m3 llm42__hopper_e4m3.
+// holds for all. On sm_90 it has to be llm42__core_step with Hopper's row of the table; other devices are only measured.
+// A chain of steps has to be llm42__k_matmul over k = 4096. Each form of the products of warpgroups (llm42__wgmma,
+// sm_90a) has to be the same step, four that run at once four steps with k ascending, and those of e4m3
+// llm42__hopper_e4m3.
 //
-// To give llm42.h the arithmetic of another GPU, write the step that holds there beside llm42__sm90_step, with a
-// product of rows that takes it, and a table as at the end of section sm90, in which block and attention take this
-// product; its other functions may be those of sm90. Add a value to llm42_arithmetic, which llm42__cpu_open,
-// llm42__cpu_validate, llm42__find_devices and llm42__cuda_arithmetic have to know. Then test_cuda --part arithmetic
-// compares whole passes.
+// To give llm42.h the arithmetic of another GPU, add the hypothesis that holds there to the table in section
+// tensor-cores, let llm42__sm90_multiply take it, and add a line to llm42__emulated in section sm90 and a value to
+// llm42_arithmetic; other sums may be those of sm90. llm42__find_devices and llm42__cuda_arithmetic have to know it.
+// Then test_cuda --part arithmetic compares whole passes.
 //
 //   build/tests/cuda_steps [--steps N] [--brief]       --brief leaves the table out
 //
@@ -44,7 +44,7 @@
 #define COUNTS_OF "cuda_steps"
 #include "counts.h"
 
-extern "C" float steps_sm90(float sum, const float *a, const float *b);  // steps/library.c: llm42__sm90_step
+extern "C" float steps_sm90(float sum, const float *a, const float *b);  // steps/library.c: llm42__core_step
 extern "C" float steps_e4m3(float sum, const float *a, const float *b);  // llm42__core_step, of llm42__hopper_e4m3
 
 enum { ROWS = 16, COLUMNS = 8, TERMS = 16, STEPS_OF_TILE = ROWS * COLUMNS };  // of one llm42__mma
@@ -524,17 +524,17 @@ static void judge(const table &t, const cudaDeviceProp &device) {
     const bool as_sm90 = winner >= 0 && t.hypotheses[(size_t)winner].is_sm90();
     if (device.major != 9 || device.minor != 0) {  // as llm42__cuda_arithmetic decides
         printf(
-            "the arithmetic of this device, sm_%d%d, is not known to the library%s; section sm90 of llm42.h says how "
+            "the arithmetic of this device, sm_%d%d, is not known to the library%s; the head of this program says how "
             "one is added\n",
             device.major, device.minor, as_sm90 ? ", but its steps are those of sm90" : "");
         return;
     }
     for (int kind = 0; kind < KINDS; kind++) {
-        printf("sm90, %s: %zu of %zu steps have the bits of llm42__sm90_step\n", kind_names[kind], t.of_library[kind],
+        printf("sm90, %s: %zu of %zu steps have the bits of llm42__core_step\n", kind_names[kind], t.of_library[kind],
                t.steps);
         check(t.of_library[kind] == t.steps, kind_names[kind]);
     }
-    check(as_sm90, "the hypothesis that holds is that of llm42__sm90_step");
+    check(as_sm90, "the hypothesis that holds is that of llm42__core_step");
 }
 
 // >>underflow ----------------------------------------------------------------------------------------------------
@@ -565,7 +565,7 @@ static inputs small_sums(int tiles, shape of) {
     return in;
 }
 
-// Prints the sums that a device has otherwise than llm42__sm90_step, up to a few.
+// Prints the sums that a device has otherwise than llm42__core_step, up to a few.
 static void check_small(const char *words, const inputs &in, const std::vector<uint32_t> &device) {
     size_t other = 0, too_small = 0;
     for (size_t i = 0; i < in.sums(); i++) {
@@ -575,13 +575,13 @@ static void check_small(const char *words, const inputs &in, const std::vector<u
         too_small += want == 0;
         if (device[i] == want || ++other > 40) continue;
         const int e = small_e(in, tile, row);
-        printf("%s: %d x 2^%d is %08x, by llm42__sm90_step %08x (e = %d, accumulator %08x)\n", words,
+        printf("%s: %d x 2^%d is %08x, by llm42__core_step %08x (e = %d, accumulator %08x)\n", words,
                small_u(tile, column), e - 25, device[i], want, e, in.c[i]);
     }
-    printf("%s: of %zu small sums, %zu of which are 0 in fp32, %zu have other bits than llm42__sm90_step\n", words,
+    printf("%s: of %zu small sums, %zu of which are 0 in fp32, %zu have other bits than llm42__core_step\n", words,
            in.sums(), too_small, other);
     check(too_small > in.sums() / 8, "there are enough sums that are too small for fp32");
-    check(!other, "small sums are those of llm42__sm90_step");
+    check(!other, "small sums are those of llm42__core_step");
 }
 
 // >>warpgroups ---------------------------------------------------------------------------------------------------
@@ -669,7 +669,7 @@ static std::vector<uint32_t> run_group(group_kernel *kernel, const inputs &in) {
     return sum;
 }
 
-// The same by llm42__sm90_step: one step from c on, or several from zero on, with k ascending or descending.
+// The same by llm42__core_step: one step from c on, or several from zero on, with k ascending or descending.
 static std::vector<uint32_t> group_by_library(const inputs &in, int steps, bool upwards) {
     std::vector<uint32_t> sum(in.sums());
 #pragma omp parallel for
@@ -694,7 +694,7 @@ static void show_others(const inputs &in, const std::vector<uint32_t> &device, c
     int shown = 0;
     for (size_t i = 0; i < in.sums() && shown < 3; i++) {
         if (device[i] == library[i]) continue;
-        printf("  element %zu: %08x, by llm42__sm90_step %08x; accumulator %08x, factors", i, device[i], library[i],
+        printf("  element %zu: %08x, by llm42__core_step %08x; accumulator %08x, factors", i, device[i], library[i],
                in.c[i]);
         for (int k = 0; k < TERMS; k++) printf(" %04x*%04x", in.a_of(i)[k], in.b_of(i)[k]);
         printf("\n");
@@ -721,9 +721,9 @@ static void check_group(const group_form &form, int steps) {
         all += in.sums(), one += one_here, several += several_here;
     }
     printf("wgmma m64n%dk16, %s: %zu single steps and %zu sums of %d steps, of %zu, have the bits of "
-           "llm42__sm90_step\n",
+           "llm42__core_step\n",
            form.n, form.words, one, several, GROUP_STEPS, all);
-    check(one == all && several == all, "a warpgroup's products are chains of llm42__sm90_step");
+    check(one == all && several == all, "a warpgroup's products are chains of llm42__core_step");
 }
 
 static void check_groups(int steps) {
@@ -871,7 +871,7 @@ int main(int argc, char **argv) {
     }
     if (failed) return end();
     if (!brief) t.print();
-    check(t.description_is_library, "llm42__sm90_step is the hypothesis with 25 bits below 2^-133 or more");
+    check(t.description_is_library, "llm42__core_step is the hypothesis with 25 bits below 2^-133 or more");
     check(t.all_differ(), "these inputs tell all hypotheses apart");
     judge(t, device);
     check_chains(device.multiProcessorCount);

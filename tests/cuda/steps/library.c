@@ -4,7 +4,9 @@
 
 float steps_sm90(float sum, const float *a, const float *b), steps_e4m3(float sum, const float *a, const float *b);
 
-float steps_sm90(float sum, const float *a, const float *b) { return llm42__sm90_step(sum, a, b, 1); }
+float steps_sm90(float sum, const float *a, const float *b) {
+    return llm42__core_step(llm42__hopper_bf16, sum, a, b, 1);
+}
 float steps_e4m3(float sum, const float *a, const float *b) {
     return llm42__core_step(llm42__hopper_e4m3, sum, a, b, 1);
 }
