@@ -12,9 +12,9 @@
 // the exponent of the smallest normal one. Zeros and sums too small are +0, too large ones infinite, NaN 0x7fffffff.
 //
 // The program prints how many steps of each kind of input have the bits of each hypothesis, and names the one that
-// holds for all. On sm_90 it has to be llm42__core_step with Hopper's row of the table; other devices are only measured.
-// A chain of steps has to be llm42__k_matmul over k = 4096. Each form of the products of warpgroups (llm42__wgmma,
-// sm_90a) has to be the same step, four that run at once four steps with k ascending, and those of e4m3
+// holds for all. On sm_90 it has to be llm42__core_step with Hopper's row of the table; other devices are only
+// measured. A chain of steps has to be llm42__k_matmul over k = 4096. Each form of the products of warpgroups
+// (llm42__wgmma, sm_90a) has to be the same step, four that run at once four steps with k ascending, and those of e4m3
 // llm42__hopper_e4m3.
 //
 // To give llm42.h the arithmetic of another GPU, add the hypothesis that holds there to the table in section
