@@ -12,15 +12,15 @@ TEST(results_have_the_digests_of_a_gpu) {
         const char *name;
         float (*of)(float);
         uint64_t digest;
-    } functions[] = {{"rcp", llm42_sfu_rcp, 0xb2aae5e6f9f0be85},
-                     {"rsqrt", llm42_sfu_rsqrt, 0x152a1b01a39d6eae},
-                     {"lg2", llm42_sfu_lg2, 0xd248d44ec4078e82},
+    } functions[] = {{"rcp", llm42_sfu_rcp, 0xb2aae5e6f9f0be85},       {"rsqrt", llm42_sfu_rsqrt, 0x152a1b01a39d6eae},
+                     {"sqrt", llm42_sfu_sqrt, 0x2f07432983b8e20c},     {"lg2", llm42_sfu_lg2, 0xd248d44ec4078e82},
+                     {"sin", llm42_sfu_sin, 0x82346435c2d5a9cd},       {"cos", llm42_sfu_cos, 0x0b2ca9f1e84914e5},
                      {"control: 1 / x", exact_rcp, 0xb2aae5e6f9f0be85}};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 7; i++) {
         uint64_t digest = 14695981039346656037u;  // FNV-1a, of words
         for (uint32_t k = 0; k < 1 << 23; k++)
             digest = (digest ^ llm42__bits(functions[i].of(llm42__float(k * 512)))) * 1099511628211u;
-        CHECK_MSG((digest == functions[i].digest) == (i < 3), "%s: %016llx", functions[i].name,
+        CHECK_MSG((digest == functions[i].digest) == (i < 6), "%s: %016llx", functions[i].name,
                   (unsigned long long)digest);
     }
 }
@@ -30,6 +30,7 @@ TEST(values) {
           llm42_sfu_lg2(8) == 3);
     CHECK(llm42_sfu_lg2(1) == 0 && llm42_sfu_ex2(-3) == 0.125f && isinf(llm42_sfu_rcp(-0.0f)));
     CHECK(llm42__bits(llm42_sfu_lg2(-1)) == 0x7fffffff && llm42__bits(llm42_sfu_rsqrt(-1)) == 0x7fffffff);
+    CHECK(llm42_sfu_sqrt(16) == 4 && llm42_sfu_sin(0) == 0 && llm42_sfu_cos(0) == 1 && isnan(llm42_sfu_sin(INFINITY)));
     CHECK(llm42_sfu_rcp(1e-40f) == INFINITY && llm42_sfu_rcp(2e38f) == 0 && llm42_sfu_lg2(1e-40f) == -INFINITY);
 }
 

@@ -5,23 +5,22 @@
 //
 //     float y = llm42_sfu_rcp(x);            // rcp.approx.ftz.f32
 //
-// A GPU computes 1/x, 1/sqrt(x), log2(x) and 2^x of a float with integers. The upper bits of the significand choose a
-// row of a table, (c0, c1, c2). With r, the other bits, the result is c0 2^g + K + c1 r + c2 q, cut. q is r^2 / 2^t
-// without the products of two bits that are worth less than 2^t. These numbers were found from the results of an H200
-// for all significands: for each row, bounds of every result are a linear program in c0, c1 and c2.
+// A GPU computes 1/x, sqrt(x), 1/sqrt(x), log2(x), 2^x, sin(x) and cos(x) of a float with integers. The upper bits of
+// 23, of a significand or of a part of a turn, choose a row of a table, (c0, c1, c2). With r, the other bits, the
+// result is c0 2^g + K + c1 r + c2 q, cut. q is r^2 / 2^t without the products of two bits that are worth less than
+// 2^t. sweep/results/science/special_functions.md says how the tables were found, and what was compared with an H200.
 //
-// Compared with an H200: 2^x for all 2^32 floats; the others for all significands (of log2, in [1/2, 2)), and for every
-// 512th of all floats. Subnormal arguments count as 0, results below 2^-126 are 0, and NaN is 0x7fffffff.
+// Subnormal arguments count as 0, results below 2^-126 are 0, and NaN is 0x7fffffff.
 #ifndef LLM42_SFU_H
 #define LLM42_SFU_H
 #include "llm42.h"
 
 #if defined(LLM42__BASE_INCLUDED)
 
-// c0 2^g + K + c1 r + c2 q of a significand's 23 bits. rows: 2^(23 - bits) of {c0, c1, c2}.
-LLM42__BOTH int64_t llm42__sfu_row(const int32_t (*rows)[3], uint32_t significand, int bits, int t, int g, int K) {
-    const int32_t *c = rows[significand >> bits];
-    const uint32_t r = significand & ((1u << bits) - 1);
+// c0 2^g + K + c1 r + c2 q of 23 bits. rows: 2^(23 - bits) of {c0, c1, c2}.
+LLM42__BOTH int64_t llm42__sfu_row(const int32_t (*rows)[3], uint32_t of, int bits, int t, int g, int K) {
+    const int32_t *c = rows[of >> bits];
+    const uint32_t r = of & ((1u << bits) - 1);
     uint64_t q = 0;
     for (int i = 0; i < bits; i++) {  // products of bit i with itself, and twice with lower ones
         const int least = t - i - 1 > 0 ? t - i - 1 : 0;
@@ -32,13 +31,15 @@ LLM42__BOTH int64_t llm42__sfu_row(const int32_t (*rows)[3], uint32_t significan
     return ((int64_t)c[0] << g) + K + (int64_t)c[1] * r + (int64_t)c[2] * (int64_t)(q >> t);
 }
 
-// A float from its sign, and a number of 2^23 to 2^24 in units of 2^exponent.
-LLM42__BOTH float llm42__sfu_float(uint32_t sign, int64_t significand, int exponent) {
-    if (significand >> 24) significand >>= 1, exponent++;
-    const int field = exponent + 150;
-    if (field <= 0) return llm42__float(sign);
-    return llm42__float(sign | (uint32_t)field << 23 | ((uint32_t)significand & 0x7fffff));
+// sum x 2^exponent, cut to 24 bits. sum: 0 or more.
+LLM42__BOTH float llm42__sfu_float(uint32_t sign, int64_t sum, int exponent) {
+    for (; sum >> 24; exponent++) sum >>= 1;
+    for (; sum && !(sum >> 23); exponent--) sum *= 2;
+    if (!sum || exponent <= -150) return llm42__float(sign);
+    return llm42__float(sign | (uint32_t)(exponent + 150) << 23 | ((uint32_t)sum & 0x7fffff));
 }
+
+LLM42__BOTH bool llm42__sfu_tiny(float x) { return (llm42__bits(x) & 0x7fffffff) < 0x00800000; }
 
 // ex2.approx.ftz.f32
 LLM42__BOTH float llm42_sfu_ex2(float x) { return llm42__ex2(x); }
@@ -80,7 +81,7 @@ LLM42__BOTH float llm42_sfu_rcp(float x) {
         {34087044, -16908, 133},  {33952313, -16775, 132}, {33818641, -16643, 131}, {33686019, -16513, 130},
     };
     const uint32_t u = llm42__bits(x), sign = u & 0x80000000;
-    if ((u & 0x7fffffff) < 0x00800000) return llm42__float(sign | 0x7f800000);
+    if (llm42__sfu_tiny(x)) return llm42__float(sign | 0x7f800000);
     if ((u & 0x7fffffff) >= 0x7f800000) return llm42__float(u & 0x7fffff ? 0x7fffffff : sign);
     return llm42__sfu_float(sign, llm42__sfu_row(rows, u & 0x7fffff, 16, 17, 13, 2023) >> 15,
                             103 - (int)(u >> 23 & 255));
@@ -126,14 +127,63 @@ LLM42__BOTH float llm42_sfu_rsqrt(float x) {
             {34654868, -18049, 448},  {34511369, -17826, 440},  {34369640, -17607, 428},  {34229641, -17393, 420},
             {34091339, -17183, 412},  {33954698, -16977, 404},  {33819688, -16775, 396},  {33686280, -16578, 388},
         }};
-    const uint32_t u = llm42__bits(x), sign = u & 0x80000000;
-    if ((u & 0x7fffffff) < 0x00800000) return llm42__float(sign | 0x7f800000);
-    if (sign || u > 0x7f800000) return llm42__float(0x7fffffff);
+    const uint32_t u = llm42__bits(x);
+    if (llm42__sfu_tiny(x)) return llm42__float((u & 0x80000000) | 0x7f800000);
+    if (u > 0x7f800000) return llm42__float(0x7fffffff);
     if (u == 0x7f800000) return 0.0f;
     const int exponent = (int)(u >> 23) - 127, odd = exponent & 1;
     const bool one = !odd && !(u & 0x7fffff);  // a power of 4
     return llm42__sfu_float(0, one ? 1 << 24 : llm42__sfu_row(rows[odd], u & 0x7fffff, 17, 19, 14, 16383) >> 16,
                             -24 - (exponent - odd) / 2);
+}
+
+// sqrt.approx.ftz.f32
+LLM42__BOTH float llm42_sfu_sqrt(float x) {
+    static const int32_t rows[2][64][3] = {
+        {
+            // from 1 to 2, and from 2 to 4
+            {33554432, 65535, -1012}, {33815560, 65029, -988}, {34074687, 64534, -964}, {34331858, 64051, -944},
+            {34587117, 63578, -922},  {34840506, 63116, -904}, {35092065, 62664, -886}, {35341834, 62221, -868},
+            {35589850, 61787, -848},  {35836149, 61363, -834}, {36080767, 60947, -816}, {36323738, 60539, -798},
+            {36565095, 60139, -782},  {36804868, 59748, -770}, {37043090, 59363, -752}, {37279789, 58987, -740},
+            {37514995, 58617, -726},  {37748736, 58254, -714}, {37981038, 57898, -702}, {38211928, 57548, -688},
+            {38441431, 57204, -674},  {38669572, 56867, -664}, {38896375, 56535, -650}, {39121863, 56209, -638},
+            {39346059, 55889, -630},  {39568985, 55574, -618}, {39790662, 55264, -608}, {40011110, 54960, -598},
+            {40230351, 54660, -588},  {40448403, 54366, -580}, {40665286, 54076, -570}, {40881019, 53790, -560},
+            {41095618, 53510, -554},  {41309104, 53233, -544}, {41521491, 52961, -536}, {41732798, 52693, -530},
+            {41943040, 52429, -522},  {42152234, 52168, -510}, {42360394, 51912, -504}, {42567536, 51660, -498},
+            {42773676, 51410, -488},  {42978827, 51165, -484}, {43183003, 50923, -476}, {43386218, 50685, -472},
+            {43588486, 50449, -462},  {43789819, 50218, -458}, {43990231, 49989, -452}, {44189735, 49763, -444},
+            {44388341, 49541, -442},  {44586063, 49321, -434}, {44782912, 49104, -428}, {44978899, 48890, -422},
+            {45174037, 48678, -414},  {45368334, 48471, -414}, {45561804, 48264, -404}, {45754455, 48061, -400},
+            {45946298, 47861, -398},  {46137344, 47662, -388}, {46327602, 47467, -388}, {46517082, 47273, -380},
+            {46705793, 47082, -376},  {46893744, 46894, -374}, {47080946, 46707, -368}, {47267406, 46523, -364},
+        },
+        {
+            {47453133, 92680, -1428}, {47822424, 91964, -1394}, {48188884, 91266, -1368}, {48552579, 90582, -1336},
+            {48913570, 89914, -1310}, {49271916, 89260, -1282}, {49627674, 88620, -1252}, {49980900, 87994, -1226},
+            {50331648, 87380, -1198}, {50679968, 86780, -1176}, {51025910, 86192, -1154}, {51369523, 85616, -1134},
+            {51710853, 85050, -1108}, {52049944, 84496, -1088}, {52386840, 83952, -1062}, {52721584, 83420, -1048},
+            {53054216, 82896, -1024}, {53384774, 82384, -1010}, {53713299, 81880, -992},  {54039827, 81384, -968},
+            {54364394, 80898, -952},  {54687033, 80422, -940},  {55007782, 79952, -918},  {55326670, 79492, -906},
+            {55643731, 79038, -886},  {55958995, 78594, -878},  {56272493, 78156, -862},  {56584254, 77726, -850},
+            {56894307, 77302, -834},  {57202680, 76884, -816},  {57509399, 76474, -802},  {57814491, 76072, -798},
+            {58117981, 75674, -782},  {58419895, 75282, -766},  {58720256, 74898, -758},  {59019089, 74518, -744},
+            {59316416, 74146, -740},  {59612260, 73778, -728},  {59906644, 73414, -712},  {60199587, 73058, -706},
+            {60491112, 72706, -696},  {60781240, 72358, -682},  {61069988, 72016, -672},  {61357378, 71678, -660},
+            {61643428, 71346, -654},  {61928157, 71018, -646},  {62211582, 70694, -634},  {62493722, 70376, -632},
+            {62774594, 70060, -618},  {63054215, 69750, -612},  {63332601, 69444, -606},  {63609770, 69140, -594},
+            {63885735, 68842, -588},  {64160514, 68548, -586},  {64434121, 68256, -574},  {64706571, 67968, -564},
+            {64977878, 67686, -564},  {65248058, 67404, -550},  {65517123, 67128, -546},  {65785088, 66854, -538},
+            {66051966, 66584, -532},  {66317769, 66318, -528},  {66582512, 66054, -522},  {66846206, 65794, -518},
+        }};
+    const uint32_t u = llm42__bits(x);
+    if (llm42__sfu_tiny(x)) return llm42__float(u & 0x80000000);
+    if (u > 0x7f800000) return llm42__float(0x7fffffff);
+    if (u == 0x7f800000) return x;
+    const int exponent = (int)(u >> 23) - 127, odd = exponent & 1;
+    return llm42__sfu_float(0, llm42__sfu_row(rows[odd], u & 0x7fffff, 17, 19, 15, 32767) >> 17,
+                            (exponent - odd) / 2 - 23);
 }
 
 // lg2.approx.ftz.f32: the exponent plus the logarithm of the significand, in units of 2^-36. A negative sum is one unit
@@ -158,19 +208,52 @@ LLM42__BOTH float llm42_sfu_lg2(float x) {
         {64035030, 24399, -390},  {64812684, 24204, -384},  {65584142, 24012, -378},  {66349501, 23823, -372},
     };
     const uint32_t u = llm42__bits(x);
-    if ((u & 0x7fffffff) < 0x00800000) return llm42__float(0xff800000);
-    if (u >> 31 || u > 0x7f800000) return llm42__float(0x7fffffff);
+    if (llm42__sfu_tiny(x)) return llm42__float(0xff800000);
+    if (u > 0x7f800000) return llm42__float(0x7fffffff);
     if (u == 0x7f800000) return x;
     if (u == 0x3f800000) return 0.0f;
-    int64_t sum = (llm42__sfu_row(rows, u & 0x7fffff, 17, 19, 12, 29509) >> 2) +
-                  ((int64_t)(u >> 23) - 127) * (1ll << 36);
-    const uint32_t sign = sum < 0 ? 0x80000000 : 0;
-    if (sum < 0) sum = -sum - 1;
-    int exponent = -36;
-    for (; sum >> 24; exponent++) sum >>= 1;
-    for (; !(sum >> 23); exponent--) sum <<= 1;
-    return llm42__sfu_float(sign, sum, exponent);
+    const int64_t sum = (llm42__sfu_row(rows, u & 0x7fffff, 17, 19, 12, 29509) >> 2) +
+                        ((int64_t)(u >> 23) - 127) * (1ll << 36);
+    return sum < 0 ? llm42__sfu_float(0x80000000, -sum - 1, -36) : llm42__sfu_float(0, sum, -36);
 }
+
+// sin of |x|, `quarters` quarters of a turn farther on. x / (2 pi) is a float that is cut, then cut to 25 binary
+// places. Its two upper places are the quarter of the turn, and 23 places go into the table, as their complement in
+// quarters in which the sine falls.
+LLM42__BOTH float llm42__sfu_sine(float x, uint32_t quarters, uint32_t sign) {
+    static const int32_t rows[64][3] = {
+        {0, 25737, -14},          {823463, 25730, -48},     {1646436, 25706, -76},    {2468414, 25668, -110},
+        {3288906, 25613, -137},   {4107418, 25544, -171},   {4923453, 25459, -201},   {5736526, 25358, -229},
+        {6546141, 25243, -262},   {7351816, 25112, -292},   {8153060, 24966, -322},   {8949394, 24805, -352},
+        {9740335, 24629, -381},   {10525413, 24438, -410},  {11304145, 24233, -441},  {12076070, 24013, -470},
+        {12840725, 23778, -497},  {13597643, 23529, -525},  {14346367, 23266, -553},  {15086452, 22989, -581},
+        {15817450, 22698, -608},  {16538916, 22394, -637},  {17250422, 22076, -664},  {17951542, 21744, -688},
+        {18641840, 21400, -715},  {19320916, 21042, -738},  {19988350, 20672, -763},  {20643746, 20290, -790},
+        {21286703, 19895, -812},  {21916841, 19489, -839},  {22533776, 19070, -859},  {23137138, 18640, -881},
+        {23726565, 18199, -904},  {24301698, 17747, -926},  {24862194, 17284, -946},  {25407711, 16811, -967},
+        {25937924, 16328, -988},  {26452518, 15834, -1004}, {26951170, 15332, -1025}, {27433593, 14820, -1043},
+        {27899488, 14299, -1059}, {28348583, 13769, -1074}, {28780594, 13232, -1093}, {29195273, 12686, -1107},
+        {29592364, 12133, -1123}, {29971632, 11572, -1136}, {30332846, 11004, -1148}, {30675788, 10430, -1162},
+        {31000253, 9849, -1172},  {31306042, 9263, -1185},  {31592974, 8671, -1196},  {31860879, 8073, -1203},
+        {32109590, 7471, -1213},  {32338961, 6864, -1220},  {32548845, 6254, -1230},  {32739132, 5639, -1236},
+        {32909694, 5021, -1242},  {33060432, 4400, -1247},  {33191257, 3776, -1250},  {33302087, 3151, -1258},
+        {33392857, 2523, -1260},  {33463517, 1893, -1260},  {33514014, 1263, -1263},  {33544326, 632, -1265},
+    };
+    const uint32_t u = llm42__bits(x) & 0x7fffffff;
+    if (u >= 0x7f800000) return llm42__float(0x7fffffff);
+    const int shift = (int)(u >> 23) - 151;  // of the product below, to units of 2^-25 turns
+    uint64_t turns = llm42__sfu_tiny(x) ? 0 : (uint64_t)((u & 0x7fffff) | 0x800000) * 0xa2f983;
+    turns = turns >> 47 ? turns >> 24 << 24 : turns >> 23 << 23;
+    turns = shift > 24 || shift < -47 ? 0 : shift < 0 ? turns >> -shift : turns << shift;
+    turns += (uint64_t)quarters << 23;
+    const uint32_t quarter = (uint32_t)(turns >> 23) & 3, place = (uint32_t)turns & 0x7fffff;
+    return llm42__sfu_float(sign ^ (quarter & 2) << 30,
+                            llm42__sfu_row(rows, quarter & 1 ? 0x7fffff - place : place, 17, 19, 12, 0), -37);
+}
+
+// sin.approx.ftz.f32 and cos.approx.ftz.f32
+LLM42__BOTH float llm42_sfu_sin(float x) { return llm42__sfu_sine(x, 0, llm42__bits(x) & 0x80000000); }
+LLM42__BOTH float llm42_sfu_cos(float x) { return llm42__sfu_sine(x, 1, 0); }
 
 #endif
 #endif  // LLM42_SFU_H

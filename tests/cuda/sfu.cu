@@ -16,19 +16,24 @@ static bool works(cudaError_t status, const char *what) {
     return status == cudaSuccess || count_check(false, what, cudaGetErrorString(status));
 }
 
-enum { EX2, RCP, RSQRT, LG2, KINDS };
-static const char *const names[KINDS] = {"ex2", "rcp", "rsqrt", "lg2"};
+enum { EX2, RCP, SQRT, RSQRT, LG2, SIN, COS, KINDS };
+static const char *const names[KINDS] = {"ex2", "rcp", "sqrt", "rsqrt", "lg2", "sin", "cos"};
 
 template <int KIND> static __device__ bool equal(float x) {
-    float y;
-    if (KIND == EX2) asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    if (KIND == RCP) asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    if (KIND == RSQRT) asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    if (KIND == LG2) asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    const float z = KIND == EX2     ? llm42_sfu_ex2(x)
-                    : KIND == RCP   ? llm42_sfu_rcp(x)
-                    : KIND == RSQRT ? llm42_sfu_rsqrt(x)
-                                    : llm42_sfu_lg2(x);
+    float y = 0, z = 0;
+#define OF(kind, name)                                           \
+    if (KIND == kind) {                                          \
+        asm(#name ".approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); \
+        z = llm42_sfu_##name(x);                                 \
+    }
+    OF(EX2, ex2)
+    OF(RCP, rcp)
+    OF(SQRT, sqrt)
+    OF(RSQRT, rsqrt)
+    OF(LG2, lg2)
+    OF(SIN, sin)
+    OF(COS, cos)
+#undef OF
     return __float_as_uint(y) == __float_as_uint(z);
 }
 
@@ -42,8 +47,9 @@ template <int KIND> static __global__ void k_compare(unsigned long long *wrong) 
 }
 
 int main() {
-    static void (*const compare[KINDS])(unsigned long long *) = {k_compare<EX2>, k_compare<RCP>, k_compare<RSQRT>,
-                                                                 k_compare<LG2>};
+    static void (*const compare[KINDS])(unsigned long long *) = {k_compare<EX2>,   k_compare<RCP>, k_compare<SQRT>,
+                                                                 k_compare<RSQRT>, k_compare<LG2>, k_compare<SIN>,
+                                                                 k_compare<COS>};
     int count = 0;
     cudaDeviceProp device;
     unsigned long long *wrong, found[2];
