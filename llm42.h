@@ -131,7 +131,7 @@
    results depend on the GPU and its library versions; arithmetics SM80, SM89 and SM100 have only their steps. Scoring
    the finished text in INVARIANT passes gives the canonical result again. With verifier FIXED the result depends on M
    (see llm42_policy.verifier), and the text must be scored as it ran: in FIXED passes of M rows, the prompt in the kind
-   of pass that .prefill names. The experiments .keep_fast_kv and .keep_fast_state break the promise on purpose.
+   of pass that .prefill names. The experiments .keep_fast_kv, .keep_fast_state and .gate break the promise.
 
    How the promise is kept: no order of a sum depends on chance or timing. On a CPU the order depends on the sizes of
    the operator and on the schedule and the shape of the pass, and on nothing else (sections vectors and cpu). On a GPU
@@ -473,7 +473,7 @@ typedef struct llm42_pass {
     llm42_probe_fn *probe;
     void *probe_user;
     bool check;  // true: a test pass that llm42_engine_open runs, for no request; the simulator counts no time for it
-    float *margins;  // NULL, or [rows], as .out: llm42_margin. The simulator's are uniform from 0 to 1
+    float *margins;  // NULL, or [rows]: the llm42_margin of each row that .out has a token for
 } llm42_pass;
 
 // For callers without an engine, before a pass: says of the sequences of its rows that their states have taken in all
@@ -1016,10 +1016,11 @@ typedef struct llm42_experiment {
     uint64_t inject_seed;  // default: 42
     bool keep_fast_kv;     // leave out the KV overwrite of verification, which breaks the promise
     bool keep_fast_state;  // states take in all rows, also those that are rolled back: this breaks the promise, too
-    double
-        gate;  // MarginGate (arXiv 2605.30218): a token of a FAST pass with a margin (llm42_margin) of at least this,
-               // and with no candidate before it, is committed as it is, and so is its KV: this breaks the promise.
-               // The simulator's margins are uniform, so there it is the share of tokens to verify. 0 (default): none
+    // MarginGate (arXiv 2605.30218): a token that a FAST pass gives is committed without verification if its margin
+    // (llm42_margin) is at least this, and no candidate of its request waits before it. Its KV stays, too, which breaks
+    // the promise. The simulator's margins are uniform from 0 to 1, so there this share of the tokens is below the
+    // gate.
+    double gate;        // default: 0, none
     llm42_bonus bonus;  // whether a window has a row for the verifier's own token; default: the preset's
 } llm42_experiment;
 
@@ -1119,8 +1120,8 @@ LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
-// How far the token that is drawn leads the next one, in logits (greedy) or in logit / temperature + Gumbel noise.
-// Filters are ignored, so it is that of a token which they might remove.
+// The score of the token that is drawn, its logit (greedy) or logit / temperature + Gumbel noise, minus the second
+// largest score. Top-k and other filters are ignored, so it may be that of a token which a filter removes.
 LLM42_API float llm42_margin(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 
 #ifdef __cplusplus

@@ -999,7 +999,7 @@ static settings parse(int argc, char **argv) {
                   "share of tokens to come that admission leaves room for"),
         ARGS_FLAG("prefix-cache", &s.prefix_cache, "share the KV of equal prefixes"),
         ARGS_REAL("gate X", &s.gate, 0, 1e9,
-                  "experiment: verify only tokens that lead the next one by less (sim: this share of the tokens);\n"
+                  "experiment: verify only tokens with a margin below X (sim: this share of the tokens is below);\n"
                   "                         answers then depend on other requests"),
         ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),

@@ -1,8 +1,8 @@
-"""Does an engine give the canonical answers of tiny42, one row of an answer at a time and in windows of 2 to 16?
+"""Does an engine give the canonical answers of tiny42, however many rows of one answer a pass has (1 to 16)?
 
     make shared && python3 examples/python/conformance.py [FILE [ROWS...]]
 
-To test another engine, replace `run`. The file says in its first lines what it has.
+To test another engine, replace `run`. The first lines of FILE describe its columns. Status 1: some answer differs.
 """
 import struct
 import sys

@@ -5,10 +5,11 @@
 //
 //     float y = llm42_sfu_rcp(x);            // rcp.approx.ftz.f32
 //
-// A GPU computes 1/x, sqrt(x), 1/sqrt(x), log2(x), 2^x, sin(x) and cos(x) of a float with integers. The upper bits of
-// 23, of a significand or of a part of a turn, choose a row of a table, (c0, c1, c2). With r, the other bits, the
-// result is c0 2^g + K + c1 r + c2 q, cut. q is r^2 / 2^t without the products of two bits that are worth less than
-// 2^t. sweep/results/science/special_functions.md says how the tables were found, and what was compared with an H200.
+// A GPU computes 1/x, sqrt(x), 1/sqrt(x), log2(x), 2^x, sin(x) and cos(x) of a float with integers. Take the 23 bits of
+// the significand, or for sin and cos of a quarter of a turn. The upper ones choose a row (c0, c1, c2) of a table, and
+// the lower ones are r. The result is c0 2^g + K + c1 r + c2 q, cut off. g and K are constants, and q is r^2 / 2^t
+// without the products of two bits of r that are worth less than 2^t. sweep/results/science/special_functions.md says
+// how the tables were found, and what was compared with an H200.
 //
 // Subnormal arguments count as 0, results below 2^-126 are 0, and NaN is 0x7fffffff.
 #ifndef LLM42_SFU_H

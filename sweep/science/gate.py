@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A margin gate, measured against the truth: which answers are wrong if only uncertain tokens are verified.
 
-MarginGate (arXiv 2605.30218) verifies a token only if its logit leads the next one by less than a threshold, the gate.
-Other tokens are committed as they are, and their fast KV stays. Here the truth is at hand: the canonical answer, that of
-INVARIANT passes alone. Each run serves the same requests with another gate (llm42_experiment.gate), and its answers
-are compared with the canonical ones.
+MarginGate (arXiv 2605.30218) verifies a token only if its margin, its logit minus the second largest, is below a
+threshold, the gate. Other tokens are committed as they are, and their fast KV stays. We know the canonical answer, that
+of INVARIANT passes alone, so we can count wrong ones: each run serves the same requests with another gate
+(llm42_experiment.gate), and its answers are compared with the canonical ones.
 
     python3 sweep/science/gate.py --model DIR [--model DIR ...] --out FILE
     python3 sweep/science/gate.py --bound --model DIR --out FILE    the largest margin of a FAST token that is not the

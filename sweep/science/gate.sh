@@ -3,9 +3,9 @@
 #
 #     bash sweep/science/gate.sh answers      OUT/gate.tsv: tiny42 and hybrid42 on a CPU, by gate, load, policy and type of
 #                                             logits; an hour in one thread. BASE42=FOLDER: base42, too
-#     bash sweep/science/gate.sh bound        OUT/gate_bound.tsv: margins of tokens that flip, of a million tokens;
-#                                             half an hour
-#     bash sweep/science/gate.sh h200         OUT/gate_h200.tsv: the 8B shape on an H200, in four minutes
+#     bash sweep/science/gate.sh bound        OUT/gate_bound.tsv: margins of tokens that flip, of 537,000 tokens at each
+#                                             of two temperatures; half an hour
+#     bash sweep/science/gate.sh h200         OUT/gate_h200.tsv: tiny42 and the 8B shape on an H200, in four minutes
 #     bash sweep/science/gate.sh simulated    OUT/gate_simulated.tsv: throughput beside dvr, best and invariant
 #     bash sweep/science/gate.sh figure       OUT/gate.png and .svg, from the files that are there
 #     B=FOLDER OUT=FOLDER                     where programs are and where results go; sweep/results/science
@@ -58,22 +58,23 @@ simulated)
             >/dev/null
         grep '^# \(simulated\|source\)' "$work/run" >>"$work/head"
         awk -F '\t' -v OFS='\t' -v name="$1" '/^#/ { next } !n { for (i = n = 1; i <= NF; i++) at[$i] = i; next }
-            { print $at["calibration"], name, $at["window"], $at["output_tok_per_s"], $at["e2e_p99_s"] }' "$work/run" \
+            { print $at["calibration"], name, $at["window"], $at["output_tok_per_s"], $at["e2e_p99_s"],
+                    100 * $at["candidates"] / $at["returned_tokens"] }' "$work/run" \
             >>"$work/rows"
     }
     for calibration in h200-llama-3.1-8b h100-pcie-paper; do
         with=(--calibration "sweep/calibration/$calibration.tsv")
         simulate none "${with[@]}" --mode nondeterministic
         for preset in best invariant dvr; do simulate $preset "${with[@]}" --preset $preset; done
-        # The gate's share of tokens is verified in windows of any length, whatever is best for it.
         for share in 0.15 0.3 0.5 0.7; do
             simulate "gate $share" "${with[@]}" --preset dvr --gate $share --window 2,8,16,32 --group 128
         done
     done
     {
         awk '!seen[$0]++' "$work/head"
-        echo "# all requests are deterministic; gate X: a margin gate that verifies this share of the tokens"
-        printf 'calibration\tway\twindow\toutput_tok_per_s\te2e_p99_s\n'
+        echo "# all requests are deterministic; gate X: this share of the tokens is below a margin gate"
+        echo "# candidates_pct: tokens that are verified, below the gate or behind such a token in its window"
+        printf 'calibration\tway\twindow\toutput_tok_per_s\te2e_p99_s\tcandidates_pct\n'
         cat "$work/rows"
     } >"$OUT/gate_simulated.tsv"
     ;;

@@ -2,7 +2,7 @@
 //
 //   build/tests/cuda_sfu
 //
-// Built by `make test-cuda`. On sm_90 all have to be equal; other devices are only measured. The last line is
+// Built by `make test-cuda`. On sm_90 all have to be equal. Other devices are only measured. The last line is
 // "N passed, N failed"; without a device both are 0.
 #define LLM42_BASE
 #include "examples/util/llm42_sfu.h"
