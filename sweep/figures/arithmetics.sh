@@ -4,21 +4,23 @@
 OUT=${OUT_DIFF:-sweep/results/diff}
 # shellcheck source=sweep/figures/common.sh
 source "$(dirname "$0")/common.sh"
-# model temperature arithmetic place, and two shares in %. A bar's place is that of its model and temperature, and a bit
-# farther left or right for each arithmetic. sm89 has a bar only where it has a row of its own.
+# model temperature arithmetic place, bar, two shares in % and colour. A bar's place is that of its model and temperature,
+# and a bit farther left or right for each arithmetic. sm89 has a bar only where it has a row of its own.
 for file in "${raw%.tsv}_base42.tsv" "$raw"; do
     rows "$file" model temperature arithmetic texts other_texts positions other_bits |
         awk -F '\t' -v OFS='\t' '
             BEGIN { model["base42"] = 1; model["tiny42"] = 2; model["tiny42-fp8"] = 3 }
             BEGIN { bar["sm100"] = 1; bar["sm80"] = 2; bar["fp32"] = 3 }
             $3 == "sm89" && $1 == "tiny42-fp8" { bar[$3] = 2 }
-            $3 in bar { print $1, $2, $3, 2 * model[$1] + ($2 > 0), bar[$3], 100 * $5 / $4, 100 * $7 / $6 }
+            $3 in bar {
+                print $1, $2, $3, 2 * model[$1] + ($2 > 0), bar[$3], 100 * $5 / $4, 100 * $7 / $6, $3 == "sm89" ? 4 : bar[$3]
+            }
             { delete bar["sm89"] }'
 done >"$work/shares"
-title=$(tell "By the steps of an A100's tensor cores, %.0f%% of tiny42's greedy answers have another token than by an H200's" \
+title=$(tell "With an A100's tensor-core steps instead of an H200's %.0f%% of tiny42's greedy answers change (on a CPU)" \
     '$1 == "tiny42" && $2 == 0 && $3 == "sm80" { print $6 }' "$work/shares")
 reading="each answer of 128 tokens is compared with that of an H200's arithmetic (sm90)"
-notes=("all computed on a CPU; sm90 was compared with GPUs to the bit, of sm80, sm89 and sm100 only single steps"
+notes=("240 answers of tiny42 and of tiny42 in FP8, 20 of base42" "all computed on a CPU; sm90 was compared with GPUs to the bit, of sm80, sm89 and sm100 only single steps"
     "in bf16 sm89 is as sm80, and sm100 has the steps of sm90; FP8 models have only sm89, sm90 and fp32")
 source=" "
 plot shares="$work/shares"
