@@ -15,13 +15,15 @@ TEST(results_have_the_digests_of_a_gpu) {
         float first;  // 0: every 512th
         uint64_t digest;
     } functions[] = {
-        {"rcp", llm42_sfu_rcp, 0, 0xb2aae5e6f9f0be85},    {"rsqrt", llm42_sfu_rsqrt, 0, 0x152a1b01a39d6eae},
-        {"sqrt", llm42_sfu_sqrt, 0, 0x2f07432983b8e20c},  {"lg2", llm42_sfu_lg2, 0, 0xd248d44ec4078e82},
-        {"sin", llm42_sfu_sin, 0, 0x82346435c2d5a9cd},    {"cos", llm42_sfu_cos, 0, 0x0b2ca9f1e84914e5},
-        {"sqrt", llm42_sfu_sqrt, 1, 0xec162b03dcc39119},  {"sqrt", llm42_sfu_sqrt, 2, 0x30da7c2ce0196274},
-        {"lg2", llm42_sfu_lg2, 0.5f, 0xf8884f097b12e53d}, {"lg2", llm42_sfu_lg2, 1, 0x5ca43d6b0d176848},
-        {"sin", llm42_sfu_sin, 1, 0xffc89f2c26d596ea},    {"sin", llm42_sfu_sin, 4, 0xdb56c449555a1951},
-        {"cos", llm42_sfu_cos, 2, 0x0d925790c47a3f92},    {"control", exact_sqrt, 1, 0xec162b03dcc39119},
+        {"rcp", llm42_sfu_rcp, 0, 0xb2aae5e6f9f0be85},        {"rsqrt", llm42_sfu_rsqrt, 0, 0x152a1b01a39d6eae},
+        {"sqrt", llm42_sfu_sqrt, 0, 0x2f07432983b8e20c},      {"lg2", llm42_sfu_lg2, 0, 0xd248d44ec4078e82},
+        {"sin", llm42_sfu_sin, 0, 0x82346435c2d5a9cd},        {"cos", llm42_sfu_cos, 0, 0x0b2ca9f1e84914e5},
+        {"sqrt", llm42_sfu_sqrt, 1, 0xec162b03dcc39119},      {"sqrt", llm42_sfu_sqrt, 2, 0x30da7c2ce0196274},
+        {"lg2", llm42_sfu_lg2, 0.5f, 0xf8884f097b12e53d},     {"lg2", llm42_sfu_lg2, 1, 0x5ca43d6b0d176848},
+        {"sin", llm42_sfu_sin, 1, 0xffc89f2c26d596ea},        {"sin", llm42_sfu_sin, 4, 0xdb56c449555a1951},
+        {"cos", llm42_sfu_cos, 2, 0x0d925790c47a3f92},        {"tanh", llm42_sfu_tanh, 0, 0x1a9e80a4f1b08315},
+        {"tanh", llm42_sfu_tanh, 0.125f, 0x4ada670dafb6c6e5}, {"tanh", llm42_sfu_tanh, 1, 0x84573e3df0ccdcc5},
+        {"tanh", llm42_sfu_tanh, 4, 0xeec2f6aa30eb92dd},      {"control", exact_sqrt, 1, 0xec162b03dcc39119},
     };
     const int count = (int)(sizeof functions / sizeof *functions);
     for (int i = 0; i < count; i += TEST_SLOW ? 4 : 1) {
@@ -40,6 +42,7 @@ TEST(values) {
     CHECK(llm42_sfu_lg2(1) == 0 && llm42_sfu_ex2(-3) == 0.125f && isinf(llm42_sfu_rcp(-0.0f)));
     CHECK(llm42__bits(llm42_sfu_lg2(-1)) == 0x7fffffff && llm42__bits(llm42_sfu_rsqrt(-1)) == 0x7fffffff);
     CHECK(llm42_sfu_sqrt(16) == 4 && llm42_sfu_sin(0) == 0 && llm42_sfu_cos(0) == 1 && isnan(llm42_sfu_sin(INFINITY)));
+    CHECK(llm42_sfu_tanh(-9) == -1 && llm42_sfu_tanh(1e-40f) == 1e-40f && llm42_sfu_tanh(-0.001f) == -0.001f);
     CHECK(llm42_sfu_rcp(1e-40f) == INFINITY && llm42_sfu_rcp(2e38f) == 0 && llm42_sfu_lg2(1e-40f) == -INFINITY);
 }
 

@@ -5,13 +5,13 @@
 //
 //     float y = llm42_sfu_rcp(x);            // rcp.approx.ftz.f32
 //
-// A GPU computes 1/x, sqrt(x), 1/sqrt(x), log2(x), 2^x, sin(x) and cos(x) of a float with integers. Take the 23 bits of
-// the significand, or for sin and cos of a quarter of a turn. The upper ones choose a row (c0, c1, c2) of a table, and
-// the lower ones are r. The result is c0 2^g + K + c1 r + c2 q, cut off. g and K are constants, and q is r^2 / 2^t
-// without the products of two bits of r that are worth less than 2^t. sweep/results/science/special_functions.md says
-// how the tables were found, and what was compared with an H200.
+// A GPU computes 1/x, square roots, log2, 2^x, sin, cos and tanh of a float with integers. Take the 23 bits of the
+// significand, or for sin and cos of a quarter of a turn. The upper ones choose a row (c0, c1, c2) of a table, and the
+// lower ones are r. The result is c0 2^g + K + c1 r + c2 q, cut off. g and K are constants, and q is r^2 / 2^t without
+// the products of two bits of r that are worth less than 2^t. sweep/results/science/special_functions.md says how the
+// tables were found, and what was compared with an H200.
 //
-// Subnormal arguments count as 0, results below 2^-126 are 0, and NaN is 0x7fffffff.
+// Subnormal arguments count as 0 (not of tanh), results below 2^-126 are 0, and NaN is 0x7fffffff.
 #ifndef LLM42_SFU_H
 #define LLM42_SFU_H
 #include "llm42.h"
@@ -255,6 +255,35 @@ LLM42__BOTH float llm42__sfu_sine(float x, uint32_t quarters, uint32_t sign) {
 // sin.approx.ftz.f32 and cos.approx.ftz.f32
 LLM42__BOTH float llm42_sfu_sin(float x) { return llm42__sfu_sine(x, 0, llm42__bits(x) & 0x80000000); }
 LLM42__BOTH float llm42_sfu_cos(float x) { return llm42__sfu_sine(x, 1, 0); }
+
+// tanh.approx.f32: rows are of a half to 1 / 8 where x is large, and narrower where it is small. Below 2^-8 it is x.
+LLM42__BOTH float llm42_sfu_tanh(float x) {
+    static const int32_t rows[51][3] = {
+        {65536, 16384, -2},         {131070, 32766, -12},       {262124, 65524, -104},      {524118, 65476, -164},
+        {785858, 65394, -220},      {1047212, 130584, -1272},   {1568268, 129952, -1776},   {2086298, 129064, -2236},
+        {2600310, 127944, -2704},   {3109372, 126592, -3160},   {3612576, 125012, -3564},   {4109040, 246544, -16552},
+        {5078604, 238240, -19296},  {6012224, 228572, -21488},  {6904992, 217804, -23152},  {7753000, 412568, -98592},
+        {9304656, 362992, -100608}, {10656104, 312504, -96608}, {11809672, 264088, -88688}, {12777544, 219688, -78584},
+        {13577912, 180408, -67824}, {14231944, 146536, -57152}, {14761140, 118004, -47384}, {15185952, 94360, -38736},
+        {15524804, 75040, -31376},  {15793720, 59400, -25152},  {16006268, 46864, -20072},  {16173728, 36874, -15946},
+        {16305345, 28942, -12590},  {16408581, 22674, -9898},   {16489421, 17746, -7784},   {16552657, 13870, -6094},
+        {16602069, 10835, -4776},   {16640655, 8457, -3734},    {16670765, 6599, -2920},    {16694254, 5146, -2278},
+        {16712570, 4012, -1778},    {16726848, 3127, -1386},    {16737977, 2437, -1082},    {16746648, 1899, -842},
+        {16753405, 1479, -654},     {16758669, 1152, -508},     {16762770, 897, -394},      {16766000, 2636, -3504},
+        {16773088, 972, -1296},     {16775696, 356, -464},      {16776656, 132, -176},      {16777012, 48, -64},
+        {16777140, 20, -32},        {16777188, 8, -16},         {16777204, 4, -8},
+    };
+    // By the exponent of x, from -8 to 2: the first row, and how many bits of the significand do not count.
+    static const uint8_t place[11][2] = {{0, 6},  {1, 6},  {2, 6},  {3, 5},  {5, 5}, {7, 4},
+                                         {11, 4}, {15, 4}, {19, 3}, {27, 2}, {43, 3}};
+    const uint32_t size = llm42__bits(x) & 0x7fffffff, sign = llm42__bits(x) & 0x80000000;
+    if (size > 0x7f800000) return llm42__float(0x7fffffff);
+    if (size < 0x3b800000) return x;
+    if (size >= 0x41000000) return llm42__float(sign | 0x3f800000);
+    const uint8_t *at = place[(size >> 23) - 119];
+    return llm42__sfu_float(
+        sign, llm42__sfu_row(rows, ((uint32_t)at[0] << 17) + ((size & 0x7fffff) >> at[1]), 17, 19, 15, 0), -39);
+}
 
 #endif
 #endif  // LLM42_SFU_H

@@ -16,8 +16,8 @@ static bool works(cudaError_t status, const char *what) {
     return status == cudaSuccess || count_check(false, what, cudaGetErrorString(status));
 }
 
-enum { EX2, RCP, SQRT, RSQRT, LG2, SIN, COS, KINDS };
-static const char *const names[KINDS] = {"ex2", "rcp", "sqrt", "rsqrt", "lg2", "sin", "cos"};
+enum { EX2, RCP, SQRT, RSQRT, LG2, SIN, COS, TANH, KINDS };
+static const char *const names[KINDS] = {"ex2", "rcp", "sqrt", "rsqrt", "lg2", "sin", "cos", "tanh"};
 
 template <int KIND> static __device__ bool equal(float x) {
     float y = 0, z = 0;
@@ -34,6 +34,10 @@ template <int KIND> static __device__ bool equal(float x) {
     OF(SIN, sin)
     OF(COS, cos)
 #undef OF
+    if (KIND == TANH) {
+        asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+        z = llm42_sfu_tanh(x);
+    }
     return __float_as_uint(y) == __float_as_uint(z);
 }
 
@@ -49,7 +53,7 @@ template <int KIND> static __global__ void k_compare(unsigned long long *wrong) 
 int main() {
     static void (*const compare[KINDS])(unsigned long long *) = {k_compare<EX2>,   k_compare<RCP>, k_compare<SQRT>,
                                                                  k_compare<RSQRT>, k_compare<LG2>, k_compare<SIN>,
-                                                                 k_compare<COS>};
+                                                                 k_compare<COS>,   k_compare<TANH>};
     int count = 0;
     cudaDeviceProp device;
     unsigned long long *wrong, found[2];
