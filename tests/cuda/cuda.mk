@@ -44,9 +44,9 @@ cuda: nvcc need banner  ## build the CUDA backend with nvcc, and every program w
 
 test-cuda sanitize-cuda ladder: PROGRAMS := $(B)/tests/test_cuda
 test-cuda: nvcc need banner  ## the tests that need a GPU; the last line is "N passed, N failed"
-	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(filter-out %/cuda_host,$(NVCC_PROGRAMS)) $(LADDERS)
+	@+$(SUBMAKE) CUDA=1 $(B)/tests/test_cuda $(filter-out %/cuda_host,$(NVCC_PROGRAMS)) $(SFU) $(LADDERS)
 	@bash tests/run.sh "$(B)/tests/test_cuda $(TEST_CUDA)" $(B)/tests/cuda_inside $(B)/tests/cuda_lost \
-	    "$(B)/tests/cuda_inside failing" $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" $(B)/tests/cuda_sfu \
+	    "$(B)/tests/cuda_inside failing" $(B)/tests/cuda_leaves "$(B)/tests/cuda_steps --brief" $(SFU) \
 	    "$(B)/matmul_ladder $(LADDER)" "$(B)/attention_ladder $(ATTENTION_LADDER)"
 
 test-emulated: nvcc need banner  ## test_cuda with its kernels run on the CPU, thread by thread; takes minutes
@@ -92,7 +92,8 @@ $(B)/tests/test_cuda: $(TEST_CUDA_OBJECTS) $(B)/programs.a $(B)/llm42.o $(B)/llm
 CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) $(PROGRAM_GENCODE)
 $(B)/tests/cuda_host: CUDA_PROGRAM_FLAGS = $(NVCCFLAGS) -gencode=arch=compute_80$(comma)code=compute_80
 LADDERS := $(B)/matmul_ladder $(B)/attention_ladder
-NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_sfu cuda_lost)
+SFU := $(B)/special_functions
+NVCC_PROGRAMS := $(addprefix $(B)/tests/,cuda_host cuda_inside cuda_leaves cuda_steps cuda_lost)
 $(addprefix $(B)/tests/cuda_,host inside): llm42.cu
 $(B)/tests/cuda_inside: tests/cuda/failing.h
 $(B)/tests/cuda_lost: $(CUDA_OBJECT)
@@ -100,8 +101,11 @@ $(B)/tests/cuda_steps $(B)/tests/cuda_steps_emulated: $(B)/o/tests/cuda/steps/li
 $(B)/o/tests/cuda/steps/library.o: HEADER_CFLAGS = -O2  # most of the time of cuda_steps is spent in it
 $(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(LADDERS): $(B)/llm42.o
 NVCC_LINK = $(SAY)mkdir -p $(@D) && $(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
-    $(filter tests/cuda/%.cu examples/ladders/%.cu %.o,$^) $(NVCC_LIBS) -o $@
+    $(filter tests/cuda/%.cu examples/ladders/%.cu sweep/science/%.cu %.o,$^) $(NVCC_LIBS) -o $@
 $(NVCC_PROGRAMS): $(B)/tests/cuda_%: tests/cuda/%.cu tests/cuda/counts.h kernels.cu llm42.h $(B)/.cuda_arch \
+    $(B)/.cuda_flags
+	$(NVCC_LINK)
+$(SFU): sweep/science/special_functions.cu examples/util/llm42_sfu.h tests/cuda/counts.h llm42.h $(B)/.cuda_arch \
     $(B)/.cuda_flags
 	$(NVCC_LINK)
 $(LADDERS): $(B)/%: examples/ladders/%.cu examples/ladders/ladder.h kernels.cu llm42.h $(B)/.cuda_arch $(B)/.cuda_flags
