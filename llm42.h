@@ -6870,7 +6870,8 @@ static void llm42__add_rows(llm42_engine *e, const llm42__request *r, const llm4
 // Owns: what happens to a request after a pass: verification (LLM-42, section 4), commits and candidates.
 // Calls: state, kv, submit, admit, hybrid, draft; the planner's postprocess.
 // Invariant: every committed token of a verified request came from a replay pass, from the last row of its prompt
-// (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows).
+// (which never runs under FAST), or from a row that is as good as a replay pass's (llm42__take_rows). A margin gate
+// (llm42_experiment.gate) breaks this.
 
 static void llm42__postprocess(llm42_engine *e) {
     const llm42__batch *b = &e->batch;
