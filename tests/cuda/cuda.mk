@@ -99,7 +99,7 @@ $(B)/tests/cuda_inside: tests/cuda/failing.h
 $(B)/tests/cuda_lost: $(CUDA_OBJECT)
 $(B)/tests/cuda_steps $(B)/tests/cuda_steps_emulated: $(B)/o/tests/cuda/steps/library.o
 $(B)/o/tests/cuda/steps/library.o: HEADER_CFLAGS = -O2  # most of the time of cuda_steps is spent in it
-$(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(LADDERS): $(B)/llm42.o
+$(filter-out %/cuda_steps,$(NVCC_PROGRAMS)) $(LADDERS) $(SFU): $(B)/llm42.o
 NVCC_LINK = $(SAY)mkdir -p $(@D) && $(NVCC) $(CUDA_PROGRAM_FLAGS) $(NVCC_REQUIRED) \
     $(filter tests/cuda/%.cu examples/ladders/%.cu sweep/science/%.cu %.o,$^) $(NVCC_LIBS) -o $@
 $(NVCC_PROGRAMS): $(B)/tests/cuda_%: tests/cuda/%.cu tests/cuda/counts.h kernels.cu llm42.h $(B)/.cuda_arch \
