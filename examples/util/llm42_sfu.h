@@ -42,6 +42,16 @@ LLM42__BOTH float llm42__sfu_float(uint32_t sign, int64_t sum, int exponent) {
 
 LLM42__BOTH bool llm42__sfu_tiny(float x) { return (llm42__bits(x) & 0x7fffffff) < 0x00800000; }
 
+// Functions of positive numbers: *y for what is none, or infinite; `tiny` are the bits for zero and subnormal numbers.
+LLM42__BOTH bool llm42__sfu_special(float x, uint32_t tiny, float infinite, float *y) {
+    const uint32_t u = llm42__bits(x);
+    if (llm42__sfu_tiny(x)) *y = llm42__float(tiny);
+    else if (u > 0x7f800000) *y = llm42__float(0x7fffffff);
+    else if (u == 0x7f800000) *y = infinite;
+    else return false;
+    return true;
+}
+
 // ex2.approx.ftz.f32
 LLM42__BOTH float llm42_sfu_ex2(float x) { return llm42__ex2(x); }
 
@@ -129,9 +139,8 @@ LLM42__BOTH float llm42_sfu_rsqrt(float x) {
             {34091339, -17183, 412},  {33954698, -16977, 404},  {33819688, -16775, 396},  {33686280, -16578, 388},
         }};
     const uint32_t u = llm42__bits(x);
-    if (llm42__sfu_tiny(x)) return llm42__float((u & 0x80000000) | 0x7f800000);
-    if (u > 0x7f800000) return llm42__float(0x7fffffff);
-    if (u == 0x7f800000) return 0.0f;
+    float y;
+    if (llm42__sfu_special(x, (u & 0x80000000) | 0x7f800000, 0.0f, &y)) return y;
     const int exponent = (int)(u >> 23) - 127, odd = exponent & 1;
     const bool one = !odd && !(u & 0x7fffff);  // a power of 4
     return llm42__sfu_float(0, one ? 1 << 24 : llm42__sfu_row(rows[odd], u & 0x7fffff, 17, 19, 14, 16383) >> 16,
@@ -179,9 +188,8 @@ LLM42__BOTH float llm42_sfu_sqrt(float x) {
             {66051966, 66584, -532},  {66317769, 66318, -528},  {66582512, 66054, -522},  {66846206, 65794, -518},
         }};
     const uint32_t u = llm42__bits(x);
-    if (llm42__sfu_tiny(x)) return llm42__float(u & 0x80000000);
-    if (u > 0x7f800000) return llm42__float(0x7fffffff);
-    if (u == 0x7f800000) return x;
+    float y;
+    if (llm42__sfu_special(x, u & 0x80000000, x, &y)) return y;
     const int exponent = (int)(u >> 23) - 127, odd = exponent & 1;
     return llm42__sfu_float(0, llm42__sfu_row(rows[odd], u & 0x7fffff, 17, 19, 15, 32767) >> 17,
                             (exponent - odd) / 2 - 23);
@@ -209,9 +217,8 @@ LLM42__BOTH float llm42_sfu_lg2(float x) {
         {64035030, 24399, -390},  {64812684, 24204, -384},  {65584142, 24012, -378},  {66349501, 23823, -372},
     };
     const uint32_t u = llm42__bits(x);
-    if (llm42__sfu_tiny(x)) return llm42__float(0xff800000);
-    if (u > 0x7f800000) return llm42__float(0x7fffffff);
-    if (u == 0x7f800000) return x;
+    float y;
+    if (llm42__sfu_special(x, 0xff800000, x, &y)) return y;
     if (u == 0x3f800000) return 0.0f;
     const int64_t sum = (llm42__sfu_row(rows, u & 0x7fffff, 17, 19, 12, 29509) >> 2) +
                         ((int64_t)(u >> 23) - 127) * (1ll << 36);
