@@ -293,8 +293,6 @@ check "its name" grep -q 'planner every' "$dir/text"
 where backend sim "$dir/planners.tsv" seed "$(printf %042d 4)" >"$dir/seed.tsv"
 draws "a long subtitle" "$dir/seed.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
 check "no line ends within a setting" sh -c "! grep -qE '(G|=)\$|^=' '$dir/text'"
-draws "the default planner" "$dir/planners.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
-check "it is eager" grep -q EAGER "$dir/text"
 draws "both" "$dir/planners.tsv" --x qps --y e2e_p99_s --over planner --where window=32
 check "one of them is eager" grep -qF 'EAGER (planner default)' "$dir/text"
 
@@ -336,6 +334,9 @@ draws "a fleet's curve" sweep/results/paper/figD.tsv --x replicas --y nondet_e2e
     --where mode=dvr --where group=8 --where ratio=0.5 --where requests=12000
 draws "replicas set apart" sweep/results/paper/figD_apart.tsv --x replicas --y det_e2e_p99_s --where mode=dvr \
     --where group=8 --over apart,ratio --where ratio=0.5
+
+draws "narrow cells" sweep/results/paper/figA.tsv --x ratio --y slowdown --value total_tok_per_s --where mode=hybrid
+check "their numbers fit" [ "$(grep -B 1 ' k<' "$dir/x.svg" | sed -n 's/.*font-size="\([0-9]*\).*/\1/p' | sort -n | tail -n 1)" -le 20 ]
 
 # What is committed: measured on a GPU, and beside the published values of another one.
 draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct

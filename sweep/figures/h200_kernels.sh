@@ -68,7 +68,7 @@ first choice$upto, our fixed tile %.0f to %.0f%%, those in Triton at most %.0f%%
         for (x in speed) if (x in theirs) { least = smaller(least, speed[x]); most = larger(most, speed[x]) }
         print least, most, tile, best, triton
     }' "$points" "$work/rows")
-reading="100%: the kernel that is not batch-invariant; filled marks: our kernels; hollow: those of others"
+reading="100%: the kernel that is not batch-invariant; filled marks: our kernels and passes; hollow: kernels of others"
 notes=("$(tell "of the %d INVARIANT products of this run %d are cuBLASLt's algorithms and the others tiles of ours" '
     $1 == "products" && $3 == "invariant" { n++; k += $8 ~ /^cublasLt/ } END { print n, k }' "$work/rows")"
     "Triton, one fixed tile of 128 rows: measured by us in PyTorch (kernels_peers.tsv), \

@@ -25,11 +25,11 @@ do for [p = 1:panels] {
     plot table using ($1 == p ? $2 : NaN):3:(0.5):(0.5):4 with boxxyerror lc palette, \
         "" using ($1 == p && $8 == 2 ? $2 : NaN):3:(0.47):(0.46) with boxxyerror lc rgb black lw 4 \
             fs empty border rgb black, \
-        "" using ($1 == p && $8 == 1 ? $2 - 0.4 : NaN):($3 + 0.28):("\342\211\210") with labels tc rgb black, \
+        "" using ($1 == p && $8 == 1 ? $2 - 0.4 : NaN):($3 + 0.32):("\342\211\210") with labels font font(0.7 * large) tc rgb black, \
         "" using ($1 == p ? $2 : NaN):3:5 with labels offset 0, (beside ? 0.45 : 0) font font(large) tc rgb black, \
         "" using ($1 == p ? $2 : NaN):3:6 with labels offset 0, -0.9 font font(small) tc rgb "#333333", \
         "" using ($1 == p && $7 == 1 ? $2 + 0.38 : NaN):($3 + 0.3) with points pt 2 ps 0.7 * marks lw 2.5 lc rgb black, \
-        "" using ($1 == p && $7 == 2 ? $2 + 0.38 : NaN):($3 + 0.3):("?") with labels font font(16) tc rgb black
+        "" using ($1 == p && $7 == 2 ? $2 + 0.38 : NaN):($3 + 0.3):("?") with labels font font(0.62 * large) tc rgb black
     unset label
 }
 unset multiplot

@@ -266,7 +266,7 @@ function place_panels(i, n, v, first, firsts, second, seconds, seen, at) {
     return n == 2 && across == seconds ? firsts * seconds : panels
 }
 
-function draw_map(i, places, tics, at, text, v, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
+function draw_map(i, places, tics, widest, at, text, v, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
     sorted(xs, columns)
     sorted(ys, rows)
     for (i = 1; i <= columns; i++) x_at[xs[i]] = i
@@ -307,7 +307,9 @@ function draw_map(i, places, tics, at, text, v, cell_w, cell_h, left, top, gap_w
     print_array("x_name", xs, columns)
     print_array("y_name", ys, rows)
     print "x_label = " quoted(words(x))
-    print "large = " (cell_w < 110 ? 26 * cell_w / 110 : 26) "; small = " (cell_w < 110 ? 20 * cell_w / 110 : 20)
+    for (i = 1; i <= cells; i++) if (wide(short(ours[cell[i]]), 26) > widest) widest = wide(short(ours[cell[i]]), 26)
+    v = widest > cell_w - 20 ? (cell_w - 20) / widest : 1
+    print "large = " 26 * v "; small = " 20 * v
     print "title_size = " font_size(panels > 1 ? columns * cell_w + (across > 1 ? gap_w : 50) - 10 : width, "panel title", 11)
     print "beside = " (beside != "" || spread) "; more_is_better = " (value ~ /tok_per_s/ || relative)
     print_array("name", names, places)
