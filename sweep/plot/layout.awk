@@ -243,7 +243,8 @@ function upright(text, room, i, lines, joined) {
 
 # Gives each panel of a map its place. Those of one setting stand in its order. Those of two form a matrix, in which the
 # first one has rows, unless most places of it would be empty. Returns how many places there are.
-function place_panels(i, n, v, first, firsts, second, seconds, seen, at) {
+function place_panels(i, n, v, first, firsts, second, seconds, seen, at, places) {
+    places = panels
     across = panels == 1 ? 1 : panels == 2 || panels == 4 || columns > 6 ? 2 : 3
     n = split(over, v, ",")
     for (i = 1; i <= panels; i++) {
@@ -252,6 +253,7 @@ function place_panels(i, n, v, first, firsts, second, seconds, seen, at) {
         if (!seen[2, v[2]]++) second[++seconds] = v[2]
     }
     if (n == 1 || (n == 2 && 2 * panels > firsts * seconds)) {
+        places = firsts * seconds
         if (n == 2) across = seconds
         sorted(first, firsts)
         sorted(second, seconds)
@@ -263,7 +265,7 @@ function place_panels(i, n, v, first, firsts, second, seconds, seen, at) {
         }
     }
     for (i = 1; i <= panels; i++) names[panel[panel_key[i]]] = name_of(panel_key[i])
-    return n == 2 && across == seconds ? firsts * seconds : panels
+    return places
 }
 
 function draw_map(i, places, tics, widest, at, text, v, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
