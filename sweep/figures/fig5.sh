@@ -28,5 +28,5 @@ batch-invariant kernels cost %.0f%%" '
         print 100 - 100 * ours[d] / ours[n], 100 - 100 * published[d] / published[n], 100 - 100 * ours[b] / ours[n]
     }')
 reading="bold: simulated, mean over 16 seeds; squares and (small): published, Figure 5"
-notes=("512 tokens in, 256 out, all at once; DVR: W = 64, G = 8, EAGER, ISOLATED")
+notes=("512 tokens in, 256 out, all at once; DVR: W = 64, G = 8, verification EAGER, prompts ISOLATED")
 plot
