@@ -1,5 +1,5 @@
 # Equal bits in training and serving: ratios above, rewards below; a CPU on the left, an H200 on the right.
-height = above + 800 + below
+height = above + 850 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
@@ -10,9 +10,11 @@ array colour[3] = [ordinary, blue, red]
 array thick[3] = [5, 2.5, 4]
 of(d, w) = sprintf("< awk -F '\t' '$1 == \"%s_%s\"' '%s'", device[d], way[w], curves)
 set key off
+set xrange [0:100]
+set xtics 20
 do for [d = 1:2] {
-    left = d == 1 ? 130 : 710
-    eval area(left, left + 480, above + 50, above + 330)
+    left = d == 1 ? 130 : 650
+    eval area(left, left + 420, above + 50, above + 330)
     set title shown[d] offset 0, -0.4
     set ylabel d == 1 ? "importance ratio" : ""
     set yrange [0.6:1.6]
@@ -21,7 +23,7 @@ do for [d = 1:2] {
     plot for [w = 1:3] of(d, w) using 2:4 with lines lw thick[w] lc rgb colour[w], \
         for [w = 1:3] of(d, w) using 2:5 with lines lw thick[w] lc rgb colour[w]
     unset label
-    eval area(left, left + 480, above + 400, above + 680)
+    eval area(left, left + 420, above + 400, above + 680)
     unset logscale y
     unset title
     set ylabel d == 1 ? "words without an e, mean" : ""
@@ -31,7 +33,7 @@ do for [d = 1:2] {
     plot for [w = 1:3] of(d, w) using 2:3 with lines lw thick[w] lc rgb colour[w]
     unset xlabel
 }
-eval legend(above + 775)
+eval legend(above + 800)
 set key horizontal center
 plot for [w = 1:3] NaN with lines lw thick[w] lc rgb colour[w] title way[w]
 unset multiplot

@@ -17,7 +17,7 @@ bf16 is slow. After each step the rounded weights are written into the memory of
 
     make shared && python3 sweep/science/rl.py --out sweep/results/science/rl.tsv
 
-Four minutes on two cores; it needs PyTorch. --backend cuda runs both sides on a GPU.
+Six minutes on two cores; it needs PyTorch. --backend cuda runs both sides on a GPU.
 """
 import argparse
 import math
