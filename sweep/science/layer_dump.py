@@ -3,11 +3,11 @@
 
     python3 sweep/science/layer_dump.py FILE.npz
 
-It needs a GPU; on a CPU it runs few of the cases, as a test of itself. All inputs are made from seeds by numpy (function
-`normal`), so that sweep/science/layer.py makes them again: the file has the results, a digest of the inputs, and the
-names, grids and blocks of the kernels that ran (`about`, JSON).
+It needs a GPU; on a CPU it runs few of the cases, as a test of itself. Inputs are made from seeds by numpy (`normal`),
+so that sweep/science/layer.py can make them again. The file has the results, and as JSON (`about`) the versions, what
+had other bits when it ran again, and names, grids, blocks and shared memory of the kernels that ran.
 """
-import hashlib, json, os, sys, tempfile
+import json, sys, tempfile
 import numpy as np
 
 EPS = 1e-5
@@ -19,11 +19,12 @@ CASES = {"h512.100": ("h512", 0, 100, 1), "h512.300": ("h512", 0, 300, 6), "h512
          "h2048.450": ("h2048", 0, 450, 16), "h2048.decode": ("h2048", 450, 1, 1)}
 #        head size, queries, keys, heads, KV heads, causal, values are unit vectors
 ATTENTION = {"one": (64, 64, 64, 4, 2, 0, 1), "one_causal": (64, 64, 64, 4, 2, 1, 0), "two": (64, 128, 256, 4, 2, 0, 0),
-             "two_causal": (64, 256, 256, 4, 2, 1, 0), "uneven": (64, 77, 205, 4, 2, 0, 0), "split": (64, 70, 600, 4, 2, 0, 0),
-             "split_unit": (64, 64, 300, 4, 2, 0, 1), "split_causal": (64, 600, 600, 4, 2, 1, 0),
-             "one128": (128, 64, 64, 4, 2, 0, 1), "two128": (128, 128, 128, 4, 2, 0, 0),
-             "two128_causal": (128, 128, 128, 4, 2, 1, 0), "split128": (128, 70, 400, 4, 2, 0, 0),
-             "decode": (64, 1, 1000, 8, 2, 0, 0), "decode128": (128, 1, 1000, 8, 4, 0, 0), "decode_one": (64, 1, 200, 8, 8, 0, 0)}
+             "two_causal": (64, 256, 256, 4, 2, 1, 0), "uneven": (64, 77, 205, 4, 2, 0, 0),
+             "split": (64, 70, 600, 4, 2, 0, 0), "split_unit": (64, 64, 300, 4, 2, 0, 1),
+             "split_causal": (64, 600, 600, 4, 2, 1, 0), "one128": (128, 64, 64, 4, 2, 0, 1),
+             "two128": (128, 128, 128, 4, 2, 0, 0), "two128_causal": (128, 128, 128, 4, 2, 1, 0),
+             "split128": (128, 70, 400, 4, 2, 0, 0), "decode": (64, 1, 1000, 8, 2, 0, 0),
+             "decode128": (128, 1, 1000, 8, 4, 0, 0), "decode_one": (64, 1, 200, 8, 8, 0, 0)}
 PRODUCTS = ((512, 512), (1024, 1024), (1024, 4096), (4096, 1024), (4096, 4096), (14336, 4096))  # K, N
 ROWS = (1, 2, 16, 128, 300)
 
@@ -50,7 +51,8 @@ def scaled(u, factor):
 
 def weights(shape):
     D, H, KV, d, F, seed = SHAPES[shape]
-    sizes = {"q": (H * d, D), "k": (KV * d, D), "v": (KV * d, D), "o": (D, H * d), "gate": (F, D), "up": (F, D), "down": (D, F)}
+    sizes = {"q": (H * d, D), "k": (KV * d, D), "v": (KV * d, D), "o": (D, H * d), "gate": (F, D), "up": (F, D),
+             "down": (D, F)}
     w = {name: scaled(normal(100 * seed + i, *s), s[1] ** -0.5) for i, (name, s) in enumerate(sizes.items())}
     w.update({name: bf16(1 + 0.25 * fp32(normal(100 * seed + 10 + i, D))) for i, name in enumerate(("norm1", "norm2"))})
     return w
@@ -74,7 +76,7 @@ def heads_of(name):
 
 
 def probes(M, K):
-    """Where a probe's large numbers are: its order of sums. See sweep/science/layer.py."""
+    """Where one of the two large numbers of a probe is (below)."""
     return (0, 1, 2, 8, K // 2 + 1, K - 1) if M == 1 else (0, K - 1)
 
 
@@ -82,27 +84,23 @@ def main(path):
     import torch, torch.nn.functional as F
     from torch.nn.attention import SDPBackend, sdpa_kernel
     gpu = torch.cuda.is_available()
-    device, out, kernels, unequal, problems = "cuda" if gpu else "cpu", {}, {}, [], []
+    device, out, kernels, unequal, cache = "cuda" if gpu else "cpu", {}, {}, [], {}
     here = lambda u: torch.from_numpy(u.view(np.int16)).view(torch.bfloat16).to(device)
-    digest = hashlib.sha256()
 
     def bits(t):
         t = t.detach().contiguous().cpu()
         return t.view(torch.int16).numpy().view(np.uint16) if t.dtype == torch.bfloat16 else t.numpy()
 
     def profile(label, f):
-        if not gpu or label in kernels:
+        if not gpu:
             return
-        try:
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
-                f(), torch.cuda.synchronize()
-            with tempfile.TemporaryDirectory() as folder:
-                p.export_chrome_trace(folder + "/trace.json")
-                events = json.load(open(folder + "/trace.json"))["traceEvents"]
-            kernels[label] = [[e["name"], e["args"].get("grid"), e["args"].get("block"), e["args"].get("shared memory")]
-                              for e in sorted((e for e in events if e.get("cat") == "kernel"), key=lambda e: e["ts"])]
-        except Exception as problem:
-            kernels[label] = ["no profile: %s" % problem]
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
+            f(), torch.cuda.synchronize()
+        with tempfile.NamedTemporaryFile(suffix=".json") as trace:
+            p.export_chrome_trace(trace.name)
+            events = [e for e in json.load(open(trace.name))["traceEvents"] if e.get("cat") == "kernel"]
+        kernels[label] = [[e["name"], *(e["args"].get(what) for what in ("grid", "block", "shared memory"))]
+                          for e in sorted(events, key=lambda e: e["ts"])]
 
     def run(label, f):
         y = f()
@@ -114,12 +112,8 @@ def main(path):
     def attention(label, q, k, v, causal):
         """q [n, H, d], k and v [T, KV, d] -> [n, H d]; the logarithms of sums are kept."""
         q, k, v = (t.transpose(0, 1)[None] for t in (q, k, v))
-        try:
-            with sdpa_kernel(SDPBackend.FLASH_ATTENTION if gpu else SDPBackend.MATH):
-                o = run(label, lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True))
-        except RuntimeError as problem:
-            problems.append([label, repr(problem)])
-            o = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)[0]
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION if gpu else SDPBackend.MATH):
+            o = run(label, lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True))
         if gpu:
             other, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)[:2]
             out[label + ".lse"] = bits(lse[0])
@@ -127,13 +121,10 @@ def main(path):
                 unequal.append(label + " (aten)")
         return o[0].transpose(0, 1).reshape(q.shape[2], -1)
 
-    def layer(name, shape, before, n, every, cache):
+    def layer(name, shape, before, n, every):
         D, H, KV, d, _, _ = SHAPES[shape]
-        raw = weights(shape)
-        w, cos_sin = {k: here(v) for k, v in raw.items()}, rotation(d, before, n)
-        for u in [*raw.values(), *cos_sin, tokens(shape, before, n)]:
-            digest.update(u.tobytes())
-        cos, sin = (here(u)[:, None] for u in cos_sin)
+        w = {k: here(v) for k, v in weights(shape).items()}
+        cos, sin = (here(u)[:, None] for u in rotation(d, before, n))
         at = sorted({*range(0, n, every), n - 1})
 
         def keep(step, f, whole=False):
@@ -170,62 +161,43 @@ def main(path):
         down = keep("down", lambda: F.linear(act, w["down"]))
         keep("residual2", lambda: h + down)
 
-    def attend(name):
-        q, k, v = heads_of(name)
-        for u in (q, k, v):
-            digest.update(u.tobytes())
-        out["attention." + name] = bits(attention("attention." + name, here(q), here(k), here(v), bool(ATTENTION[name][5])))
-
-    def product(K, N):
-        raw = scaled(normal(K + 7 * N, N, K), K ** -0.5)
-        w = here(raw)
-        digest.update(raw[::64].tobytes())
-        for M in ROWS:
-            x = here(normal(5 * K + M, M, K))
-            label = "product.%d.%d.%d" % (M, K, N)
-            out[label] = bits(run(label, lambda: F.linear(x, w))[::max(1, M // 8), ::max(8, N // 128)])
-
-    # Probes: all terms are 1 in a block of 128 and 0 elsewhere, but 2^60 at i and -2^60 at j. A result counts the ones
-    # that were not added to 2^60 alone. Output n has j = n K / N, or n where N is K or more.
     def probe(M, K, N):
+        """Terms are 1 in a block of 128 and 0 elsewhere, but 2^60 at i and -2^60 at j. A result counts the ones that
+        were not added to 2^60 alone. Output n has j = n K / N, or n where N is K or more."""
         x, counts = torch.ones(M, K, dtype=torch.bfloat16, device=device), []
-        j = torch.arange(N, device=device) * max(1, K // N) % K
+        n = torch.arange(N, device=device)
+        j = n * max(1, K // N) % K
         for i in probes(M, K):
             for block in range(0, K, 128):
                 w = torch.zeros(N, K, dtype=torch.bfloat16, device=device)
                 w[:, block:block + 128] = 1
                 w[:, i] = 2.0 ** 60
-                w[torch.arange(N, device=device), j] = -2.0 ** 60
+                w[n, j] = -2.0 ** 60
                 w[j == i, i] = 0
                 counts.append(F.linear(x, w)[M // 2])
-        out["probe.%d.%d.%d" % (M, K, N)] = torch.stack(counts).float().cpu().numpy().astype(np.uint8)
-        profile("probe.%d.%d.%d" % (M, K, N), lambda: F.linear(x, w))
-    def attempt(f, *of):
-        try:
-            f(*of)
-        except Exception as problem:
-            problems.append([repr(of[0]), repr(problem)])
+        label = "probe.%d.%d.%d" % (M, K, N)
+        out[label] = torch.stack(counts).float().cpu().numpy().astype(np.uint8)
+        profile(label, lambda: F.linear(x, w))
 
-    cache = {}
     for name, case in CASES.items() if gpu else list(CASES.items())[:3]:
-        attempt(layer, name, *case, cache)
+        layer(name, *case)
     for name in ATTENTION if gpu else ("one", "uneven", "decode"):
-        attempt(attend, name)
+        label = "attention." + name
+        out[label] = bits(attention(label, *map(here, heads_of(name)), bool(ATTENTION[name][5])))
     for K, N in PRODUCTS if gpu else PRODUCTS[:1]:
-        attempt(product, K, N)
+        w = here(scaled(normal(K + 7 * N, N, K), K ** -0.5))
+        for M in ROWS:
+            x, label = here(normal(5 * K + M, M, K)), "product.%d.%d.%d" % (M, K, N)
+            out[label] = bits(run(label, lambda: F.linear(x, w))[::max(1, M // 8), ::max(8, N // 128)])
     shapes = {(n, *s) for shape, _, n, _ in CASES.values() for D, H, KV, d, f, _ in [SHAPES[shape]]
               for s in ((D, H * d), (D, KV * d), (H * d, D), (D, f), (f, D))}
     for M, K, N in sorted(shapes) if gpu else [(1, 512, 128)]:
-        attempt(probe, M, K, N)
-    about = {"torch": torch.__version__, "cuda": torch.version.cuda, "numpy": np.__version__, "digest": digest.hexdigest(),
-             "device": torch.cuda.get_device_name() if gpu else "cpu", "unequal": unequal, "problems": problems, "kernels": kernels,
+        probe(M, K, N)
+    about = {"torch": torch.__version__, "cuda": torch.version.cuda, "unequal": unequal, "kernels": kernels,
+             "device": torch.cuda.get_device_name() if gpu else "CPU",
              "multiprocessors": torch.cuda.get_device_properties(0).multi_processor_count if gpu else 0}
-    out["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    np.savez_compressed(path, **out)
-    print({k: v for k, v in about.items() if k != "kernels"}, len(out), "arrays,", os.path.getsize(path), "bytes")
-    for label, what in kernels.items():
-        if ".attention" in label or label.startswith("attention"):
-            print(label, what)
+    np.savez_compressed(path, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **out)
+    print({k: v for k, v in about.items() if k != "kernels"}, len(out), "arrays")
 
 
 if __name__ == "__main__":
