@@ -68,10 +68,9 @@ static float cuda_exp2(int control, float x) {
     return root * root;
 }
 
-// which: 'e' expf, 'r' rsqrtf, 's' x / (1 + expf(-x)).
+// which: 'r' rsqrtf, 's' x / (1 + expf(-x)).
 void layer_map(int which, int64_t n, const float *x, float *y) {
-    for (int64_t i = 0; i < n; i++)
-        y[i] = which == 'e' ? cuda_exp(x[i]) : which == 'r' ? llm42_sfu_rsqrt(x[i]) : x[i] / (1 + cuda_exp(-x[i]));
+    for (int64_t i = 0; i < n; i++) y[i] = which == 'r' ? llm42_sfu_rsqrt(x[i]) : x[i] / (1 + cuda_exp(-x[i]));
 }
 
 typedef struct attention {
@@ -111,9 +110,9 @@ static panels fill(const attention *a, int kv) {
             llm42__sm90_panel *panel = &p.v[t * p.of_values + c];
             for (int i = 0; i < 256; i++) {
                 const int key = 16 * t + i / 16;
-                panel->value[i] = key < a->keys ? llm42__from_bf16(a->v[((int64_t)key * a->kv_heads + kv) * d + 16 * c +
-                                                                        i % 16])
-                                                : 0;
+                panel->value[i] = key < a->keys
+                                      ? llm42__from_bf16(a->v[((int64_t)key * a->kv_heads + kv) * d + 16 * c + i % 16])
+                                      : 0;
             }
             panel->odd = llm42__sm90_powers(panel->value, 256, panel->power);
         }
@@ -145,8 +144,8 @@ static void block(const attention *a, const panels *p, const float *q, int begin
     const float base = s->top * scale, keep = cuda_exp2(a->control, (before - s->top) * scale);
     const int n = (end - begin + 15) / 16 * 16;
     for (int i = 0; i < n; i++)
-        weight[i] = cuda_exp2(a->control, a->control & CONTROL_FUSED ? fmaf(weight[i], scale, -base)
-                                                                     : weight[i] * scale - base);
+        weight[i] = cuda_exp2(a->control,
+                              a->control & CONTROL_FUSED ? fmaf(weight[i], scale, -base) : weight[i] * scale - base);
     for (int i = 0; i < 4; i++) thread[i] = fmaf(s->sum[i], keep, weight[2 * i]);
     for (int i = 1; i < n; i++)
         if (i > 7 || i % 2) thread[i % 8 / 2] += weight[i];

@@ -9,10 +9,11 @@ and from the layer's input alone (`chain`). A table keeps digests of what the GP
 no file of a GPU. Products and attention are in layer.c, which is compiled here (CC, STB); the rest is below. What came
 out is in sweep/results/science/layer.md.
 """
-import argparse, ctypes, hashlib, json, os, subprocess, sys, tempfile
+import argparse, ctypes, hashlib, json, os, re, subprocess, sys, tempfile
 import numpy as np
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE, sys.dont_write_bytecode = os.path.dirname(os.path.abspath(__file__)), True
+sys.path.insert(0, HERE)
 from layer_dump import (ATTENTION, CASES, EPS, PRODUCTS, ROWS, SHAPES, bf16, fp32, heads_of, normal, probes, rotation,
                         scaled, tokens, weights)
 
@@ -25,12 +26,11 @@ class Attention(ctypes.Structure):
 
 
 def compiled():
-    here = os.path.dirname(os.path.abspath(__file__))
     with tempfile.TemporaryDirectory() as folder:
         lib = folder + "/layer.so"
         subprocess.run([*os.environ.get("CC", "gcc").split(), "-std=gnu11", "-O2", "-ffp-contract=off", "-march=native",
-                        "-fopenmp", "-w", "-shared", "-fPIC", "-I" + here + "/../..",
-                        "-I" + os.environ.get("STB", "/usr/include/stb"), here + "/layer.c", "-o", lib, "-lm"],
+                        "-fopenmp", "-w", "-shared", "-fPIC", "-I" + HERE + "/../..",
+                        "-I" + os.environ.get("STB", "/usr/include/stb"), HERE + "/layer.c", "-o", lib, "-lm"],
                        check=True)
         return ctypes.CDLL(lib)
 
@@ -206,11 +206,18 @@ OF_CHAINS = {"products: fp32, one term after another": PLAIN, "steps of Ampere":
 
 class Table:
     """What was compared: with the dump's arrays, or, where there is no dump, with the digests of an earlier table."""
-    columns = "part case step inputs control values equal first gpu cpu digest".split()
+    columns = "part case step inputs control values equal first gpu cpu kernel digest".split()
 
-    def __init__(self, dump=None, known=()):
-        self.dump, self.rows, self.failed = dump, [], 0
-        self.known = {tuple(row[:5]): (row[-1], row[5] == row[6]) for row in known}
+    def __init__(self, dump=None, kernels=None, known=()):
+        self.dump, self.kernels, self.rows, self.failed = dump, kernels, [], 0
+        # Controls that changed nothing say nothing.
+        self.known = {tuple(row[:5]): (row[-1], row[5] == row[6]) for row in known if not row[4] or row[5] != row[6]}
+
+    def kernel(self, part, case, step):
+        """Of cuBLAS or FlashAttention; of the latter head size, rows and keys of a block."""
+        label = part + "." + case.replace(" x ", ".") if part != "layer" else case + "." + step
+        found = re.search(r"nvjet\w+|(flash_fwd\w*)<\w+<(\d+, \d+, \d+)", str(self.kernels.get(label)))
+        return " ".join(filter(None, found.groups())) or found[0] if found else ""
 
     def compare(self, part, case, step, inputs, control, cpu, gpu):
         """cpu: an array; gpu: the dump's, by a function."""
@@ -226,7 +233,8 @@ class Table:
         where = np.unravel_index(differ.argmax(), differ.shape)
         number = lambda a: "%.9g" % (fp32(a[where][None])[0] if cpu.dtype == np.uint16 else a[where])
         first = [",".join(map(str, where)), number(gpu), number(cpu)] if differ.any() else [""] * 3
-        self.rows.append([*key, gpu.size, gpu.size - int(differ.sum()), *first, digest(gpu)])
+        self.rows.append([*key, gpu.size, gpu.size - int(differ.sum()), *first,
+                          self.kernel(part, case, step), digest(gpu)])
         print(*self.rows[-1], sep="\t", flush=True)
 
 
@@ -284,7 +292,7 @@ def products(table, only):
 
 def orders(table, only):
     """Probes: the ones that a product did not add to 2^60 alone are those that it added after 2^60 - 2^60."""
-    for M, K, N in [map(int, name.split(".")[1:]) for name in table.dump or () if name.startswith("probe.")]:
+    for M, K, N in [map(int, name.split(".")[1:]) for name in table.dump or () if "probe" in name]:
         each, j, k, counts = part_of(M, K, N), np.arange(N) * max(1, K // N) % K, np.arange(K), []
         for i in probes(M, K) if only in "probe" else ():
             low, high = np.minimum(i, j), np.maximum(i, j)
@@ -294,7 +302,7 @@ def orders(table, only):
             alone[j == i] = k != i
             counts += [alone[:, block:block + 128].sum(1) for block in range(0, K, 128)]
         if counts:
-            table.compare("order", "%d x %d x %d" % (M, K, N), "product", "given", "", np.array(counts, np.uint8),
+            table.compare("probe", "%d x %d x %d" % (M, K, N), "product", "given", "", np.array(counts, np.uint8),
                           lambda: table.dump["probe.%d.%d.%d" % (M, K, N)])
 
 
@@ -306,10 +314,11 @@ def main():
     options = parser.parse_args()
     if options.file.endswith(".npz"):
         dump = dict(np.load(options.file))
-        about, table = json.loads(bytes(dump["about"])), Table(dump)
+        about = json.loads(bytes(dump["about"]))
+        table = Table(dump, about["kernels"])
     else:
         lines = [line.rstrip("\n").split("\t") for line in open(options.file) if line[0] != "#"]
-        about, table = {"multiprocessors": 132}, Table(None, lines[1:])
+        about, table = {"multiprocessors": 132}, Table(known=lines[1:])
     layers(table, about["multiprocessors"], options.only)
     attentions(table, about["multiprocessors"], options.only)
     products(table, options.only)
