@@ -155,6 +155,14 @@ lead() {  # lead A B: of a winner of 1 s over A and B in the two seeds
 }
 check "leads that differ are not sure" test "$(lead 1.03 1.05)" = "dvr 4.0 0"
 check "leads that do not are" test "$(lead 1.04 1.04)" = "dvr 4.0 1"
+# One layer as PyTorch computes it on an H200: digests of what it gave. Control: with one digit of one of them changed,
+# exactly that one is not as expected. (Arithmetic that is not the GPU's has rows of its own, which must differ.)
+awk -F '\t' -v OFS='\t' '$2 == "h512.decode" && $3 == "down" && !$5 { sub(/^./, "x", $NF) } { print }' \
+    sweep/results/science/layer.tsv >"$dir/layer.tsv"
+layer() { CC=$CC STB=$STB "$python" sweep/science/layer.py "$dir/layer.tsv" --only h512 >"$dir/said"; }
+check "a wrong digest is found" eval '! layer'
+check "and it is the only one: a layer has a GPU's bits" eval 'grep -q "as expected" "$dir/said" &&
+    test "$(grep -c "NOT AS EXPECTED" "$dir/said")" = 1 && grep "down.*NOT AS" "$dir/said"'
 check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \
-    sweep/science/audit.* sweep/science/margins.py sweep/science/winner.py
+    sweep/science/audit.* sweep/science/margins.py sweep/science/winner.py sweep/science/layer*
 finish
