@@ -5,7 +5,7 @@
     python3 sweep/referee/assisted.py --model examples/tiny42 --draft DIR --port 8001
 
 A completion may say `drafts`: how many tokens are drafted at once, and 0 for none (default: --drafts). Requests run one
-after the other on the CPU. Ask at temperature 0, because with drafts transformers draws more numbers than without, so a
+after the other. Ask at temperature 0, because with drafts transformers draws more numbers than without, so a
 seed draws another answer of the same probability. /metrics counts drafts as vLLM does.
 """
 import argparse
@@ -22,13 +22,14 @@ parser.add_argument('--model', required=True)
 parser.add_argument('--draft', required=True)
 parser.add_argument('--drafts', type=int, default=4)
 parser.add_argument('--dtype', choices=('float32', 'bfloat16'), default='float32')
+parser.add_argument('--device', choices=('cpu', 'cuda'), default='cpu')
 parser.add_argument('--port', type=int, default=8001)
 parser.add_argument('--threads', type=int, default=1)
 options = parser.parse_args()
 torch.set_num_threads(options.threads)
 tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=options.model + '/tokenizer.json')
 dtype = getattr(torch, options.dtype)
-model, draft = [transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+model, draft = [transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(options.device)
                 for folder in (options.model, options.draft)]
 lock, counts = threading.Lock(), [0, 0]
 generator = candidate_generator.AssistedCandidateGenerator
@@ -56,7 +57,7 @@ def complete(body):
     draft.generation_config.assistant_confidence_threshold = 0
     torch.manual_seed(body.get('seed', 42))
     sampling = {'do_sample': True, 'temperature': body['temperature']} if body['temperature'] else {'do_sample': False}
-    prompt = tokenizer(body['prompt'], return_tensors='pt').input_ids
+    prompt = tokenizer(body['prompt'], return_tensors='pt').input_ids.to(options.device)
     # generate(stop_strings=...) fails with an assistant, which gets the strings without the tokenizer.
     stops = [transformers.StopStringCriteria(tokenizer, [body['stop']])] if body.get('stop') else []
     with torch.no_grad():

@@ -6,9 +6,10 @@
 #     LLAMA=FOLDER/llama-server sweep/referee/lossless.sh llama     # needs the Python package gguf
 #     sweep/referee/lossless.sh transformers                        # needs transformers and torch
 #
-# From the environment: PYTHON (python3), OUT (sweep/results/referee), RUNS (which of serve, default all), SERVE (how
-# build/serve is called; on a GPU "build/serve --backend cuda"), CONTROL (options of one more server, the control; default:
-# ordinary requests are the control. On an H200 tiny42 answers them like deterministic ones, so that "--leaves 2" is one).
+# From the environment: PYTHON (python3), OUT (sweep/results/referee), RUNS (which of serve, default all), ASSISTED
+# (options of assisted.py), SERVE (how build/serve is called; on a GPU "build/serve --backend cuda"), CONTROL (options of
+# one more server, which is the control instead of ordinary requests: an H200 answers those of tiny42 like deterministic
+# ones, so take "--leaves 2" there).
 set -eu
 PYTHON=${PYTHON:-python3} OUT=${OUT:-sweep/results/referee} LLAMA=${LLAMA:-llama-server}
 SERVE=${SERVE:-build/serve --threads 1}
@@ -95,7 +96,7 @@ llama)
     done
     ;;
 transformers)
-    start 8142 "$PYTHON" sweep/referee/assisted.py --model examples/tiny42 --draft "$work/draft" --port 8142
+    start 8142 "$PYTHON" sweep/referee/assisted.py --model examples/tiny42 --draft "$work/draft" --port 8142 ${ASSISTED:-}
     judge transformers "assisted generation of transformers, widths by turns" --url http://127.0.0.1:8142/v1 \
         --against drafts=0 --width drafts=1 --width drafts=2 --width drafts=4 --width drafts=8 --tokens 32 --trials 2 \
         --clients 4
