@@ -217,6 +217,7 @@ static llm42_engine *open_engine(demo *d, bool watch, llm42_event **events) {
     desc.max_running = MAX_LANES;
     desc.experiment.inject_rate = d->inject;
     desc.experiment.inject_seed = (uint64_t)d->seed;
+    desc.experiment.keep_fast_kv = watch && d->keep_fast_kv;
     desc.experiment.keep_fast_state = watch && d->keep_fast_state;
     bool small = d->model->mapped_bytes + d->model->copied_bytes < 16 << 20;  // too little work to share
     const llm42_cpu_desc cpu = {.threads = d->threads ? (int)d->threads : small};
@@ -305,7 +306,7 @@ static void report_counts(const demo *d, const screen *s) {
     const window *w = best_rollback(d);
     page p = NULL;
     if (w) add_window(&p, d, w, s->width - 2, 0);
-    const bool explained = w && !w->injected && !d->keep_fast_state;  // build/diff runs rows on states that are right
+    const bool explained = w && !w->injected && !controlled(d);  // build/diff runs rows on KV and states that are right
     if (explained) add_paragraph(&p, rows_text(d, w), s->width - 2, 2);
     print_page(s, &p, 2);
     cell *command = explained ? diff_command(d, w) : NULL;
@@ -536,6 +537,8 @@ int main(int argc, char **argv) {
         ARGS_TEXT("planner NAME", &d.planner, args_words(planners, planner_names)),
         ARGS_REAL("inject RATE", &d.inject, 0, 1, "share of candidates made wrong on purpose"),
         ARGS_INT("seed,s S", &d.seed, 1, INT64_MAX, "seed of --inject"),
+        ARGS_FLAG("keep-fast-kv", &d.keep_fast_kv,
+                  "a control that must fail: the KV of FAST passes stays when their tokens are verified"),
         ARGS_FLAG("keep-fast-state", &d.keep_fast_state,
                   "a control that must fail: states of recurrent layers take in what is rolled back, too"),
         ARGS_INT("threads,t N", &d.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),

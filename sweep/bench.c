@@ -113,8 +113,8 @@ static void resolve(settings *s) {
     if (!s->window) s->window = passes ? CALIBRATION_W : policies.policy.window;
     if (!s->group) s->group = passes ? CALIBRATION_G : policies.policy.group;
     if (cuda) check_workload(s);
-    if (!cuda && (s->how.offered || s->how.algorithm_file))
-        args_fail(2, "--offered, --algorithm-file: only with --backend cuda");
+    if (!cuda && (s->how.offered || s->how.algorithm_file || s->how.cuda.no_graphs))
+        args_fail(2, "--offered, --algorithm-file, --no-graphs: only with --backend cuda");
     const settings *d = &DEFAULTS;
     bool served = strcmp(s->workload, d->workload) || s->token_budget != d->token_budget || s->kv_gb != d->kv_gb ||
                   s->qps != d->qps || s->online_requests != d->online_requests || s->seeds != d->seeds ||
@@ -193,6 +193,7 @@ static settings parse(int argc, char **argv) {
                   "of the requests of suites workloads and online; request i draws with seed i, from 1; 0: greedy"),
         ARGS_FLAG("offered", &s.how.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ENGINE_ALGORITHMS(&s.how),
+        ARGS_FLAG("no-graphs", &s.how.cuda.no_graphs, "cuda: kernels are launched one by one, and not as CUDA graphs"),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),
         ARGS_INT("max-context N", &s.max_context, 0, 1 << 24, "cuda: tokens of a request; 0: the model's context"),
         ARGS_INT("token-budget N", &s.token_budget, 1, 1 << 20, "cuda: rows of a pass, at most"),

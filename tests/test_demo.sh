@@ -56,6 +56,8 @@ adds_up() {  # adds_up NAME: the numbers behind the first one of its paragraph a
 }
 sums() { adds_up candidates && adds_up committed; }
 check "the parts add up" sums
+out=$("$rollback" --keep-fast-kv </dev/null 2>&1)  # a control of the protocol: verification without its overwrite of KV
+shows "$out" '^rollbacks +0 in' '^marked +0 of [1-9][0-9]* identical'
 out=$("$rollback" --requests 3 --tokens 3 --window 2 --inject 0.3 </dev/null 2>&1)
 check "the parts add up, some injected" sums
 shows "$out" '^candidates [0-9]+: [0-9]+ held, [0-9]+ differed'

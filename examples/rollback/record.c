@@ -528,6 +528,7 @@ int costs_of(const demo *d, const proof *p, cost_line to[COSTS]) {
     return count;
 }
 
+bool controlled(const demo *d) { return d->keep_fast_kv || d->keep_fast_state; }
 bool verifies(const demo *d) { return frame_at(d, passes(d))->stats.verifications > 0; }
 
 cell *pays_text(const demo *d, const proof *p) {

@@ -106,7 +106,7 @@ typedef struct demo {
     int64_t window, group, requests, tokens, delay, seed, threads;
     int budget, longest;  // rows of a pass, tokens of a request, at most
     double inject;
-    bool step, keep_fast_state;  // this one in the run that is shown, and not where it is compared with
+    bool step, keep_fast_kv, keep_fast_state;  // the controls are in the run that is shown, not in the one beside it
     llm42_model *model;
     tok *tok;
     llm42_trace *trace;
@@ -218,6 +218,7 @@ enum { COSTS = 7 };
 // Returns how many lines there are.
 int costs_of(const demo *d, const proof *p, cost_line to[COSTS]);
 bool verifies(const demo *d);
+bool controlled(const demo *d);  // the run that is shown is a control
 // When verification takes less time than running all passes INVARIANT would.
 cell *pays_text(const demo *d, const proof *p);
 // What verification costs, and what it buys. Every number is of this run.

@@ -378,6 +378,7 @@ cell *policies_text(const demo *d) {
     if (d->how.policy.verify != preset.policy.verify)
         add(&text, PLAIN, " (preset: %s)", llm42_policy_word(&preset, "verify"));
     add(&text, PLAIN, ", prefill %s", llm42_policy_word(&d->how, "prefill"));
+    if (d->keep_fast_kv) add(&text, PLAIN, "; control: the KV of FAST passes stays");
     if (d->keep_fast_state) add(&text, PLAIN, "; control: states keep what is rolled back");
     return text;
 }

@@ -340,7 +340,7 @@ static void write_window(FILE *f, const demo *d, const window *w) {
     fprintf(f, "</div>\n");
     write_element(f, "p", rollback_reason(d, w, true));
     if (d->model->config.recurrent_layers && w->dropped) write_element(f, "p", state_text(w, false));
-    if (!w->injected && !d->keep_fast_state) {
+    if (!w->injected && !controlled(d)) {
         cell *command = diff_command(d, w);
         write_element(f, "p", rows_text(d, w));
         if (command) write_command(f, command);

@@ -6,6 +6,7 @@
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
+#     bash sweep/h200/run.sh graphs             the same passes with CUDA graphs and without
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
 #     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
 #                                               beside PyTorch's, too; ShareGPT lengths as in part presets
@@ -73,7 +74,7 @@ law() {
     stamp "$1"
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
+parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
     winner eight eight-bits determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
@@ -81,6 +82,7 @@ files_of() {
     determinism-base42) echo determinism_base42 ;;
     scoring) echo scoring ;;
     passes) echo passes stages ;;
+    graphs) echo passes_graphs passes_no_graphs ;;
     mixture) echo passes_mixture stages_mixture ;;
     prompts | attention | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
@@ -151,6 +153,10 @@ winner) bash sweep/h200/winner.sh ;;
 passes)
     bench passes --suite passes --seconds 300
     bench stages --suite stages --seconds 120
+    ;;
+graphs)
+    bench passes_graphs --suite passes --quick
+    bench passes_no_graphs --suite passes --quick --no-graphs
     ;;
 mixture)
     MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
