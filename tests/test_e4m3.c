@@ -1,5 +1,5 @@
-// Eight bits on a CPU: the numbers, one step of a tensor core against measured ones and special values, the vector
-// versions against the plain step, and products with both kinds of scales against their description.
+// Eight bits on a CPU: the numbers, one step of a tensor core with special values (test_sm90 has measured ones), the
+// vector versions against the plain step, and products with both kinds of scales against their description.
 #define TEST_ALL
 #include "test.h"
 #define LLM42_IMPLEMENTATION
@@ -64,55 +64,6 @@ TEST(random_numbers) {
 }
 
 // One step ----------------------------------------------------------------------------------------------------------
-
-// What GPUs gave, by another project's measurements.
-TEST(measured_steps) {
-    static const struct {
-        const char *gpu, *format;
-        llm42__tensor_core core;
-    } rows[] = {{"A100", "bf16", {8, 24, 23, -126}},  {"A2", "bf16", {8, 24, 23, -126}},
-                {"Ada", "bf16", {8, 24, 23, -126}},   {"L40S", "bf16", {8, 24, 23, -126}},
-                {"H100", "bf16", {16, 25, 23, -126}}, {"H200", "bf16", {16, 25, 23, -126}},
-                {"B200", "bf16", {16, 25, 23, -126}}, {"Ada", "e4m3", {16, 13, 13, -6}},
-                {"L40S", "e4m3", {16, 13, 13, -6}},   {"H100", "e4m3", {32, 13, 13, -6}},
-                {"H200", "e4m3", {32, 13, 13, -6}}};
-    enum { ROWS = sizeof rows / sizeof *rows };
-    int steps[ROWS] = {0}, wrong[ROWS] = {0}, other[ROWS] = {0}, k;
-    char line[1024], gpu[16], format[16], hex[2][512];
-    unsigned c, d;
-    FILE *file = fopen("../shared/vectors/tensor_cores.tsv", "r");
-    if (!file) {
-        SKIP("no ../shared/vectors");
-        return;
-    }
-    while (fgets(line, sizeof line, file)) {
-        if (sscanf(line, "%15s %15s %d %511s %511s %x %x", gpu, format, &k, hex[0], hex[1], &c, &d) != 7) continue;
-        float factor[2][32];
-        for (int i = 0; i < 2; i++) {
-            char *at = hex[i];
-            for (int j = 0; j < k && k <= 32; j++, at += *at == ',') {
-                const uint32_t bits = (uint32_t)strtoul(at, &at, 16);
-                factor[i][j] = format[0] == 'e' ? llm42__from_e4m3((uint8_t)bits) : llm42__float(bits << 16);
-            }
-        }
-        for (int r = 0; r < ROWS; r++) {
-            if (strcmp(gpu, rows[r].gpu) || strcmp(format, rows[r].format)) continue;
-            float sum = llm42__float(c), shorter = sum;
-            llm42__tensor_core one_place_less = rows[r].core;
-            one_place_less.places--;
-            for (int i = 0; i < k; i += rows[r].core.terms) {
-                sum = llm42__core_step(rows[r].core, sum, factor[0] + i, factor[1] + i, 1);
-                shorter = llm42__core_step(one_place_less, shorter, factor[0] + i, factor[1] + i, 1);
-            }
-            steps[r]++, wrong[r] += llm42__bits(sum) != d, other[r] += llm42__bits(shorter) != d;
-        }
-    }
-    fclose(file);
-    for (int r = 0; r < ROWS; r++)
-        CHECK_MSG(steps[r] == 400 && !wrong[r] && other[r] > 20,
-                  "%s, %s: %d of %d steps differ; the control, one place less: %d", rows[r].gpu, rows[r].format,
-                  wrong[r], steps[r], other[r]);
-}
 
 static uint32_t step_bits(float sum, const float *a, const float *b) {
     return llm42__bits(llm42__core_step(llm42__hopper_e4m3, sum, a, b, 1));
