@@ -26,17 +26,12 @@ static const char *const fuzz_words[] = TEST_LIST(
     "fixed:8x8", "uniform:1x9", "sglang:100x50x20", "lengths:", "offline", "trace", "1e-6", "1e9", "request: 2\n",
     "requests: 1\n", "tokens: 1,2\n", "logprobs: bf800000\n", "# end\n", NULL);
 
-static char folder[64];
 static llm42_model *model;
 static struct { int64_t calibrations, workloads, requests, transcripts, starved; } seen;
 
-static void remove_folder(void) { test_remove(folder); }
-
 static void set_up(void) {
     llm42_error error = {0};
-    if (folder[0]) return;
-    test_folder(folder);
-    atexit(remove_folder);
+    if (model) return;
     FUZZ_CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) == LLM42_OK, "%s",
                error.text);
 }
@@ -194,7 +189,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     set_up();
     int kind = data[0] % DATA_KINDS;
     unsigned conditions = data[1];
-    char path[128], spec[256];
+    char spec[256];
     data += 2;
     size -= 2;
     if (kind == SPEC) {
@@ -205,7 +200,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (!workload_path(words)) load_workload(words, qps ? qps : "offline", conditions);  // no file of this machine
         return 0;
     }
-    snprintf(path, sizeof path, "%s/data", folder);
+    const char *path = test_file("data");
     test_write(path, data, size);
     snprintf(spec, sizeof spec, "%s:%s", prefix[kind], path);
     if (kind == CALIBRATION) load_calibration(path, conditions);

@@ -630,15 +630,15 @@ static void set_up_truth(int prompt) {
 static void set_up(void) {
     llm42_error error = {0};
     uint64_t random = 1;
-    char folder[64];
     if (models[0]) return;
-    test_folder(folder);
     for (int i = 0; i < 4; i++) {
-        if (i % 3 == 0) test_model_folder(folder, i ? &test_hybrid : &test_shapes[0]);
-        llm42_model_desc desc = {.path = i == 2 ? "shape:tiny" : i == 1 ? "synthetic:tiny" : folder, .no_mmap = true};
+        if (i % 3 == 0) test_model_folder(test_scratch(), i ? &test_hybrid : &test_shapes[0]);
+        llm42_model_desc desc = {.path = i == 2   ? "shape:tiny"
+                                         : i == 1 ? "synthetic:tiny"
+                                                  : test_scratch(),
+                                 .no_mmap = true};
         FUZZ_CHECK(llm42_model_load(&models[i], &desc, &error) == LLM42_OK, "%s", error.text);
     }
-    test_remove(folder);
     for (int i = 0; i < LONGEST; i++) tokens_of[i] = test_random_int(&random, 3, 31);
     for (int schedule = LLM42_SCHEDULE_FAST; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++)
         for (int kind = 0; kind < LLM42_KIND_COUNT; kind++)

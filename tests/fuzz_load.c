@@ -33,19 +33,16 @@ static const char *const fuzz_words[] = {
     "\"single_word\": true", "\xc4\xa0", "\xff", NULL};
 // clang-format on
 
-static char folder[64];
 static int64_t models, tokenizers;  // that loaded
 static int64_t starved;             // loads that ran out of memory
 
-static void folder_of(char path[128], int kind, int shape) { snprintf(path, 128, "%s/%d-%d", folder, kind, shape); }
-
-static void remove_folder(void) { test_remove(folder); }
+static void folder_of(char path[128], int kind, int shape) {
+    snprintf(path, 128, "%s/%d-%d", test_scratch(), kind, shape);
+}
 
 static void set_up(void) {
     char path[128];
-    if (folder[0]) return;
-    test_folder(folder);
-    atexit(remove_folder);
+    if (test_own_folder[0]) return;
     for (int shape = 0; shape < TEST_SHAPES; shape++)
         for (int kind = CONFIG; kind <= INDEX; kind++) {
             folder_of(path, kind, shape);
@@ -141,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     unsigned round = data[0] / KINDS;
     char dir[128], path[192];
     folder_of(dir, kind, shape);
-    if (kind > INDEX) snprintf(dir, sizeof dir, "%s", folder);
+    if (kind > INDEX) snprintf(dir, sizeof dir, "%s", test_scratch());
     snprintf(path, sizeof path, "%s/%s", dir, names[kind]);
     data += 2;
     size -= 2;
@@ -221,15 +218,14 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     const test_shape *s = &test_shapes[shape];
     size_t bytes, used = 2;
     test_text text = {0}, header = test_header(s, &bytes);
-    char path[192], *index_file = NULL;
+    char *index_file = NULL;
     set_up();
     if (kind == CONFIG) text = test_config(s);
     if (kind == SAFETENSORS) text = test_safetensors(header.data, s->dtype, bytes);
     if (kind == HEADER) test_append(&text, header.data, header.size);
     if (kind == INDEX) {
-        test_shards(test_path(folder, "seed"), s);
-        snprintf(path, sizeof path, "%s/seed/model.safetensors.index.json", folder);
-        index_file = test_read(path, &bytes);
+        test_shards(test_file("seed"), s);
+        index_file = test_read(test_file("seed/model.safetensors.index.json"), &bytes);
         test_append(&text, index_file, bytes);
         free(index_file);
     }

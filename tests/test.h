@@ -243,11 +243,11 @@ static inline void test_folder(char path[64]) {
 }
 #endif
 
-// dir + "/" + name, in one of eight buffers used in turn.
+// dir + "/" + name, in one of 32 buffers used in turn.
 static inline const char *test_path(const char *dir, const char *name) {
-    static char buffer[8][1024];
+    static char buffer[32][1024];
     static unsigned next;
-    char *path = buffer[next++ % 8];
+    char *path = buffer[next++ % 32];
     snprintf(path, sizeof buffer[0], "%s/%s", dir, name);
     return path;
 }
@@ -268,6 +268,17 @@ static inline void test_remove(const char *path) {
     }
     if (remove(path) != 0) perror(path);
 }
+
+#ifndef __wasi__
+// The program's own folder, which is made when it is first asked for and goes when the program ends, and a path in it.
+static char test_own_folder[64];
+static inline void test_leave(void) { test_remove(test_own_folder); }
+static inline const char *test_scratch(void) {
+    if (!test_own_folder[0]) test_folder(test_own_folder), atexit(test_leave);
+    return test_own_folder;
+}
+static inline const char *test_file(const char *name) { return test_path(test_scratch(), name); }
+#endif
 
 static inline void test_write(const char *path, const void *data, size_t size) {
     FILE *file = fopen(path, "wb");

@@ -214,7 +214,6 @@ TEST(products_are_as_described) {
 }
 
 // Folders -------------------------------------------------------------------------------------------------------------
-static char folder[64];
 static llm42_error error;
 #define BLOCKS "\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128]"
 #define STATIC "\"quant_method\": \"fp8\", \"activation_scheme\": \"static\", \"ignored_layers\": [\"lm_head\"]"
@@ -280,7 +279,7 @@ static void add_experts(forged *f, bool stacked) {
     part = stack = 0;
 }
 
-// Writes a folder, with the first `from` in the header (or in config.json) replaced, and loads it.
+// Writes a test_scratch(), with the first `from` in the header (or in config.json) replaced, and loads it.
 static llm42_result forge(int scales, const char *quantised, int kind, const char *from, const char *to,
                           llm42_model **model) {
     static const struct {
@@ -313,19 +312,20 @@ static llm42_result forge(int scales, const char *quantised, int kind, const cha
         test_text_free(change);
         *change = changed;
     }
-    test_write(test_path(folder, "config.json"), config.data, config.size);
+    test_write(test_file("config.json"), config.data, config.size);
     const uint64_t length = f.header.size;
     test_text file = {0};
     test_append(&file, &length, sizeof length), test_append(&file, f.header.data, f.header.size);
     test_append(&file, f.data.data, f.data.size);
-    test_write(test_path(folder, "model.safetensors"), file.data, file.size);
+    test_write(test_file("model.safetensors"), file.data, file.size);
     test_text_free(&file), test_text_free(&config), test_text_free(&f.header), test_text_free(&f.data);
     static char log[2048];
     const char *said = log;
     int kv = 0;
     log[0] = 0;
     *model = NULL;
-    const llm42_model_desc desc = {.path = folder, .no_mmap = kind >= EXPERTS, .log = test_keep_line, .log_user = log};
+    const llm42_model_desc desc = {
+        .path = test_scratch(), .no_mmap = kind >= EXPERTS, .log = test_keep_line, .log_user = log};
     const llm42_result result = llm42_model_load(model, &desc, &error);
     while ((said = strstr(said, "kv_cache_scheme")) != NULL) said++, kv++;
     if (!result) CHECK_CONTAINS(log, "1 scales of an FP8 KV cache are not used");
@@ -444,13 +444,13 @@ TEST(scales_that_are_refused) {
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         CHECK(!forge(STATIC_ONE, STATIC, APART, NULL, NULL, &model));
         llm42_model_free(model);
-        const char *path = test_path(folder, "model.safetensors");
+        const char *path = test_file("model.safetensors");
         size_t size;
         char *file = test_read(path, &size);
         memcpy(file + size - (i % 2 ? 4 : 8), &values[i], 4);  // of down_proj: input_scale, weight_scale
         test_write(path, file, size);
         free(file);
-        CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error), LLM42_FORMAT);
+        CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = test_scratch()}, &error), LLM42_FORMAT);
         CHECK_CONTAINS(error.text, i % 2 ? "mlp.down_proj.input_scale" : "mlp.down_proj.weight_scale: scale 0 is");
         CHECK_CONTAINS(error.text, i < 5 ? "must be above 0 and finite" : "must be from 1e-27 to 1e30");
     }
@@ -518,8 +518,6 @@ TEST(passes) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     RUN_ALL();
-    test_remove(folder);
     return test_end("test_e4m3");
 }

@@ -9,7 +9,6 @@ enum { SHAPE = 160, GREEDY = 24, PAGE = 16, TINY_PROMPT = 40 };
 #define TOLERANCE 2e-3
 #define TINY "examples/tiny42"
 
-static char folder[64];
 static llm42_error error;
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -200,7 +199,7 @@ static const char *prefix = "model.";  // what write_weights has names begin wit
 static bool tiny_read(void) {
     size_t size = 0;
     uint64_t length = 0;
-    const char *path = test_path(folder, "header.json");
+    const char *path = test_file("header.json");
     tiny.file = (unsigned char *)test_read(TINY "/model.safetensors", &size);
     tiny.config = test_read(TINY "/config.json", NULL);
     if (!CHECK(tiny.file && tiny.config && size > 8)) return false;
@@ -294,7 +293,7 @@ static void write_config(const char *dir, const char *from, const char *to, cons
 }
 
 static const char *new_folder(const char *name) {
-    const char *path = test_path(folder, name);
+    const char *path = test_file(name);
     CHECK(mkdir(path, 0777) == 0);
     return path;
 }
@@ -545,7 +544,6 @@ TEST(router_in_fp32_in_an_engine) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     RUN(tiny42_agrees_with_hf);
     if (!TEST_SLOW) RUN(base42_agrees_with_hf);  // larger than tiny42, and else the same to a sanitizer
     RUN(architectures_agree_with_hf);
@@ -559,6 +557,5 @@ int main(int argc, char **argv) {
     tied_load(&tied);
     RUN(router_takes_the_expert_of_the_larger_logit, router_in_fp32_keeps_bits, router_in_fp32_in_an_engine);
     llm42_model_free(tied.loaded);
-    test_remove(folder);
     return test_end("test_models");
 }

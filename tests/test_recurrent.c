@@ -127,14 +127,14 @@ TEST(in_eight_bits) {
 TEST(what_is_refused_in_eight_bits) {
     static const char *const cases[][2] = {
         {"in_proj_b", "and no in_proj_a, in_proj_b"}, {"in_proj_z", "in_proj_z: either all are"}, {"out_proj", ""}};
-    char dir[64], extra[700];
+    const char *dir = test_scratch();
+    char extra[700];
     snprintf(extra, sizeof extra,
              "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], "
              "\"activation_scheme\": \"dynamic\"}, %s",
              test_hybrid.extra);
     test_shape shape = test_hybrid;
     shape.extra = extra;
-    test_folder(dir);
     test_model_folder(dir, &shape);
     for (int i = 0; i < 3; i++) {
         size_t bytes;
@@ -158,7 +158,6 @@ TEST(what_is_refused_in_eight_bits) {
         llm42_model_free(m);
         test_text_free(&header), test_text_free(&to), test_text_free(&file);
     }
-    test_remove(dir);
 }
 
 TEST(what_is_refused) {
@@ -177,8 +176,7 @@ TEST(what_is_refused) {
                {"\"full_attention_interval\": 2", "\"layer_types\": [\"linear_attention\", \"mamba\", 1, 2]", "mamba",
                 LLM42_UNSUPPORTED},
                {"_dim\": 8, \"linear_value", "_dim\": 16, \"linear_value", "wrong shape", LLM42_FORMAT}};
-    char dir[64];
-    test_folder(dir);
+    const char *dir = test_scratch();
     test_model_folder(dir, &test_hybrid);
     test_text config = test_config(&test_hybrid);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -191,7 +189,6 @@ TEST(what_is_refused) {
         test_text_free(&text);
     }
     test_text_free(&config);
-    test_remove(dir);
     test_refused(&(llm42_engine_desc){.model = model, .kv.snapshots = -1}, LLM42_INVALID, "kv.snapshots");
     test_refused(&(llm42_engine_desc){.model = model, .numerics.leaves = 4}, LLM42_INVALID, "2 key heads");
 }

@@ -13,7 +13,6 @@ enum { REQUESTS = 60, LONGEST = 96 };
 static llm42_model *model;
 static llm42_calibration *calibration;
 static llm42_error error;
-static char folder[64];
 
 // >>calibrations -------------------------------------------------------------------------------------------------
 static const char head[] =
@@ -58,7 +57,7 @@ static char text[4096];  // all tables
 
 static const char *write_text(const char *first, const char *second) {
     char whole[16384];
-    const char *path = test_path(folder, "calibration.tsv");
+    const char *path = test_file("calibration.tsv");
     test_write(path, whole, (size_t)snprintf(whole, sizeof whole, "%s%s", first, second));
     return path;
 }
@@ -335,7 +334,7 @@ TEST(bad_tables_of_invariant_windows_are_refused) {
 // A file that is cut behind any of its first `size` bytes is refused, with what is missing.
 static void refused_cut(const char *data, size_t size, int *taken) {
     llm42_calibration *c = NULL;
-    const char *path = test_path(folder, "calibration.tsv");
+    const char *path = test_file("calibration.tsv");
     test_write(path, data, size);
     error.text[0] = 0;
     bool good = llm42_calibration_load(&c, path, &error) == LLM42_OK;
@@ -379,7 +378,7 @@ TEST(a_calibration_with_a_hole_is_refused) {
             next += strcspn(data + next, "\n") + 1;
             memcpy(hole, data, i);
             memcpy(hole + i, data + next, size - next);
-            const char *path = test_path(folder, "calibration.tsv");
+            const char *path = test_file("calibration.tsv");
             test_write(path, hole, size - (next - i));
             llm42_calibration *c = NULL;
             taken += llm42_calibration_load(&c, path, &error) == LLM42_OK;
@@ -1114,7 +1113,6 @@ TEST(what_cannot_be_is_refused) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     model = test_load("shape:tiny");
     snprintf(text, sizeof text, "%s", without(""));
     RUN_FIRST(a_calibration_is_read_and_interpolated);
@@ -1122,6 +1120,5 @@ int main(int argc, char **argv) {
     RUN_ALL();
     llm42_calibration_free(calibration);
     llm42_model_free(model);
-    test_remove(folder);
     return test_end("test_sim");
 }

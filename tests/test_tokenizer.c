@@ -4,7 +4,6 @@
 #include "examples/util/llm42_synthetic.h"
 #include "examples/util/tokenizer.h"
 
-static char folder[64];
 static llm42_error error;
 
 // A small tokenizer.json: the 256 bytes as tokens 0 to 255, and what the fields add. A NULL field takes its default.
@@ -45,7 +44,7 @@ static const char *write_parts(const parts *p) {
         if (b + 1 != p->lacks)
             at += (size_t)snprintf(text + at, room - at, "%s\"\\u%04x\":%d", b ? "," : "", chars[b], b);
     at += (size_t)snprintf(text + at, room - at, "%s},\"merges\":%s}}", or (p->vocab, ""), or (p->merges, "[]"));
-    path = test_path(folder, "parts.json");
+    path = test_file("parts.json");
     test_write(path, text, at);
     return path;
 }
@@ -377,11 +376,11 @@ TEST(the_tokenizer_says_whether_text_has_a_bos) {
     parts p = {.vocab = ",\"<s>\":256", .added = S_TOKEN(256)};
     tok *t = NULL;
     const char *path = write_parts(&p);
-    test_write_text(test_path(folder, "tokenizer_config.json"), "{\"add_bos_token\": true, \"bos_token\": \"<s>\"}");
+    test_write_text(test_file("tokenizer_config.json"), "{\"add_bos_token\": true, \"bos_token\": \"<s>\"}");
     CHECK_MSG(!tok_open(&t, &model, NULL, path, &error), "%s", error.text);
     CHECK_INT(t ? t->bos : -2, -1);  // transformers 5 ignores add_bos_token
     tok_free(t);
-    test_remove(test_path(folder, "tokenizer_config.json"));
+    test_remove(test_file("tokenizer_config.json"));
     CHECK_MSG(!tok_open(&t, &model, "examples/tiny42", NULL, &error), "%s", error.text);
     CHECK_INT(t ? t->bos : -2, 0);
     tok_free(t);
@@ -419,7 +418,7 @@ TEST(malformed_json_is_refused) {
         "{\"a\":\"\\u12\"}\n{\"a\":\"\\ud800\"}\n{\"a\":\"\\udc00\"}\n{\"a\":\"\\ud800\\u0041\"}\n"
         "{\"a\":\"\\u0000\"}\n{\"a\":\"\xFF\"}\n{\"a\":\"\xC3\"}\n{\"a\":\"b}\n\"a\n{\"a\" 1}\n{\"a\":1:2}\n:\n,\n"
         "[:]\n{\"a\",\"b\"}\n[\"a\":1]\n{[]:1}\n{\"a\":1}x\n\xEF\xBB{}\n{\xEF\xBB\xBF}\n";
-    const char *path = test_path(folder, "bad.json");
+    const char *path = test_file("bad.json");
     char deep[4096];
     for (const char *line = bad; *line; line += strcspn(line, "\n") + 1) {
         test_write(path, line, strcspn(line, "\n"));
@@ -438,13 +437,13 @@ TEST(malformed_json_is_refused) {
     refused(path, 0, LLM42_FORMAT, "model");
     test_write_text(path, "[]");
     refused(path, 0, LLM42_FORMAT, "");
-    refused(test_path(folder, "absent.json"), 0, LLM42_IO, "absent.json");
-    refused(folder, 0, LLM42_IO, "");
+    refused(test_file("absent.json"), 0, LLM42_IO, "absent.json");
+    refused(test_scratch(), 0, LLM42_IO, "");
 }
 
 TEST(numbers_in_another_locale) {
-    const char *path = test_path(folder, "number.json");
-    if (!test_decimal_comma(folder)) {
+    const char *path = test_file("number.json");
+    if (!test_decimal_comma(test_scratch())) {
         SKIP("no locale with a decimal comma, and localedef makes none");
         return;
     }
@@ -458,7 +457,7 @@ TEST(damaged_json_does_no_harm) {
     size_t size = 0;
     char *whole = test_read("examples/tiny42/tokenizer.json", &size), *small = NULL;
     static const char damaged[] = "ab <s>\xC3\xA9";
-    const char *path = test_path(folder, "damaged.json");
+    const char *path = test_file("damaged.json");
     tok *t = NULL;
     uint64_t state = 11;
     if (!CHECK(whole)) return;
@@ -516,7 +515,7 @@ static const char *write_characters(const char *normalizer, const char *pre, con
     at += (size_t)snprintf(text + at, sizeof text - at,
                            "},\"merges\":[\"" MARK " a\",\"a b\",[\"" MARK "a\",\"b\"],\"ab c\",\"" MARK
                            "ab c\",\"" MARK " " MARK "\",\"a " MARK "\"]}}");
-    const char *path = test_path(folder, "characters.json");
+    const char *path = test_file("characters.json");
     test_write(path, text, at);
     return path;
 }
@@ -617,7 +616,7 @@ TEST(add_prefix_space_and_missing_bytes) {
 TEST(a_byte_order_mark_is_read_over) {
     size_t size = 0;
     char *text = test_read(write_parts(&(parts){0}), &size), *marked = malloc(size + 3);
-    const char *path = test_path(folder, "marked.json");
+    const char *path = test_file("marked.json");
     memcpy(marked, "\xEF\xBB\xBF", 3);
     memcpy(marked + 3, text, size);
     test_write(path, marked, size + 3);
@@ -662,7 +661,7 @@ static const char *bin_write(bin *b, int lacks) {
         bin_token(b, word, 0);
     }
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) bin_token(b, rest[i].text, rest[i].score);
-    const char *path = test_path(folder, "tok.bin");
+    const char *path = test_file("tok.bin");
     test_write(path, b->data, b->size);
     return path;
 }
@@ -771,8 +770,6 @@ TEST(stories260K_tokenizer) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     RUN_ALL();
-    test_remove(folder);
     return test_end("test_tokenizer");
 }

@@ -220,7 +220,6 @@ static void read_trace(const char *text, size_t size) {
 // >>runs ---------------------------------------------------------------------------------------------------------
 static llm42_model *model, *shape;
 static llm42_calibration *calibration;
-static char folder[64];
 static llm42_error error;
 #include "transcripts.h"
 
@@ -289,7 +288,7 @@ static void serve(llm42_engine *engine, const setting *s) {
 }
 
 static void check_tsv(const char *name, const llm42_stats *stats) {
-    char *text = test_read(test_path(folder, "trace.tsv"), NULL);
+    char *text = test_read(test_file("trace.tsv"), NULL);
     int64_t lines = 0, committed = 0, wrong = 0, drafted = 0, accepted = 0, short_lists = 0;
     int columns = 0;
     bool ended = false;
@@ -336,8 +335,8 @@ static char *traced(const setting *s, size_t *size, llm42_stats *stats) {
     if (s->drafts && CHECK_INT(llm42_oracle_open(&drafter, &oracle, &error), LLM42_OK)) desc.drafter = &drafter;
     memset(&heard, 0, sizeof heard);
     heard.learns = !s->drafts;
-    CHECK_INT(llm42_trace_open(&heard.json, test_path(folder, "trace.json"), &error), LLM42_OK);
-    CHECK_INT(llm42_trace_open(&heard.tsv, test_path(folder, "trace.tsv"), &error), LLM42_OK);
+    CHECK_INT(llm42_trace_open(&heard.json, test_file("trace.json"), &error), LLM42_OK);
+    CHECK_INT(llm42_trace_open(&heard.tsv, test_file("trace.tsv"), &error), LLM42_OK);
     if (!CHECK_MSG(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s: %s", s->name, error.text)) return NULL;
     submit_all(engine, s);
     serve(engine, s);
@@ -346,7 +345,7 @@ static char *traced(const setting *s, size_t *size, llm42_stats *stats) {
     CHECK_INT(llm42_trace_close(heard.tsv, &error), LLM42_OK);
     llm42_engine_close(engine);
     llm42_drafter_close(&drafter);
-    return test_read(test_path(folder, "trace.json"), size);
+    return test_read(test_file("trace.json"), size);
 }
 
 static void check_setting(const setting *s) {
@@ -444,7 +443,7 @@ TEST(a_trace_that_cannot_be_written_says_so) {
     for (int i = 0; i < 2; i++) {
         llm42_trace *trace = NULL;
         llm42_request r = {.id = 1};
-        const char *path = i ? test_path(folder, names[i]) : names[i];
+        const char *path = i ? test_file(names[i]) : names[i];
         if (i && symlink("/dev/full", path) != 0) return;
         CHECK_INT(llm42_trace_open(&trace, path, &error), LLM42_OK);
         for (int k = 0; trace && k < 1000; k++)
@@ -457,7 +456,6 @@ TEST(a_trace_that_cannot_be_written_says_so) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     model = test_load("synthetic:tiny"), shape = test_load("shape:tiny");
     test_need(CHECK_MSG(!llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), "%s", error.text));
     good = test_read("tests/transcripts/format_1.txt", NULL);
@@ -468,6 +466,5 @@ int main(int argc, char **argv) {
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     llm42_model_free(shape);
-    test_remove(folder);
     return test_end("test_trace");
 }

@@ -7,7 +7,6 @@
 
 enum { SAMPLES = 200000 };
 
-static char folder[64];  // for the files
 static llm42_error error;
 
 static bool open_ok(workload *w, const char *spec, const char *qps, uint64_t seed) {
@@ -15,10 +14,10 @@ static bool open_ok(workload *w, const char *spec, const char *qps, uint64_t see
     return CHECK_MSG(workload_open(w, spec, qps, seed, &error) == LLM42_OK, "%s, %s: %s", spec, qps, error.text);
 }
 
-// A file in the folder, as the spec "kind:PATH".
+// A file in the test_scratch(), as the spec "kind:PATH".
 static const char *file_spec(const char *kind, const char *text) {
     static char spec[200];
-    snprintf(spec, sizeof spec, "%s:%s/trace", kind, folder);
+    snprintf(spec, sizeof spec, "%s:%s/trace", kind, test_scratch());
     test_write_text(spec + strlen(kind) + 1, text);
     return spec;
 }
@@ -413,11 +412,11 @@ TEST(prompts_without_blocks_differ) {
 
 // A trace that comes faster has its own times, divided; Poisson arrivals have a rate of their own.
 TEST(a_trace_can_come_faster) {
-    test_write_text(test_path(folder, "speed.csv"), "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-                                                    "2023-11-16 18:15:46,3,4\n2023-11-16 18:15:48,5,6\n"
-                                                    "2023-11-16 18:15:49.5,5,6\n");
+    test_write_text(test_file("speed.csv"), "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                            "2023-11-16 18:15:46,3,4\n2023-11-16 18:15:48,5,6\n"
+                                            "2023-11-16 18:15:49.5,5,6\n");
     char spec[256];
-    snprintf(spec, sizeof spec, "azure:%s", test_path(folder, "speed.csv"));
+    snprintf(spec, sizeof spec, "azure:%s", test_file("speed.csv"));
     const double own[] = {0, 2, 3.5, 3.5, 5.5};
     for (int poisson = 0; poisson < 2; poisson++) {
         workload w, fast;
@@ -556,8 +555,6 @@ TEST(files_that_end_early) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     RUN_ALL();
-    test_remove(folder);
     return test_end("test_workload");
 }

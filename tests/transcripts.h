@@ -1,6 +1,6 @@
 // transcripts.h: tests of transcripts and of the hash of a model. A recorder writes what an engine did, reading gives
 // every bit of it again, and a broken file is refused with its line. The hash depends on all that a model computes
-// with, and on nothing else. Include "make_model.h" first, and define `folder`, where files go, and `error`, and let
+// with, and on nothing else. Include "make_model.h" first, and define `error`, and let
 // `good` be tests/transcripts/format_1.txt. (test_tools.sh tests build/audit.)
 #ifndef LLM42_TRANSCRIPTS_H
 #define LLM42_TRANSCRIPTS_H
@@ -87,8 +87,8 @@ TEST(files_do_not_matter) {
     for (int i = 0; i < TEST_SHAPES; i++) {
         size_t bytes;
         char one[80], two[80];
-        snprintf(one, sizeof one, "%s/one", folder);
-        snprintf(two, sizeof two, "%s/two", folder);
+        snprintf(one, sizeof one, "%s", test_file("one"));
+        snprintf(two, sizeof two, "%s", test_file("two"));
         test_model_folder(one, &test_shapes[i]);
         uint64_t hash = hash_path(one);
         test_text header = test_header(&test_shapes[i], &bytes);
@@ -110,11 +110,11 @@ TEST(every_weight_matters) {
     for (int i = 0; i < TEST_SHAPES; i++) {
         size_t size, bytes;
         test_shape shape = test_shapes[i];
-        test_model_folder(folder, &shape);
-        const char *path = test_path(folder, "model.safetensors");
+        test_model_folder(test_scratch(), &shape);
+        const char *path = test_file("model.safetensors");
         char *file = test_read(path, &size);
         test_text header = test_header(&shape, &bytes);
-        uint64_t before = hash_path(folder);
+        uint64_t before = hash_path(test_scratch());
         int same = 0, tried = 0;
         // The lowest bit of the first and the last value of each tensor.
         for (char *p = header.data; (p = strstr(p, "data_offsets\":[")) != NULL; p++) {
@@ -126,7 +126,7 @@ TEST(every_weight_matters) {
             for (int k = 0; k < 2; k++, tried++) {
                 file[at[k]] ^= 1;
                 test_write(path, file, size);
-                same += hash_path(folder) == before;
+                same += hash_path(test_scratch()) == before;
                 file[at[k]] ^= 1;
             }
         }
@@ -171,13 +171,13 @@ TEST(the_configuration_matters_where_it_computes) {
 // A matrix of several parts, by any number of threads.
 TEST(threads_do_not_matter) {
     const test_shape wide = {"llama", 5000, 128, 1, 2, 1, 64, 8, 0, false, "F32", "", 0};
-    test_model_folder(folder, &wide);
-    uint64_t hash = hash_path(folder);
+    test_model_folder(test_scratch(), &wide);
+    uint64_t hash = hash_path(test_scratch());
 #ifdef _OPENMP
     const int threads = omp_get_max_threads();
     for (int i = 1; i < 6; i++) {
         omp_set_num_threads(i);
-        CHECK(hash_path(folder) == hash);
+        CHECK(hash_path(test_scratch()) == hash);
     }
     omp_set_num_threads(threads);
 #endif
@@ -296,7 +296,7 @@ TEST(what_is_read_is_what_was_served) {
                                            .numerics.compute = ways[i].compute, .tensor_parallel = ways[i].ranks,
                                            .numerics.leaves = ways[i].leaves, .backend_desc = TEST_THREADS(1),
                                            .max_context = 256);
-        llm42_transcript *t = record(desc, &engine, test_path(folder, "run.txt"));
+        llm42_transcript *t = record(desc, &engine, test_file("run.txt"));
         if (t) {
             CHECK_STR(t->model, TINY);
             char hash[LLM42_SHA256_TEXT] = "";
@@ -343,9 +343,9 @@ TEST(a_recorder_says_what_it_cannot_do) {
         CHECK_CONTAINS(error.text, "/dev/full: writing failed");
     }
     test_state.starve = 1, test_state.asked = 0;
-    CHECK_INT(llm42_recorder_open(&recorder, test_path(folder, "none"), engine, NULL, &error), LLM42_MEMORY);
+    CHECK_INT(llm42_recorder_open(&recorder, test_file("none"), engine, NULL, &error), LLM42_MEMORY);
     test_state.starve = 0;
-    CHECK(!test_exists(test_path(folder, "none")));
+    CHECK(!test_exists(test_file("none")));
     llm42_engine_close(engine);
     llm42_model_free(model);
 }
@@ -357,7 +357,7 @@ TEST(a_name_is_one_line) {
     llm42_transcript *t = NULL;
     snprintf(model->name, sizeof model->name, "a\nresult: b\033");
     llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
-    const char *path = test_path(folder, "name.txt");
+    const char *path = test_file("name.txt");
     CHECK_INT(llm42_recorder_open(&recorder, path, engine, NULL, &error), LLM42_OK);
     CHECK_INT(llm42_recorder_close(recorder, &error), LLM42_OK);
     if (CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) {
@@ -396,7 +396,7 @@ TEST(a_file_is_read) {
 }
 
 TEST(a_broken_file_is_refused_with_its_line) {
-    const char *path = test_path(folder, "bad.txt");
+    const char *path = test_file("bad.txt");
     for (char **c; (c = test_case("transcripts", "broken")) != NULL;) {
         llm42_transcript *t = NULL;
         test_text text = test_replace(good, c[0], c[1]);
@@ -414,7 +414,7 @@ TEST(a_broken_file_is_refused_with_its_line) {
     CHECK_INT(llm42_transcript_load(&t, path, &error), LLM42_FORMAT);
     CHECK_CONTAINS(error.text, ":11: result: 'canonical': must be without a byte 0");
     test_text_free(&text);
-    CHECK_INT(llm42_transcript_load(&t, test_path(folder, "none.txt"), &error), LLM42_IO);
+    CHECK_INT(llm42_transcript_load(&t, test_file("none.txt"), &error), LLM42_IO);
     CHECK_INT(llm42_transcript_load(&t, NULL, &error), LLM42_INVALID);
 }
 
@@ -423,7 +423,7 @@ TEST(every_byte_counts_in_a_digest) {
     llm42_model *model = test_load(TINY);
     llm42_engine *engine = NULL;
     llm42_transcript *t = NULL;
-    const char *path = test_path(folder, "digests.txt");
+    const char *path = test_file("digests.txt");
     size_t size;
     int refused = 0;
     t = record((llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine, path);
@@ -448,7 +448,7 @@ TEST(every_byte_counts_in_a_digest) {
 
 // Cut anywhere, and with each allocation failing in turn.
 TEST(a_part_of_a_file_is_no_file) {
-    const char *path = test_path(folder, "part.txt");
+    const char *path = test_file("part.txt");
     llm42_transcript *t = NULL;
     int loaded = 0;
     for (size_t size = 1; size < strlen(good); size++) {
