@@ -162,6 +162,13 @@ static int test_listed;
     static void test(void)
 #define RUN_ALL() \
     for (int i = 0; i < test_listed; i++) test_run(test_list[i], test_names[i])
+// The main function of a program that does nothing else.
+#define TEST_MAIN(program)            \
+    int main(int argc, char **argv) { \
+        test_begin(argc, argv);       \
+        RUN_ALL();                    \
+        return test_end(program);     \
+    }
 #else
 #define TEST(name) static void name(void)
 #endif

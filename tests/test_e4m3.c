@@ -516,8 +516,4 @@ TEST(passes) {
     }
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    RUN_ALL();
-    return test_end("test_e4m3");
-}
+TEST_MAIN("test_e4m3")

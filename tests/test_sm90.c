@@ -4,6 +4,7 @@
 // the threads and the ranks. Whether a GPU gives these bits is for test_cuda --part arithmetic.
 //
 // Two hidden functions of other sections are tested here too, as few tests are compiled with the whole header.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_sm90.h"
@@ -421,7 +422,7 @@ typedef struct text_run {
     bool fp32;
 } text_run;
 
-static const llm42_model *tiny42;
+static llm42_model *tiny42;
 
 static bool run_text(const text_run *t, llm42_output *out) {
     const llm42_backend *cpu = llm42_backend_cpu();
@@ -493,9 +494,7 @@ TEST(refusals) {
     desc.numerics.compute = LLM42_DTYPE_FP32;
     test_refused(&desc, LLM42_UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
     test_refused(&(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 6}, LLM42_INVALID, "arithmetic");
-    llm42_error error;
-    llm42_model *eight;
-    CHECK_INT(llm42_model_load(&eight, &(llm42_model_desc){.path = "examples/tiny42-fp8"}, &error), LLM42_OK);
+    llm42_model *eight = test_load("examples/tiny42-fp8");
     desc = (llm42_engine_desc){.model = eight, .numerics.arithmetic = LLM42_ARITHMETIC_SM80};
     test_refused(&desc, LLM42_UNSUPPORTED, "arithmetic: SM80: its tensor cores have no FP8, and model");
     desc.numerics.arithmetic = LLM42_ARITHMETIC_SM100;
@@ -529,17 +528,8 @@ TEST(sizes_that_overflow) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(steps_are_as_described, steps_of_seven_gpus, sums_of_many_large_addends, sums_just_below_the_largest_integer,
-        products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, powers_of_hopper,
-        gates_and_draws_take_powers_of_hopper, draws, least_exponent, special_values, gamma_draws, sizes_that_overflow);
-    llm42_error error;
-    llm42_model *model = NULL;
-    if (CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), "%s",
-                  error.text)) {
-        tiny42 = model;
-        RUN(passes);
-        RUN(refusals);
-    }
-    llm42_model_free(model);
+    tiny42 = test_load("examples/tiny42");
+    RUN_ALL();
+    llm42_model_free(tiny42);
     return test_end("test_sm90");
 }

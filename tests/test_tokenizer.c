@@ -768,8 +768,4 @@ TEST(stories260K_tokenizer) {
     tok_free(t);
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    RUN_ALL();
-    return test_end("test_tokenizer");
-}
+TEST_MAIN("test_tokenizer")

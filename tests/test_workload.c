@@ -553,8 +553,4 @@ TEST(files_that_end_early) {
         }
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    RUN_ALL();
-    return test_end("test_workload");
-}
+TEST_MAIN("test_workload")
