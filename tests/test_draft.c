@@ -11,7 +11,6 @@
 
 #include "examples/planners.h"
 #include "examples/lib/scoring.h"
-#include "random_drafter.h"
 
 enum {
     CONFIGS = 60,
@@ -21,15 +20,11 @@ enum {
     CONTEXT = 64,
     VOCAB = 64,
 };
-#include "answers.h"
+#include "random_drafter.h"
 
 static llm42_error error;
 static llm42_model *model, *other, *shape;  // a tiny model, a smaller one with its vocabulary, and a shape to simulate
 static int32_t prompts[REQUESTS][LONGEST];
-static uint64_t chance;
-
-static int any(int from, int to) { return test_random_int(&chance, from, to); }
-static bool once_in(int n) { return any(1, n) == 1; }
 
 // >>requests -----------------------------------------------------------------------------------------------------
 // Half of the prompts repeat themselves, and many begin alike, for the prefix cache.
@@ -201,22 +196,15 @@ static const reference *reference_for(const llm42_engine_desc *d) {
     return r;
 }
 
-static const int32_t *answer_of(void *user, const llm42_request *r, int *count) {
-    const answer *a = (const answer *)user + r->id - 1;
-    *count = a->count;
-    return a->tokens;
-}
-
 static int32_t truth_at(void *user, const llm42_request *r, int at) {
-    int count;
-    const int32_t *tokens = answer_of(user, r, &count);
-    return at < count ? tokens[at] : -1;
+    const answer *a = (const answer *)user + r->id - 1;
+    return at < a->count ? a->tokens[at] : -1;
 }
 
 // Opens the drafter of a kind. A wrong answer is as good as a right one for the oracle: it may guess what it likes.
 static void open_drafter(llm42_drafter *d, int kind, const answer *truth, random_drafter *random, bool always) {
     void *user = (void *)(uintptr_t)truth;
-    *random = (random_drafter){.truth = answer_of, .user = user, .chance = &chance, .right = 1 << any(0, 5)};
+    *random = (random_drafter){.truth = truth, .right = 1 << any(0, 5)};
     const llm42_oracle_desc oracle = {
         .truth = truth_at, .user = user, .always = always, .rate = 0.8, .spread = once_in(2), .vocab = VOCAB};
     const llm42_draft_model_desc small = TEST_LIST(.model = once_in(2) ? model : other, .backend_desc = TEST_THREADS(1),
@@ -293,8 +281,7 @@ TEST(control_drafts_are_believed) {
     for (int wrong = 0; wrong < 2; wrong++) {
         llm42_engine_desc desc = plain(LLM42_PRESET_INVARIANT, 1, 1);
         const reference *want = reference_for(&desc);
-        random_drafter random = {
-            .truth = answer_of, .user = (void *)(uintptr_t)want->of, .chance = &chance, .right = wrong ? 3 : INT32_MAX};
+        random_drafter random = {.truth = want->of, .right = wrong ? 3 : INT32_MAX};
         const llm42_drafter drafter = random_drafter_of(&random);
         int differ = 0;
         desc.backend = &backend, desc.drafter = &drafter;

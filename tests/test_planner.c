@@ -6,7 +6,6 @@
 #include "make_model.h"
 
 #include "examples/planners.h"
-#include "random_drafter.h"
 
 #include <inttypes.h>
 
@@ -19,16 +18,12 @@ enum {
     STEPS = 20000,  // an engine takes at most
     STARVED = 40,   // plans that leave a request out on purpose, at most
 };
-#include "answers.h"
+#include "random_drafter.h"
 
 static llm42_error error;
 static llm42_model *model, *shape;
 static int32_t stops[2];  // of requests with drafts
 static int32_t prompts[REQUESTS][LONGEST];
-static uint64_t chance;
-
-static int any(int from, int to) { return test_random_int(&chance, from, to); }
-static bool once_in(int n) { return any(1, n) == 1; }
 
 // >>requests -----------------------------------------------------------------------------------------------------
 static llm42_request_desc request(int i) {
@@ -211,16 +206,9 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     return r;
 }
 
-static const int32_t *truth_of(void *user, const llm42_request *r, int *count) {
-    const answer *a = (const answer *)user + r->id - 1;
-    *count = a->count;
-    return a->tokens;
-}
-
 static random_drafter guess(const reference *want, int right, int fails) {
     stops[0] = want->alone[0].tokens[5], stops[1] = want->alone[3].tokens[9];
-    return (random_drafter){
-        .truth = truth_of, .user = (void *)(uintptr_t)want->alone, .chance = &chance, .right = right, .fails = fails};
+    return (random_drafter){.truth = want->alone, .right = right, .fails = fails};
 }
 
 static void random_engine(bool sim) {
