@@ -467,6 +467,15 @@ static inline int64_t test_submit(llm42_engine *engine, llm42_request_desc desc)
     return id;
 }
 
+// Runs an engine to its end and closes it. Returns what it has counted.
+static inline llm42_stats test_finish(llm42_engine *engine) {
+    llm42_error error = {0};
+    CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    const llm42_stats stats = llm42_engine_stats(engine);
+    llm42_engine_close(engine);
+    return stats;
+}
+
 // An engine that must be refused so.
 static inline void test_refused(const llm42_engine_desc *desc, llm42_result want, const char *part) {
     llm42_engine *engine = (llm42_engine *)(uintptr_t)1;

@@ -612,8 +612,7 @@ TEST(request_that_can_never_fit) {
     llm42_engine *small = test_open(&desc);
     check_error(llm42_engine_submit(small, &large, NULL, &error), &error, LLM42_NEVER_FITS, "pages");
     test_submit(small, fits);
-    CHECK_INT(llm42_engine_run(small, &error), LLM42_OK);
-    llm42_engine_close(small);
+    test_finish(small);
 }
 
 TEST(fields_of_a_request_desc) {

@@ -737,13 +737,11 @@ TEST(model_draws_with_the_noise_of_the_request) {
             r.sampling = (llm42_sampling){.temperature = 1, .seed = i % 2 ? 0 : 77 + i};
             test_submit(engine, r);
         }
-        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        const llm42_stats s = llm42_engine_stats(engine);
+        const llm42_stats s = test_finish(engine);
         printf("  temperature 1, %s noise: %d of %d drafts are right\n", noise ? "other" : "its", (int)s.accepted,
                (int)s.drafted);
         CHECK(s.drafted > 5 * REQUESTS);
         CHECK(noise ? s.accepted < s.drafted / 2 : s.accepted == s.drafted);
-        llm42_engine_close(engine);
         llm42_drafter_close(&drafter);
     }
 }

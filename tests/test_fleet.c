@@ -93,8 +93,7 @@ static llm42_engine *open_heard(llm42_engine_desc desc, heard *h) {
 static void run_uncut(const llm42_engine_desc *desc, const timed *requests, int count, heard *h) {
     llm42_engine *engine = open_heard(*desc, h);
     for (int i = 0; i < count; i++) test_submit(engine, requests[i].desc);
-    CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
-    llm42_engine_close(engine);
+    test_finish(engine);
 }
 
 // Cut at times taken by chance, and at arrivals. late: requests are submitted only when their time has come.

@@ -320,9 +320,8 @@ TEST(wait_does_not_wait_for_windows_that_cannot_come) {
     llm42_engine *engine = test_open(&desc);
     test_submit(engine, (llm42_request_desc)TEST_LIST(.prompt = &(int32_t){1}, .prompt_count = 1, .max_new_tokens = 60,
                                                       .deterministic = true, .ignore_stop = true));
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    test_finish(engine);
     CHECK_INT(most, 7);  // W - 1, and the bonus token makes a window
-    llm42_engine_close(engine);
 }
 
 // >>hybrid -------------------------------------------------------------------------------------------------------
@@ -378,9 +377,7 @@ TEST(hybrid_learns_from_passes_of_the_same_kind) {
     llm42_request_desc r = {.prompt = prompt, .prompt_count = PROMPT, .max_new_tokens = 100};
     r.deterministic = r.ignore_stop = true;
     for (int i = 0; i < MANY; i++) test_submit(engine, r);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    llm42_stats s = llm42_engine_stats(engine);
-    llm42_engine_close(engine);
+    llm42_stats s = test_finish(engine);
     CHECK_MSG(s.passes[LLM42_SCHEDULE_FAST] <= 3 && s.passes[LLM42_SCHEDULE_INVARIANT] >= 100,
               "%d FAST passes, %d INVARIANT ones", (int)s.passes[LLM42_SCHEDULE_FAST],
               (int)s.passes[LLM42_SCHEDULE_INVARIANT]);
@@ -620,12 +617,6 @@ static llm42_result plan_oddly(void *user, const llm42_view *v, llm42_plan *plan
     return result;
 }
 
-static void runs_to_its_end(llm42_engine *engine) {
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    CHECK_INT(llm42_engine_stats(engine).finished, 1);
-    llm42_engine_close(engine);
-}
-
 TEST(what_a_planner_returns_is_checked) {
     static const struct {
         odd planner;
@@ -653,7 +644,7 @@ TEST(what_a_planner_returns_is_checked) {
         CHECK_INT(llm42_engine_run(engine, NULL), cases[i].result);  // without a place for the text
         CHECK_INT(llm42_engine_stats(engine).returned_tokens, 0);
         planner.plan = llm42_planner_default()->plan;
-        runs_to_its_end(engine);
+        CHECK_INT(test_finish(engine).finished, 1);
     }
 }
 
@@ -688,7 +679,7 @@ static void a_window_fails(llm42_verifier verifier) {
     CHECK_CONTAINS(error.text, "planner part breaks rule FAILED");
     CHECK_CONTAINS(error.text, ": request 1");
     part = false;
-    runs_to_its_end(engine);
+    CHECK_INT(test_finish(engine).finished, 1);
 }
 
 TEST(a_failed_window_is_verified_whole) {
@@ -721,7 +712,7 @@ TEST(what_a_backend_returns_is_checked) {
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_IO);
     CHECK_CONTAINS(error.text, "backend odd: run returned LLM42_IO and no text");
     answer_of_run = LLM42_OK;
-    runs_to_its_end(engine);
+    CHECK_INT(test_finish(engine).finished, 1);
 }
 
 static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) {
@@ -737,8 +728,7 @@ static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) 
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_MEMORY);
     CHECK_STR(error.text, "the planner is out of memory");
     planner.plan = llm42_planner_default()->plan;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    llm42_engine_close(engine);
+    test_finish(engine);
     planner.plan = NULL;
     test_refused(&desc, LLM42_INVALID, "llm42_engine_desc.planner");
     planner = (llm42_planner){.name = "two words", .plan = plan_fails};
@@ -787,15 +777,13 @@ TEST(planners_see_the_engine_as_it_is) {
     desc.max_running = 3, desc.policy.window = 8, desc.policy.group = 2;
     llm42_engine *engine = test_open(&desc);
     submit_all(engine, all, false);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    llm42_stats s = llm42_engine_stats(engine);
+    llm42_stats s = test_finish(engine);
     CHECK(t.agrees);
     CHECK_INT(t.plans,
               s.passes[LLM42_SCHEDULE_FAST] + s.passes[LLM42_SCHEDULE_FIXED] + s.passes[LLM42_SCHEDULE_INVARIANT]);
     CHECK_INT(t.rows, s.rows[LLM42_SCHEDULE_FAST] + s.rows[LLM42_SCHEDULE_FIXED] + s.rows[LLM42_SCHEDULE_INVARIANT]);
     CHECK_NEAR(t.seconds, s.busy[LLM42_SCHEDULE_FAST] + s.busy[LLM42_SCHEDULE_FIXED] + s.busy[LLM42_SCHEDULE_INVARIANT],
                1e-9);
-    llm42_engine_close(engine);
 }
 
 // A planner gives the built-in one a copy of the view, with a desc and requests of its own making: G is 1, or more than
@@ -1064,9 +1052,8 @@ TEST(nothing_waits_behind_a_request_that_runs) {
     for (int i = 0; i < 3; i++) test_submit(engine, request(0));
     CHECK(llm42_engine_step(engine, &error) == LLM42_OK);
     CHECK(llm42_engine_cancel(engine, 2, &error) == LLM42_OK && llm42_engine_release(engine, 2, &error) == LLM42_OK);
-    CHECK(llm42_engine_run(engine, &error) == LLM42_OK);
+    test_finish(engine);
     CHECK_INT(found, 0);
-    llm42_engine_close(engine);
 }
 
 // The planners of the examples obey the rules in every mode, replay and prefill, and change no result.

@@ -675,10 +675,8 @@ static double served_ms(const llm42_calibration *c) {
     const llm42_policy policy = {.verifier = LLM42_VERIFIER_INVARIANT, .window = 8, .group = 1};
     llm42_engine *engine = open_with((llm42_engine_desc){.policy = policy}, &sim);
     submit(engine, 4, 9, true, 0);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    const llm42_stats stats = llm42_engine_stats(engine);
+    const llm42_stats stats = test_finish(engine);
     CHECK(stats.replay_passes == 1 && stats.passes[LLM42_SCHEDULE_INVARIANT] == 2 && stats.candidates == 7);
-    llm42_engine_close(engine);
     return 1e3 * stats.busy[LLM42_SCHEDULE_INVARIANT];
 }
 
@@ -867,11 +865,9 @@ TEST(flips_have_the_rate_asked_for) {
         llm42_engine *engine = open_with(crowd(cases[i].running, cases[i].group, cases[i].verifier, LLM42_VERIFY_EAGER),
                                          &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
-        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        llm42_stats stats = llm42_engine_stats(engine);
+        llm42_stats stats = test_finish(engine);
         // The last few requests run in smaller passes.
         CHECK_NEAR((double)stats.rollbacks / (double)stats.compared, cases[i].rate, 0.0015 + 0.05 * cases[i].rate);
-        llm42_engine_close(engine);
     }
 }
 
@@ -904,15 +900,13 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
             desc.on_event = counter_event, desc.event_user = &counter[r][l];
             llm42_engine *engine = open_with(desc, &sim);
             for (int k = 0; k < FLIP_REQUESTS; k++) submit(engine, 3, FLIP_TOKENS, true, 0);
-            CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-            llm42_stats stats = llm42_engine_stats(engine);
+            llm42_stats stats = test_finish(engine);
             double before = 0, changed = 0;
             flip_grid own = {.fasts = FLIP_BINS, .replays = 1};
             flip_add(&own, 0, &counter[r][l]);
             for (int f = 0; f < FLIP_BINS; f++) before += own.cell[f][0].compared, changed += own.cell[f][0].changed;
             CHECK(before == (double)stats.compared && changed == (double)stats.rollbacks);
             flip_add(g, r, &counter[r][l]);
-            llm42_engine_close(engine);
         }
     *moments = (flip_moments){0};
     for (int r = 0; r < 2; r++)
