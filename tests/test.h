@@ -112,6 +112,8 @@ test_check(bool ok, const char *file, int line, const char *format, ...) {
 #define CHECK_INT(got, want) test_check_int((int64_t)(got), (int64_t)(want), #got, __FILE__, __LINE__)
 #define CHECK_STR(got, want) test_check_str((got), (want), #got, __FILE__, __LINE__)
 #define CHECK_CONTAINS(text, part) test_check_contains((text), (part), #text, __FILE__, __LINE__)
+// The call gives this result, and `error`, where it says why, has this part.
+#define CHECK_ERROR(call, want, part) (CHECK_INT(call, want), CHECK_CONTAINS(error.text, part))
 #define CHECK_BITS(got, want) test_check_bits((got), (want), #got, __FILE__, __LINE__)  // floats, to the bit
 #define CHECK_NEAR(got, want, tolerance) \
     test_check_near((double)(got), (double)(want), (double)(tolerance), #got, __FILE__, __LINE__)

@@ -149,14 +149,13 @@ TEST(unknown) {
 
 TEST(dates) {
     static const char model[] = "examples/tiny42";
-    CHECK_INT(chat_open(&c, NULL, model, &(chat_options){.format = "granite3"}, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "give --chat-date");
+    CHECK_ERROR(chat_open(&c, NULL, model, &(chat_options){.format = "granite3"}, &error), LLM42_INVALID,
+                "give --chat-date");
     CHECK(!chat_open(&c, NULL, model, &(chat_options){.format = "granite3", .date = "May 1"}, &error));
     CHECK_STR(c.date, "May 1");
     for (int i = 0; i < 2; i++) {
         const chat_options how = {.format = i ? "llama3.1" : "granite3", .date = ""};
-        CHECK_INT(chat_open(&c, NULL, model, &how, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "--chat-date: the text is empty");
+        CHECK_ERROR(chat_open(&c, NULL, model, &how, &error), LLM42_INVALID, "--chat-date: the text is empty");
     }
 }
 
@@ -207,8 +206,7 @@ TEST(templates_like_known_ones) {
     for (int i = 0; i < 3 && !access("../shared/cases", R_OK); i++) {
         char path[128];
         snprintf(path, sizeof path, "../shared/cases/template_%s", names[i]);
-        CHECK_INT(chat_open(&c, NULL, path, &(chat_options){0}, &error), LLM42_UNSUPPORTED);
-        CHECK_CONTAINS(error.text, path);
+        CHECK_ERROR(chat_open(&c, NULL, path, &(chat_options){0}, &error), LLM42_UNSUPPORTED, path);
     }
 }
 

@@ -749,11 +749,10 @@ TEST(model_draws_with_the_noise_of_the_request) {
 TEST(model_that_is_refused) {
     llm42_drafter d = {.name = "old"};
     const llm42_draft_model_desc none = {.backend_desc = TEST_THREADS(1)};
-    CHECK_INT(llm42_draft_model_open(&d, &none, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_draft_model_desc.model: required");
+    CHECK_ERROR(llm42_draft_model_open(&d, &none, &error), LLM42_INVALID, "llm42_draft_model_desc.model: required");
     const llm42_draft_model_desc larger = {.model = model, .backend_desc = TEST_THREADS(1), .vocab = VOCAB + 1};
-    CHECK_INT(llm42_draft_model_open(&d, &larger, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "has a vocabulary of 64 tokens, and the model that it drafts for has 65");
+    CHECK_ERROR(llm42_draft_model_open(&d, &larger, &error), LLM42_INVALID,
+                "has a vocabulary of 64 tokens, and the model that it drafts for has 65");
     CHECK(!d.name && !d.draft);
     llm42_drafter_close(&d);
 }
@@ -833,13 +832,12 @@ TEST(oracle_that_is_refused) {
                  {{.truth = hashed, .vocab = 2, .token_us = INFINITY}, "request_us and token_us must be 0 or more"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_drafter d;
-        CHECK_INT(llm42_oracle_open(&d, &cases[i].desc, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, cases[i].text);
+        CHECK_ERROR(llm42_oracle_open(&d, &cases[i].desc, &error), LLM42_INVALID, cases[i].text);
         CHECK(!d.draft);
     }
     llm42_drafter d;
-    CHECK_INT(llm42_lookup_open(&d, &(llm42_lookup_desc){.min_match = -1}, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_lookup_desc.min_match: -1: must be 0 (default) or more");
+    CHECK_ERROR(llm42_lookup_open(&d, &(llm42_lookup_desc){.min_match = -1}, &error), LLM42_INVALID,
+                "llm42_lookup_desc.min_match: -1: must be 0 (default) or more");
 }
 
 // >>what pays ----------------------------------------------------------------------------------------------------

@@ -162,8 +162,8 @@ TEST(run_until_waits_and_refuses) {
     CHECK(llm42_engine_now(inside) == 2.5);
     CHECK_INT(llm42_engine_run_until(inside, (double)INFINITY, &error), LLM42_IDLE);
     CHECK(llm42_engine_now(inside) == 2.5);
-    CHECK_INT(llm42_engine_run_until(inside, (double)NAN, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_engine_run_until: seconds: must not be NaN");
+    CHECK_ERROR(llm42_engine_run_until(inside, (double)NAN, &error), LLM42_INVALID,
+                "llm42_engine_run_until: seconds: must not be NaN");
     const int32_t prompt[8] = {1, 2, 3};
     llm42_request_desc request = {.prompt = prompt, .prompt_count = 8, .max_new_tokens = 5, .arrival = 4};
     test_submit(inside, request);

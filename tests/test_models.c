@@ -396,8 +396,8 @@ TEST(prefixes_of_names) {
         llm42_model *model = NULL;  // each of the two objects has its keys once
         snprintf(text, sizeof text, "{\"text_config\": {\"rms_norm_eps\": 0.5, %s}", strchr(tiny.config, '{') + 1);
         test_write_text(test_path(dir, "config.json"), text);
-        CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = dir}, &error), LLM42_FORMAT);
-        CHECK_CONTAINS(error.text, "rms_norm_eps: the key is there twice");
+        CHECK_ERROR(llm42_model_load(&model, &(llm42_model_desc){.path = dir}, &error), LLM42_FORMAT,
+                    "rms_norm_eps: the key is there twice");
     }
     prefix = "model.";
 }

@@ -638,9 +638,8 @@ TEST(what_a_planner_returns_is_checked) {
         planner.plan = plan_oddly;
         llm42_engine *engine = test_open(&desc);
         test_submit(engine, request(1));
-        CHECK_INT(llm42_engine_step(engine, &error), cases[i].result);
+        CHECK_ERROR(llm42_engine_step(engine, &error), cases[i].result, cases[i].text);
         CHECK_INT(error.result, cases[i].result);
-        CHECK_CONTAINS(error.text, cases[i].text);
         CHECK_INT(llm42_engine_run(engine, NULL), cases[i].result);  // without a place for the text
         CHECK_INT(llm42_engine_stats(engine).returned_tokens, 0);
         planner.plan = llm42_planner_default()->plan;
@@ -675,8 +674,7 @@ static void a_window_fails(llm42_verifier verifier) {
     llm42_engine *engine = test_open(&desc);
     test_submit(engine, request(3));
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_PLAN);
-    CHECK_CONTAINS(error.text, "planner part breaks rule FAILED");
+    CHECK_ERROR(llm42_engine_run(engine, &error), LLM42_PLAN, "planner part breaks rule FAILED");
     CHECK_CONTAINS(error.text, ": request 1");
     part = false;
     CHECK_INT(test_finish(engine).finished, 1);
@@ -706,11 +704,9 @@ TEST(what_a_backend_returns_is_checked) {
     llm42_engine *engine = test_open(&desc);
     test_submit(engine, request(3));
     answer_of_run = LLM42_IDLE;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
-    CHECK_CONTAINS(error.text, "backend odd: run returned 1");
+    CHECK_ERROR(llm42_engine_run(engine, &error), LLM42_BACKEND, "backend odd: run returned 1");
     answer_of_run = LLM42_IO;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_IO);
-    CHECK_CONTAINS(error.text, "backend odd: run returned LLM42_IO and no text");
+    CHECK_ERROR(llm42_engine_run(engine, &error), LLM42_IO, "backend odd: run returned LLM42_IO and no text");
     answer_of_run = LLM42_OK;
     CHECK_INT(test_finish(engine).finished, 1);
 }
@@ -722,8 +718,7 @@ static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) 
     desc.policy = (llm42_policy){.verifier = verifier, .prefill = prefill, .window = 8, .group = 2};
     llm42_engine *engine = test_open(&desc);
     for (int i = 2; i < 4; i++) test_submit(engine, request(i));
-    CHECK_INT(llm42_engine_step(engine, &error), LLM42_PLAN);
-    CHECK_CONTAINS(error.text, "planner large breaks rule ROWS");
+    CHECK_ERROR(llm42_engine_step(engine, &error), LLM42_PLAN, "planner large breaks rule ROWS");
     planner.plan = plan_fails;
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_MEMORY);
     CHECK_STR(error.text, "the planner is out of memory");

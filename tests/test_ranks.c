@@ -336,8 +336,8 @@ TEST(what_does_not_divide_is_refused) {
     const llm42_backend_desc desc = TEST_LIST(.model = models[0], .numerics.compute = LLM42_DTYPE_BF16,
                                               .backend_desc = TEST_THREADS(1), .numerics.leaves = 5, .max_rows = 1,
                                               .max_context = 1, .pages = 1, .page_size = 1);
-    CHECK_INT(llm42_backend_cpu()->open(&state, &desc, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_backend_desc.numerics.leaves: 5: must be 1, 2, 4 or 8");
+    CHECK_ERROR(llm42_backend_cpu()->open(&state, &desc, &error), LLM42_INVALID,
+                "llm42_backend_desc.numerics.leaves: 5: must be 1, 2, 4 or 8");
 }
 
 int main(int argc, char **argv) {

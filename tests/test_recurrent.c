@@ -183,8 +183,7 @@ TEST(what_is_refused) {
         llm42_model *m = NULL;
         test_text text = test_replace(config.data, bad[i].from, bad[i].to);
         test_write_text(test_path(dir, "config.json"), text.data);
-        CHECK_INT(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error), bad[i].result);
-        CHECK_CONTAINS(error.text, bad[i].part);
+        CHECK_ERROR(llm42_model_load(&m, &(llm42_model_desc){.path = dir}, &error), bad[i].result, bad[i].part);
         llm42_model_free(m);
         test_text_free(&text);
     }
@@ -225,8 +224,7 @@ TEST(what_a_backend_refuses) {
         llm42_output out[3];
         const llm42_pass pass = {LLM42_SCHEDULE_INVARIANT, rows, rows, row, seq, out, NULL, NULL, NULL, false, NULL};
         seq[0].pages = pages;
-        CHECK_INT(cpu->run(state, &pass, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, bad[i].part);
+        CHECK_ERROR(cpu->run(state, &pass, &error), LLM42_INVALID, bad[i].part);
     }
     cpu->close(state);
 }

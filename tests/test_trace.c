@@ -449,8 +449,7 @@ TEST(a_trace_that_cannot_be_written_says_so) {
         for (int k = 0; trace && k < 1000; k++)
             llm42_trace_event(trace,
                               &(llm42_event){.type = LLM42_EVENT_SUBMITTED, .request = 1, .info = &r, .time = k});
-        CHECK_INT(llm42_trace_close(trace, &error), LLM42_IO);
-        CHECK_CONTAINS(error.text, path);
+        CHECK_ERROR(llm42_trace_close(trace, &error), LLM42_IO, path);
     }
 }
 

@@ -394,8 +394,7 @@ TEST(a_trace_can_come_faster) {
             else CHECK(r.arrival_s == own[i] && sooner.arrival_s == own[i] / 4);
             CHECK_INT(r.input_tokens, sooner.input_tokens);
         }
-        CHECK_INT(workload_speed(&fast, 0, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "speed: 0: must be from 1e-6 to 1e6");
+        CHECK_ERROR(workload_speed(&fast, 0, &error), LLM42_INVALID, "speed: 0: must be from 1e-6 to 1e6");
         workload_close(&fast);
     }
 }

@@ -198,8 +198,7 @@ TEST(synthetic_models_are_hashed_by_their_recipes) {
     CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:llama-3.1-70b", .on_device = true}) != hash);
     llm42_model *model = test_load("shape:tiny");
     char none[LLM42_SHA256_TEXT];
-    CHECK_INT(llm42_model_sha256(model, none, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "shape:tiny: it is a shape without weights");
+    CHECK_ERROR(llm42_model_sha256(model, none, &error), LLM42_INVALID, "shape:tiny: it is a shape without weights");
     llm42_model_free(model);
 }
 
@@ -331,16 +330,15 @@ TEST(a_recorder_says_what_it_cannot_do) {
     llm42_model *model = test_load(TINY);
     llm42_recorder *recorder = NULL;
     llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
-    CHECK_INT(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO);
-    CHECK_CONTAINS(error.text, "/nowhere/at/all: cannot write: No such file");
+    CHECK_ERROR(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO,
+                "/nowhere/at/all: cannot write: No such file");
     CHECK_INT(llm42_recorder_open(&recorder, NULL, engine, NULL, &error), LLM42_INVALID);
     CHECK_INT(llm42_recorder_open(&recorder, "x", NULL, NULL, &error), LLM42_INVALID);
     CHECK(!recorder);
     CHECK_INT(llm42_recorder_close(NULL, &error), LLM42_OK);
     if (test_exists("/dev/full")) {
         CHECK_INT(llm42_recorder_open(&recorder, "/dev/full", engine, NULL, &error), LLM42_OK);
-        CHECK_INT(llm42_recorder_close(recorder, &error), LLM42_IO);
-        CHECK_CONTAINS(error.text, "/dev/full: writing failed");
+        CHECK_ERROR(llm42_recorder_close(recorder, &error), LLM42_IO, "/dev/full: writing failed");
     }
     test_state.starve = 1, test_state.asked = 0;
     CHECK_INT(llm42_recorder_open(&recorder, test_file("none"), engine, NULL, &error), LLM42_MEMORY);
@@ -411,8 +409,8 @@ TEST(a_broken_file_is_refused_with_its_line) {
     test_text text = test_replace(good, "result: canonical", "result: canonical|depends");
     *strchr(text.data, '|') = 0;  // a string would end here, and the line does not
     test_write(path, text.data, text.size);
-    CHECK_INT(llm42_transcript_load(&t, path, &error), LLM42_FORMAT);
-    CHECK_CONTAINS(error.text, ":11: result: 'canonical': must be without a byte 0");
+    CHECK_ERROR(llm42_transcript_load(&t, path, &error), LLM42_FORMAT,
+                ":11: result: 'canonical': must be without a byte 0");
     test_text_free(&text);
     CHECK_INT(llm42_transcript_load(&t, test_file("none.txt"), &error), LLM42_IO);
     CHECK_INT(llm42_transcript_load(&t, NULL, &error), LLM42_INVALID);
@@ -438,8 +436,8 @@ TEST(every_byte_counts_in_a_digest) {
     CHECK_INT(refused, (int)((size + 6) / 7));
     test_text more = test_replace(text, "\nfile_digest: ", "\n# more\nfile_digest: ");
     test_write(path, more.data, more.size);
-    CHECK_INT(llm42_transcript_load(&t, path, &error), LLM42_FORMAT);
-    CHECK_CONTAINS(error.text, ": must be the digest of the lines before it: some were changed");
+    CHECK_ERROR(llm42_transcript_load(&t, path, &error), LLM42_FORMAT,
+                ": must be the digest of the lines before it: some were changed");
     test_text_free(&more);
     free(text);
     llm42_engine_close(engine);
