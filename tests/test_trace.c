@@ -329,6 +329,7 @@ static char *traced(const setting *s, size_t *size, llm42_stats *stats) {
     desc.backend_desc = s->simulated ? (const void *)&sim : TEST_THREADS(1);
     desc.max_context = 128;
     desc.on_event = hear;
+    if (!desc.policy.window) desc.policy.window = 8, desc.policy.group = 4;
     llm42_drafter drafter = {0};
     const llm42_oracle_desc oracle = {
         .truth = truth_of, .rate = 0.8, .always = true, .vocab = desc.model->config.vocab};
@@ -382,34 +383,30 @@ static void check_setting(const setting *s) {
 
 TEST(chrome_traces_hold_what_the_engine_did) {
     static const setting settings[] = {
-        {"simulated", .simulated = true, .desc = {.policy.window = 8, .policy.group = 4}},
+        {"simulated", .simulated = true},
         {"FIXED", .simulated = true,
-         .desc = TEST_LIST(.policy.window = 8, .policy.group = 4, .policy.verifier = LLM42_VERIFIER_FIXED,
-                           .policy.verify = LLM42_VERIFY_EAGER, .policy.prefill = LLM42_PREFILL_PACKED)},
-        {"paper", .simulated = true, .desc = {.preset = LLM42_PRESET_PAPER, .policy.window = 8, .policy.group = 4}},
-        {"best", .simulated = true, .desc = {.preset = LLM42_PRESET_BEST, .policy.window = 8, .policy.group = 4}},
-        {"preemption", .simulated = true,
-         .desc = {.policy.window = 8, .policy.group = 4, .kv.pages = 20, .policy.verify = LLM42_VERIFY_WAIT}},
-        {"isolated", .simulated = true,
-         .desc = {.policy.window = 8, .policy.group = 4, .policy.prefill = LLM42_PREFILL_ISOLATED}},
+         .desc = TEST_LIST(.policy.verifier = LLM42_VERIFIER_FIXED, .policy.verify = LLM42_VERIFY_EAGER,
+                           .policy.prefill = LLM42_PREFILL_PACKED)},
+        {"paper", .simulated = true, .desc = {.preset = LLM42_PRESET_PAPER}},
+        {"best", .simulated = true, .desc = {.preset = LLM42_PRESET_BEST}},
+        {"preemption", .simulated = true, .desc = {.kv.pages = 20, .policy.verify = LLM42_VERIFY_WAIT}},
+        {"isolated", .simulated = true, .desc = {.policy.prefill = LLM42_PREFILL_ISOLATED}},
         {"cancels, preemption", .simulated = true, .cancels = true,
          .desc = {.policy.window = 4, .policy.group = 2, .kv.pages = 12}},
-        {"open end", .simulated = true, .open_end = true, .desc = {.policy.window = 8, .policy.group = 4}},
-        {"invariant prefill", .simulated = true,
-         .desc = {.policy.window = 8, .policy.group = 4, .policy.prefill = LLM42_PREFILL_INVARIANT}},
+        {"open end", .simulated = true, .open_end = true},
+        {"invariant prefill", .simulated = true, .desc = {.policy.prefill = LLM42_PREFILL_INVARIANT}},
         {"batch-invariant", .simulated = true, .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
-        {"drafts", .simulated = true, .drafts = true,
-         .desc = {.policy.window = 8, .policy.group = 4, .draft_ordinary = true}},
+        {"drafts", .simulated = true, .drafts = true, .desc = {.draft_ordinary = true}},
         {"drafts, cancels, preemption", .simulated = true, .drafts = true, .cancels = true,
          .desc = {.policy.window = 4, .policy.group = 2, .kv.pages = 9}},
         {"drafts, batch-invariant", .simulated = true, .drafts = true,
          .desc = {.policy.mode = LLM42_MODE_BATCH_INVARIANT}},
-        {"CPU, FIXED", .desc = TEST_LIST(.policy.window = 8, .policy.group = 4, .policy.verifier = LLM42_VERIFIER_FIXED,
-                                         .policy.verify = LLM42_VERIFY_EAGER, .policy.prefill = LLM42_PREFILL_PACKED)},
-        {"CPU, cancels", .cancels = true, .desc = {.policy.window = 8, .policy.group = 4}},
-        {"CPU, preemption", .desc = {.policy.window = 8, .policy.group = 4, .kv.pages = 8}},
-        {"CPU, open end", .open_end = true, .desc = {.policy.window = 8, .policy.group = 4, .max_running = 4}},
-        {"CPU, drafts", .drafts = true, .desc = {.policy.window = 8, .policy.group = 4, .draft_ordinary = true}},
+        {"CPU, FIXED", .desc = TEST_LIST(.policy.verifier = LLM42_VERIFIER_FIXED, .policy.verify = LLM42_VERIFY_EAGER,
+                                         .policy.prefill = LLM42_PREFILL_PACKED)},
+        {"CPU, cancels", .cancels = true},
+        {"CPU, preemption", .desc = {.kv.pages = 8}},
+        {"CPU, open end", .open_end = true, .desc = {.max_running = 4}},
+        {"CPU, drafts", .drafts = true, .desc = {.draft_ordinary = true}},
         {"CPU, nothing deterministic", .desc = {.policy.mode = LLM42_MODE_NONDETERMINISTIC}},
     };
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) check_setting(&settings[i]);
