@@ -488,6 +488,38 @@ static inline void test_refused(const llm42_engine_desc *desc, llm42_result want
     if (engine != (llm42_engine *)(uintptr_t)1) llm42_engine_close(engine);
 }
 
+// Runs the first `count` of ids (NULL: of other tokens) through a backend, `each` of them in a pass. Of the desc, sizes
+// may be left out. `pass` has the schedule, the sequence's sampling, and a shape (0: its rows) for all passes, and
+// where outputs, logits and operators go.
+static inline bool test_passes(const llm42_backend *backend, llm42_backend_desc desc, llm42_pass pass,
+                               const int32_t *ids, int count, int each) {
+    void *state = NULL;
+    llm42_error error = {0};
+    llm42_seq seq = pass.seq ? *pass.seq : (llm42_seq){0};
+    const int vocab = desc.model->config.vocab, shape = pass.shape;
+    if (!desc.page_size) desc.page_size = 16;
+    if (!desc.max_rows) desc.max_rows = count;
+    desc.max_context = count, desc.max_running = 1, desc.pages = count / desc.page_size + 1;
+    if (!CHECK_MSG(!backend->open(&state, &desc, &error), "%s", error.text)) return false;
+    int32_t *pages = calloc((size_t)desc.pages, sizeof *pages);
+    llm42_row *row = calloc((size_t)count, sizeof *row);
+    assert(pages && row);
+    for (int i = 0; i < desc.pages; i++) pages[i] = desc.pages - 1 - i;  // a page's number says nothing of its place
+    for (int i = 0; i < count; i++) row[i] = (llm42_row){0, i, ids ? ids[i] : (i * 37 + 5) % vocab, LLM42_ROW_SAMPLE};
+    seq.request = 1, seq.pages = pages, pass.seq = &seq;
+    bool good = true;
+    for (int at = 0; good && at < count; at += each) {
+        pass.row = row + at, pass.rows = count - at < each ? count - at : each, pass.shape = shape ? shape : pass.rows;
+        llm42_follow_rows(&seq, pass.row, pass.rows);
+        good = CHECK_MSG(!backend->run(state, &pass, &error), "%s", error.text);
+        pass.out += pass.rows;
+        if (pass.logits) pass.logits += (size_t)pass.rows * (size_t)vocab;
+    }
+    backend->close(state);
+    TEST_FREE(pages, row);
+    return good;
+}
+
 // Allocations ---------------------------------------------------------------------------------------------------
 // int64_t before = test_allocations(); ...; CHECK_INT(test_allocations() - before, 0);
 // The library's allocations are counted too, because it takes its memory by the functions below. The macros at the end

@@ -462,26 +462,12 @@ enum { TEXT = 90 };
 // Log-probabilities of a text, `each` rows in a pass. As a digest of their bits and of the tokens.
 static uint64_t run_text(const llm42_model *model, llm42_numerics numerics, llm42_schedule schedule, int each,
                          int threads, int page) {
-    const llm42_backend *cpu = llm42_backend_cpu();
-    void *backend;
-    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics = numerics, .backend_desc = TEST_THREADS(threads),
-                                        .max_rows = TEXT, .max_context = TEXT, .pages = TEXT / page + 1,
-                                        .page_size = page, .max_running = 1);
-    if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return 0;
-    int32_t pages[TEXT + 1];
-    llm42_row row[TEXT];
+    const llm42_backend_desc desc = {
+        .model = model, .numerics = numerics, .backend_desc = TEST_THREADS(threads), .page_size = page};
     llm42_output out[TEXT];
-    llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .seed = 5}};
-    for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;
-    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, (i * 37 + 5) % model->config.vocab, LLM42_ROW_SAMPLE};
-    for (int i = 0; i < TEXT; i += each) {
-        const int rows = LLM42__MIN(each, TEXT - i);
-        llm42_follow_rows(&seq, row + i, rows);
-        llm42_pass pass = {
-            .schedule = schedule, .rows = rows, .shape = rows, .row = row + i, .seq = &seq, .out = out + i};
-        CHECK_MSG(cpu->run(backend, &pass, &error) == LLM42_OK, "%s", error.text);
-    }
-    cpu->close(backend);
+    const llm42_seq seq = {.sampling = {.temperature = 0.8f, .seed = 5}};
+    const llm42_pass pass = {.schedule = schedule, .seq = &seq, .out = out};
+    if (!test_passes(llm42_backend_cpu(), desc, pass, NULL, TEXT, each)) return 0;
     uint64_t digest = 0;
     for (int i = 0; i < TEXT; i++)
         digest = llm42_hash(digest ^ llm42__bits(out[i].logprob) ^ (uint64_t)out[i].token << 32);

@@ -23,37 +23,18 @@ static llm42_model *load(const char *path) {
 // Logits [count, V] after each token, all in one pass, or row by row if the schedule is INVARIANT. The caller frees.
 static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule schedule, const int32_t *ids,
                   int count) {
-    const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute,
-                                        .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
-                                        .backend_desc = TEST_THREADS(1), .max_rows = SHAPE, .max_context = count,
-                                        .max_running = 1, .pages = count / PAGE + 1, .page_size = PAGE);
-    int32_t pages[SHAPE];
-    llm42_row row[SHAPE];
+    const llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute,
+                                              .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
+                                              .backend_desc = TEST_THREADS(1), .max_rows = SHAPE, .page_size = PAGE);
     llm42_output out[SHAPE];
-    void *state = NULL;
-    size_t vocab = (size_t)model->config.vocab;
-    float *logits = calloc((size_t)count * vocab, sizeof *logits);
+    float *logits = calloc((size_t)count * (size_t)model->config.vocab, sizeof *logits);
+    const llm42_pass pass = TEST_LIST(.schedule = schedule, .shape = schedule == LLM42_SCHEDULE_FIXED ? SHAPE : 0,
+                                      .out = out, .logits = logits);
+    const int each = schedule == LLM42_SCHEDULE_INVARIANT ? 1 : count;
     if (!CHECK(logits && count <= SHAPE)) return NULL;
-    if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) {
-        free(logits);
-        return NULL;
-    }
-    for (int i = 0; i < count; i++) {
-        pages[i] = desc.pages - 1 - i;  // backwards: a page's number says nothing of its place
-        row[i] = (llm42_row){0, i, ids[i], LLM42_ROW_SAMPLE};
-    }
-    llm42_seq seq = {.request = 1, .pages = pages};
-    int rows = schedule == LLM42_SCHEDULE_INVARIANT ? 1 : count;
-    for (int i = 0; i < count; i += rows) {
-        llm42_follow_rows(&seq, row + i, rows);
-        llm42_pass pass = TEST_LIST(.schedule = schedule, .rows = rows,
-                                    .shape = schedule == LLM42_SCHEDULE_FIXED ? SHAPE : rows, .row = row + i,
-                                    .seq = &seq, .out = out, .logits = logits + (size_t)i * vocab);
-        CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
-    }
-    cpu->close(state);
-    return logits;
+    if (test_passes(llm42_backend_cpu(), desc, pass, ids, count, each)) return logits;
+    free(logits);
+    return NULL;
 }
 
 // Goldens ----------------------------------------------------------------------------------------------------------

@@ -31,31 +31,16 @@ typedef struct outputs {
 static int32_t token_at(const llm42_model *model, int i) { return (i * i * 7 + 31 * i + 3) % model->config.vocab; }
 
 static bool run(const llm42_model *model, setting s, outputs *to) {
-    const llm42_backend *cpu = llm42_backend_cpu();
     const llm42_backend_desc desc = TEST_LIST(.model = model,
                                               .numerics.compute = s.compute ? s.compute : LLM42_DTYPE_BF16,
                                               .backend_desc = TEST_THREADS(s.threads ? s.threads : 1),
-                                              .tensor_parallel = s.ranks, .numerics.leaves = s.leaves, .max_rows = TEXT,
-                                              .max_context = TEXT, .pages = PAGES, .page_size = PAGE);
-    void *state = NULL;
-    int32_t pages[PAGES];
-    llm42_row row[TEXT];
+                                              .tensor_parallel = s.ranks, .numerics.leaves = s.leaves);
+    const llm42_pass pass = TEST_LIST(.schedule = s.schedule, .shape = s.schedule == LLM42_SCHEDULE_FIXED ? s.shape : 0,
+                                      .out = to->out, .probe = s.probe, .probe_user = &s);
+    int32_t ids[TEXT];
     memset(to, 0, sizeof *to);
-    if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) return false;
-    for (int i = 0; i < PAGES; i++) pages[i] = PAGES - 1 - i;
-    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, token_at(model, i), LLM42_ROW_SAMPLE};
-    const llm42_seq seq = {.pages = pages};
-    bool good = true;
-    for (int from = 0; good && from < TEXT; from += s.each) {
-        const int rows = TEXT - from < s.each ? TEXT - from : s.each;
-        const llm42_pass pass = TEST_LIST(.schedule = s.schedule, .rows = rows,
-                                          .shape = s.schedule == LLM42_SCHEDULE_FIXED ? s.shape : rows,
-                                          .row = row + from, .seq = &seq, .out = to->out + from, .probe = s.probe,
-                                          .probe_user = &s);
-        good = CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
-    }
-    cpu->close(state);
-    return good;
+    for (int i = 0; i < TEXT; i++) ids[i] = token_at(model, i);
+    return test_passes(llm42_backend_cpu(), desc, pass, ids, TEXT, s.each);
 }
 
 static bool equal(const outputs *a, const outputs *b) { return !memcmp(a, b, sizeof *a); }

@@ -425,29 +425,13 @@ typedef struct text_run {
 static llm42_model *tiny42;
 
 static bool run_text(const text_run *t, llm42_output *out) {
-    const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_error error;
-    void *backend;
-    const int page = t->page_size ? t->page_size : 16;
-    llm42_backend_desc desc = TEST_LIST(.model = tiny42, .numerics.compute = LLM42_DTYPE_BF16,
-                                        .numerics.arithmetic = t->arithmetic, .numerics.logits_fp32 = t->fp32,
-                                        .numerics.leaves = t->leaves, .tensor_parallel = t->ranks,
-                                        .backend_desc = TEST_THREADS(t->threads ? t->threads : 1), .max_rows = TEXT,
-                                        .max_context = TEXT, .pages = TEXT / page + 1, .page_size = page);
-    if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return false;
-    int32_t pages[TEXT + 1];
-    for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;
-    llm42_row row[TEXT];
-    const llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}};
-    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, (i * 37 + 5) % tiny42->config.vocab, LLM42_ROW_SAMPLE};
-    for (int i = 0; i < TEXT; i += t->each) {
-        const int rows = LLM42__MIN(t->each, TEXT - i);
-        llm42_pass pass = {
-            .schedule = t->schedule, .rows = rows, .shape = rows, .row = row + i, .seq = &seq, .out = out + i};
-        CHECK_MSG(cpu->run(backend, &pass, &error) == LLM42_OK, "%s", error.text);
-    }
-    cpu->close(backend);
-    return true;
+    const llm42_backend_desc desc = TEST_LIST(.model = tiny42, .numerics.compute = LLM42_DTYPE_BF16,
+                                              .numerics.arithmetic = t->arithmetic, .numerics.logits_fp32 = t->fp32,
+                                              .numerics.leaves = t->leaves, .tensor_parallel = t->ranks,
+                                              .backend_desc = TEST_THREADS(t->threads), .page_size = t->page_size);
+    const llm42_seq seq = {.sampling = {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}};
+    const llm42_pass pass = {.schedule = t->schedule, .seq = &seq, .out = out};
+    return test_passes(llm42_backend_cpu(), desc, pass, NULL, TEXT, t->each);
 }
 
 static int same_outputs(const llm42_output *a, const llm42_output *b) {
