@@ -213,17 +213,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     static const struct {
         uint8_t kind, conditions;
-        const char *path;
-    } whole[] = {{CALIBRATION, 0, "sweep/calibration/cpu-tiny42.tsv"},
-                 {CALIBRATION, 1, "sweep/calibration/h100-pcie-paper.tsv"},
-                 {CALIBRATION, 2, "sweep/calibration/h200-base42.tsv"},
-                 {CALIBRATION, 3, "sweep/calibration/h200x2-llama-3.1-8b.tsv"},
-                 {TRANSCRIPT, 0, "tests/transcripts/format_1.txt"},
-                 {TRANSCRIPT, 0, "tests/transcripts/format_2.txt"}};
-    static const struct {
-        uint8_t kind, conditions;
-        const char *text;
-    } small[] = {
+        const char *text;  // of calibrations and transcripts: the file's path
+    } seeds[] = {
+        {CALIBRATION, 0, "sweep/calibration/cpu-tiny42.tsv"},
+        {CALIBRATION, 1, "sweep/calibration/h100-pcie-paper.tsv"},
+        {CALIBRATION, 2, "sweep/calibration/h200-base42.tsv"},
+        {CALIBRATION, 3, "sweep/calibration/h200x2-llama-3.1-8b.tsv"},
+        {TRANSCRIPT, 0, "tests/transcripts/format_1.txt"},
+        {TRANSCRIPT, 0, "tests/transcripts/format_2.txt"},
         {LENGTHS, 0, "input_len\toutput_len\n10\t20\n3\t4\n"},
         {LENGTHS, 1, "\xef\xbb\xbfinput_len\tarrival_s\toutput_len\n10\t0.5\t20\n3\t2\t0\n"},
         {LENGTHS, 6, "# source: none\noutput_len\tname\tinput_len\n\n0\tx\t7\n300\ty\t100000\n"},
@@ -244,20 +241,14 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         {SPEC, 0, "uniform:100x20\n1000000000"},
         {SPEC, 8, "sglang:1024x256x100\n3"},
     };
-    const int files = sizeof whole / sizeof *whole, texts = sizeof small / sizeof *small;
-    size_t size = 0;
-    if (index >= files + texts) return 0;
-    if (index >= files) {
-        size = strlen(small[index - files].text);
-        out[0] = small[index - files].kind, out[1] = small[index - files].conditions;
-        memcpy(out + 2, small[index - files].text, size);
-        return size + 2;
-    }
-    char *text = test_read(whole[index].path, &size);
-    FUZZ_CHECK(text && size + 2 <= room, "%s: cannot be read", whole[index].path);
-    out[0] = whole[index].kind, out[1] = whole[index].conditions;
-    memcpy(out + 2, text, size);
-    free(text);
+    if (index >= (int)(sizeof seeds / sizeof *seeds)) return 0;
+    const char *text = seeds[index].text;
+    size_t size = strlen(text);
+    char *file = seeds[index].kind == CALIBRATION || seeds[index].kind == TRANSCRIPT ? test_read(text, &size) : NULL;
+    FUZZ_CHECK(size && size + 2 <= room, "%s: cannot be read", text);
+    out[0] = seeds[index].kind, out[1] = seeds[index].conditions;
+    memcpy(out + 2, file ? file : text, size);
+    free(file);
     return size + 2;
 }
 
