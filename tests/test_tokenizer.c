@@ -495,6 +495,7 @@ TEST(damaged_json_does_no_harm) {
 #define BYTES "\"byte_fallback\":true,"
 #define METASPACE(scheme, split) \
     "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"" scheme "\",\"split\":" split "}"
+#define ALWAYS METASPACE("always", "true")
 // A tokenizer such as sentencepiece makes them: characters, bytes for the others, and U+2581 for a space.
 static const char *write_characters(const char *normalizer, const char *pre, const char *decoder, const char *model,
                                     const char *added) {
@@ -530,19 +531,17 @@ TEST(pipelines_are_those_of_hf) {
          "  a \xE6\x97\xA5\n"},
         {LLAMA_NORMALIZER, NULL, DECODERS(UNMARK ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"), BYTES, NULL, "ab",
          "265", " ab"},
-        {NULL, METASPACE("always", "true"), METASPACE("always", "true"), BYTES, NULL, "abc a", "267,263", "abc a"},
+        {NULL, ALWAYS, ALWAYS, BYTES, NULL, "abc a", "267,263", "abc a"},
         {NULL, METASPACE("first", "false"), LLAMA_DECODER, BYTES, NULL, "a<s>a a", "263,1,260,263", "a<s>a a"},
         {NULL, METASPACE("first", "true"), LLAMA_DECODER, BYTES, NULL, "<s>a a ", "1,260,263,259", "<s>a a "},
         {NULL, METASPACE("never", "true"), METASPACE("never", "true"), BYTES, NULL, "a ab", "260,265", "a ab"},
         {NULL, METASPACE("never", "false"), METASPACE("never", "false"), BYTES, NULL, "a ab", "260,265", "a ab"},
-        {NULL, METASPACE("always", "true"), METASPACE("always", "true"), "\"unk_token\":\"<unk>\",\"fuse_unk\":true,",
-         NULL, "a\xE6\x97\xA5\xE6\x9C\xAC-", "263,0,271", "a<unk>-"},
-        {NULL, METASPACE("always", "true"), METASPACE("always", "true"), "\"unk_token\":\"<unk>\",\"fuse_unk\":false,",
-         NULL, "a\xE6\x97\xA5\xE6\x9C\xAC-", "263,0,0,271", "a<unk><unk>-"},
-        {NULL, METASPACE("always", "true"), METASPACE("always", "true"), NULL, NULL, "a\xE6\x97\xA5\xE6\x9C\xAC-",
-         "263,271", "a-"},
-        {NULL, METASPACE("always", "true"), METASPACE("always", "true"), "\"ignore_merges\":true,", NULL, "abc", "267",
-         "abc"},
+        {NULL, ALWAYS, ALWAYS, "\"unk_token\":\"<unk>\",\"fuse_unk\":true,", NULL, "a\xE6\x97\xA5\xE6\x9C\xAC-",
+         "263,0,271", "a<unk>-"},
+        {NULL, ALWAYS, ALWAYS, "\"unk_token\":\"<unk>\",\"fuse_unk\":false,", NULL, "a\xE6\x97\xA5\xE6\x9C\xAC-",
+         "263,0,0,271", "a<unk><unk>-"},
+        {NULL, ALWAYS, ALWAYS, NULL, NULL, "a\xE6\x97\xA5\xE6\x9C\xAC-", "263,271", "a-"},
+        {NULL, ALWAYS, ALWAYS, "\"ignore_merges\":true,", NULL, "abc", "267", "abc"},
         {NULL, CUT("String", "-", "Removed", "false"), NULL, NULL, NULL, "a-b--c", "260,261,262", "abc"},
         {NULL, CUT("String", "b", "MergedWithPrevious", "false"), NULL, NULL, NULL, "abcbab", "264,262,261,264",
          "abcbab"},
