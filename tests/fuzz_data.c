@@ -27,7 +27,7 @@ static const char *const fuzz_words[] = TEST_LIST(
     "requests: 1\n", "tokens: 1,2\n", "logprobs: bf800000\n", "# end\n", NULL);
 
 static llm42_model *model;
-static struct { int64_t calibrations, workloads, requests, transcripts, starved; } seen;
+static struct { int64_t calibrations, workloads, requests, transcripts; } seen;
 
 static void set_up(void) {
     llm42_error error = {0};
@@ -97,28 +97,12 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
     llm42_engine_close(engine);
 }
 
-// Before a file is loaded: an input says how many allocations fail, which for most inputs is none.
-static void starve(unsigned conditions) {
-    test_state.starve = conditions >> 3;
-    test_state.asked = test_state.starved = 0;
-}
-
-// Behind it: the result fits what there is and what failed. Whether there is something to use.
-static bool is_loaded(llm42_result result, const void *loaded, const llm42_error *error) {
-    test_state.starve = 0;
-    FUZZ_CHECK((result == LLM42_OK) == (loaded != NULL), "result %d: %s", (int)result, error->text);
-    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
-    seen.starved += result == LLM42_MEMORY;
-    if (result != LLM42_OK) fuzz_one_line(result, error);
-    return result == LLM42_OK;
-}
-
 static void load_calibration(const char *path, unsigned conditions) {
     llm42_calibration *c = NULL;
     llm42_error error = {0};
-    starve(conditions);
+    fuzz_starve(conditions >> 3);  // for most inputs no allocation fails
     const llm42_result result = llm42_calibration_load(&c, path, &error);
-    if (!is_loaded(result, c, &error)) return;
+    if (!fuzz_is_loaded(result, c, &error)) return;
     seen.calibrations++;
     check_times(c);
     simulate(c, conditions);
@@ -128,9 +112,9 @@ static void load_calibration(const char *path, unsigned conditions) {
 static void load_transcript(const char *path, unsigned conditions) {
     llm42_transcript *t = NULL;
     llm42_error error = {0};
-    starve(conditions);
+    fuzz_starve(conditions >> 3);  // for most inputs no allocation fails
     const llm42_result result = llm42_transcript_load(&t, path, &error);
-    if (!is_loaded(result, t, &error)) return;
+    if (!fuzz_is_loaded(result, t, &error)) return;
     seen.transcripts++;
     for (int i = 0; i < t->count; i++) {
         const llm42_answer *a = &t->answer[i];
@@ -257,7 +241,7 @@ static inline void fuzz_report(void) {
         "  %lld calibrations, %lld workloads and %lld transcripts loaded, %lld requests taken, %lld loads ran out of "
         "memory\n",
         (long long)seen.calibrations, (long long)seen.workloads, (long long)seen.transcripts, (long long)seen.requests,
-        (long long)seen.starved);
+        (long long)fuzz_out_of_memory);
 }
 
 FUZZ_MAIN("fuzz_data");

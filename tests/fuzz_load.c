@@ -34,7 +34,6 @@ static const char *const fuzz_words[] = {
 // clang-format on
 
 static int64_t models, tokenizers;  // that loaded
-static int64_t starved;             // loads that ran out of memory
 
 static void folder_of(char path[128], int kind, int shape) {
     snprintf(path, 128, "%s/%d-%d", test_scratch(), kind, shape);
@@ -81,16 +80,11 @@ static void run_model(const llm42_model *model, bool deterministic) {
 static void load_model(const char *path, bool deterministic, unsigned starve) {
     llm42_model *model = NULL;
     llm42_error error = {0};
-    test_state.starve = starve;
-    test_state.asked = test_state.starved = 0;
-    llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
-    test_state.starve = 0;
-    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
-    starved += result == LLM42_MEMORY;
-    models += result == LLM42_OK;
-    if (result == LLM42_OK) run_model(model, deterministic);
-    else fuzz_one_line(result, &error);
-    FUZZ_CHECK((result == LLM42_OK) == (model != NULL), "result %d", (int)result);
+    fuzz_starve(starve);
+    const llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
+    if (!fuzz_is_loaded(result, model, &error)) return;
+    models++;
+    run_model(model, deterministic);
     llm42_model_free(model);
 }
 
@@ -100,11 +94,7 @@ static void load_tokenizer(const char *path) {
     tok *t = NULL;
     llm42_error error = {0};
     llm42_result result = tok_load(&t, path, 0, &error);
-    if (result != LLM42_OK) {
-        fuzz_one_line(result, &error);
-        FUZZ_CHECK(t == NULL, "a tokenizer in spite of %s", error.text);
-        return;
-    }
+    if (!fuzz_is_loaded(result, t, &error)) return;
     tokenizers++;
     int32_t *ids = NULL;
     char *text = NULL;
@@ -240,7 +230,7 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
 
 static inline void fuzz_report(void) {
     printf("  %lld models and %lld tokenizers loaded, %lld loads ran out of memory\n", (long long)models,
-           (long long)tokenizers, (long long)starved);
+           (long long)tokenizers, (long long)fuzz_out_of_memory);
 }
 
 FUZZ_MAIN("fuzz_load");
