@@ -454,6 +454,7 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     model = test_load("synthetic:tiny"), shape = test_load("shape:tiny");
     test_need(CHECK_MSG(!llm42_calibration_load(&calibration, "tests/calibration.tsv", &error), "%s", error.text));
+    tiny42 = test_load(TINY);
     good = test_read("tests/transcripts/format_1.txt", NULL);
     assert(good);
     RUN_ALL();
@@ -462,5 +463,6 @@ int main(int argc, char **argv) {
     llm42_calibration_free(calibration);
     llm42_model_free(model);
     llm42_model_free(shape);
+    llm42_model_free(tiny42);
     return test_end("test_trace");
 }

@@ -202,6 +202,8 @@ TEST(synthetic_models_are_hashed_by_their_recipes) {
     llm42_model_free(model);
 }
 
+static llm42_model *tiny42;  // for tests that only read it
+
 // >>recording ----------------------------------------------------------------------------------------------------
 enum { RECORDED = 8, CANCELLED = 4 };
 
@@ -285,10 +287,9 @@ TEST(what_is_read_is_what_was_served) {
          "depends on M (verifier fixed)"},
         {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
     };
-    llm42_model *model = test_load(TINY);
     for (size_t i = 0; i < (TEST_SLOW ? 4 : sizeof ways / sizeof *ways); i++) {
         llm42_engine *engine;
-        llm42_engine_desc desc = TEST_LIST(.model = model, .preset = ways[i].preset,
+        llm42_engine_desc desc = TEST_LIST(.model = tiny42, .preset = ways[i].preset,
                                            .policy.verifier = ways[i].verifier,
                                            .experiment.keep_fast_kv = ways[i].keep_fast_kv,
                                            .numerics.logits_fp32 = ways[i].logits_fp32,
@@ -299,7 +300,7 @@ TEST(what_is_read_is_what_was_served) {
         if (t) {
             CHECK_STR(t->model, TINY);
             char hash[LLM42_SHA256_TEXT] = "";
-            CHECK_INT(llm42_model_sha256(model, hash, &error), LLM42_OK);
+            CHECK_INT(llm42_model_sha256(tiny42, hash, &error), LLM42_OK);
             CHECK_STR(t->model_hash, hash);
             CHECK(t->format == 3 && strlen(t->digest) == 64);
             CHECK_STR(t->arithmetic, "fp32");
@@ -323,13 +324,11 @@ TEST(what_is_read_is_what_was_served) {
         llm42_transcript_free(t);
         llm42_engine_close(engine);
     }
-    llm42_model_free(model);
 }
 
 TEST(a_recorder_says_what_it_cannot_do) {
-    llm42_model *model = test_load(TINY);
     llm42_recorder *recorder = NULL;
-    llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
+    llm42_engine *engine = test_open(&(llm42_engine_desc){.model = tiny42, .max_context = 64});
     CHECK_ERROR(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO,
                 "/nowhere/at/all: cannot write: No such file");
     CHECK_INT(llm42_recorder_open(&recorder, NULL, engine, NULL, &error), LLM42_INVALID);
@@ -345,7 +344,6 @@ TEST(a_recorder_says_what_it_cannot_do) {
     test_state.starve = 0;
     CHECK(!test_exists(test_file("none")));
     llm42_engine_close(engine);
-    llm42_model_free(model);
 }
 
 // A name that would break a line does not.
@@ -418,13 +416,13 @@ TEST(a_broken_file_is_refused_with_its_line) {
 
 // A file of format 3: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
 TEST(every_byte_counts_in_a_digest) {
-    llm42_model *model = test_load(TINY);
     llm42_engine *engine = NULL;
     llm42_transcript *t = NULL;
     const char *path = test_file("digests.txt");
     size_t size;
     int refused = 0;
-    t = record((llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine, path);
+    t = record((llm42_engine_desc){.model = tiny42, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine,
+               path);
     llm42_transcript_free(t);
     char *text = test_read(path, &size);
     for (size_t i = 0; i < size; i += 7) {
@@ -441,7 +439,6 @@ TEST(every_byte_counts_in_a_digest) {
     test_text_free(&more);
     free(text);
     llm42_engine_close(engine);
-    llm42_model_free(model);
 }
 
 // Cut anywhere, and with each allocation failing in turn.
