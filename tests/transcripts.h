@@ -417,12 +417,11 @@ TEST(a_broken_file_is_refused_with_its_line) {
 // A file of format 3: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
 TEST(every_byte_counts_in_a_digest) {
     llm42_engine *engine = NULL;
-    llm42_transcript *t = NULL;
     const char *path = test_file("digests.txt");
     size_t size;
     int refused = 0;
-    t = record((llm42_engine_desc){.model = tiny42, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine,
-               path);
+    const llm42_engine_desc desc = {.model = tiny42, .backend_desc = TEST_THREADS(1), .max_context = 256};
+    llm42_transcript *t = record(desc, &engine, path);
     llm42_transcript_free(t);
     char *text = test_read(path, &size);
     for (size_t i = 0; i < size; i += 7) {
