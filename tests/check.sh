@@ -20,6 +20,11 @@ check() {  # check NAME COMMAND...: the command succeeds; else what it printed i
     "${@:2}" >"$log" 2>&1
     judge "$1: ${*:2}"
 }
+ends_with() {  # ends_with STATUS PATTERN COMMAND...: its status, and a pattern of a line that it prints (to $dir/said)
+    "${@:3}" >"$dir/said" 2>&1 </dev/null
+    local status=$?
+    [ $status = "$1" ] && grep -qE -e "$2" "$dir/said" || { echo "status $status" && cat "$dir/said" && return 1; }
+}
 scratch() {  # dir: a folder for what the test writes, which goes when it ends
     dir=$(mktemp -d) || exit 1
     trap 'rm -rf "$dir"' EXIT

@@ -40,6 +40,22 @@ static inline bool fuzz_one_line(llm42_result result, const llm42_error *error) 
     return true;
 }
 
+// Before something is loaded: every `every`-th allocation fails, 0: none. Behind it: the result fits what there is and
+// what failed. Whether there is something to use.
+static int64_t fuzz_out_of_memory;  // loads that were
+static inline void fuzz_starve(unsigned every) {
+    test_state.starve = every;
+    test_state.asked = test_state.starved = 0;
+}
+static inline bool fuzz_is_loaded(llm42_result result, const void *loaded, const llm42_error *error) {
+    test_state.starve = 0;
+    FUZZ_CHECK((result == LLM42_OK) == (loaded != NULL), "result %d: %s", (int)result, error->text);
+    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
+    fuzz_out_of_memory += result == LLM42_MEMORY;
+    if (result != LLM42_OK) fuzz_one_line(result, error);
+    return result == LLM42_OK;
+}
+
 #ifdef LLM42_LIBFUZZER
 #define FUZZ_MAIN(name)                                                \
     const void *fuzz_unused(size_t (**seed)(int, uint8_t *, size_t));  \

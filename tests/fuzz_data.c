@@ -26,17 +26,12 @@ static const char *const fuzz_words[] = TEST_LIST(
     "fixed:8x8", "uniform:1x9", "sglang:100x50x20", "lengths:", "offline", "trace", "1e-6", "1e9", "request: 2\n",
     "requests: 1\n", "tokens: 1,2\n", "logprobs: bf800000\n", "# end\n", NULL);
 
-static char folder[64];
 static llm42_model *model;
-static struct { int64_t calibrations, workloads, requests, transcripts, starved; } seen;
-
-static void remove_folder(void) { test_remove(folder); }
+static struct { int64_t calibrations, workloads, requests, transcripts; } seen;
 
 static void set_up(void) {
     llm42_error error = {0};
-    if (folder[0]) return;
-    test_folder(folder);
-    atexit(remove_folder);
+    if (model) return;
     FUZZ_CHECK(llm42_model_load(&model, &(llm42_model_desc){.path = "shape:tiny"}, &error) == LLM42_OK, "%s",
                error.text);
 }
@@ -102,28 +97,12 @@ static void simulate(const llm42_calibration *c, unsigned conditions) {
     llm42_engine_close(engine);
 }
 
-// Before a file is loaded: an input says how many allocations fail, which for most inputs is none.
-static void starve(unsigned conditions) {
-    test_state.starve = conditions >> 3;
-    test_state.asked = test_state.starved = 0;
-}
-
-// Behind it: the result fits what there is and what failed. Whether there is something to use.
-static bool is_loaded(llm42_result result, const void *loaded, const llm42_error *error) {
-    test_state.starve = 0;
-    FUZZ_CHECK((result == LLM42_OK) == (loaded != NULL), "result %d: %s", (int)result, error->text);
-    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
-    seen.starved += result == LLM42_MEMORY;
-    if (result != LLM42_OK) fuzz_one_line(result, error);
-    return result == LLM42_OK;
-}
-
 static void load_calibration(const char *path, unsigned conditions) {
     llm42_calibration *c = NULL;
     llm42_error error = {0};
-    starve(conditions);
+    fuzz_starve(conditions >> 3);  // for most inputs no allocation fails
     const llm42_result result = llm42_calibration_load(&c, path, &error);
-    if (!is_loaded(result, c, &error)) return;
+    if (!fuzz_is_loaded(result, c, &error)) return;
     seen.calibrations++;
     check_times(c);
     simulate(c, conditions);
@@ -133,9 +112,9 @@ static void load_calibration(const char *path, unsigned conditions) {
 static void load_transcript(const char *path, unsigned conditions) {
     llm42_transcript *t = NULL;
     llm42_error error = {0};
-    starve(conditions);
+    fuzz_starve(conditions >> 3);  // for most inputs no allocation fails
     const llm42_result result = llm42_transcript_load(&t, path, &error);
-    if (!is_loaded(result, t, &error)) return;
+    if (!fuzz_is_loaded(result, t, &error)) return;
     seen.transcripts++;
     for (int i = 0; i < t->count; i++) {
         const llm42_answer *a = &t->answer[i];
@@ -194,7 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     set_up();
     int kind = data[0] % DATA_KINDS;
     unsigned conditions = data[1];
-    char path[128], spec[256];
+    char spec[256];
     data += 2;
     size -= 2;
     if (kind == SPEC) {
@@ -205,7 +184,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (!workload_path(words)) load_workload(words, qps ? qps : "offline", conditions);  // no file of this machine
         return 0;
     }
-    snprintf(path, sizeof path, "%s/data", folder);
+    const char *path = test_file("data");
     test_write(path, data, size);
     snprintf(spec, sizeof spec, "%s:%s", prefix[kind], path);
     if (kind == CALIBRATION) load_calibration(path, conditions);
@@ -218,17 +197,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     static const struct {
         uint8_t kind, conditions;
-        const char *path;
-    } whole[] = {{CALIBRATION, 0, "sweep/calibration/cpu-tiny42.tsv"},
-                 {CALIBRATION, 1, "sweep/calibration/h100-pcie-paper.tsv"},
-                 {CALIBRATION, 2, "sweep/calibration/h200-base42.tsv"},
-                 {CALIBRATION, 3, "sweep/calibration/h200x2-llama-3.1-8b.tsv"},
-                 {TRANSCRIPT, 0, "tests/transcripts/format_1.txt"},
-                 {TRANSCRIPT, 0, "tests/transcripts/format_2.txt"}};
-    static const struct {
-        uint8_t kind, conditions;
-        const char *text;
-    } small[] = {
+        const char *text;  // of calibrations and transcripts: the file's path
+    } seeds[] = {
+        {CALIBRATION, 0, "sweep/calibration/cpu-tiny42.tsv"},
+        {CALIBRATION, 1, "sweep/calibration/h100-pcie-paper.tsv"},
+        {CALIBRATION, 2, "sweep/calibration/h200-base42.tsv"},
+        {CALIBRATION, 3, "sweep/calibration/h200x2-llama-3.1-8b.tsv"},
+        {TRANSCRIPT, 0, "tests/transcripts/format_1.txt"},
+        {TRANSCRIPT, 0, "tests/transcripts/format_2.txt"},
         {LENGTHS, 0, "input_len\toutput_len\n10\t20\n3\t4\n"},
         {LENGTHS, 1, "\xef\xbb\xbfinput_len\tarrival_s\toutput_len\n10\t0.5\t20\n3\t2\t0\n"},
         {LENGTHS, 6, "# source: none\noutput_len\tname\tinput_len\n\n0\tx\t7\n300\ty\t100000\n"},
@@ -249,20 +225,14 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
         {SPEC, 0, "uniform:100x20\n1000000000"},
         {SPEC, 8, "sglang:1024x256x100\n3"},
     };
-    const int files = sizeof whole / sizeof *whole, texts = sizeof small / sizeof *small;
-    size_t size = 0;
-    if (index >= files + texts) return 0;
-    if (index >= files) {
-        size = strlen(small[index - files].text);
-        out[0] = small[index - files].kind, out[1] = small[index - files].conditions;
-        memcpy(out + 2, small[index - files].text, size);
-        return size + 2;
-    }
-    char *text = test_read(whole[index].path, &size);
-    FUZZ_CHECK(text && size + 2 <= room, "%s: cannot be read", whole[index].path);
-    out[0] = whole[index].kind, out[1] = whole[index].conditions;
-    memcpy(out + 2, text, size);
-    free(text);
+    if (index >= (int)(sizeof seeds / sizeof *seeds)) return 0;
+    const char *text = seeds[index].text;
+    size_t size = strlen(text);
+    char *file = seeds[index].kind == CALIBRATION || seeds[index].kind == TRANSCRIPT ? test_read(text, &size) : NULL;
+    FUZZ_CHECK(size && size + 2 <= room, "%s: cannot be read", text);
+    out[0] = seeds[index].kind, out[1] = seeds[index].conditions;
+    memcpy(out + 2, file ? file : text, size);
+    free(file);
     return size + 2;
 }
 
@@ -271,7 +241,7 @@ static inline void fuzz_report(void) {
         "  %lld calibrations, %lld workloads and %lld transcripts loaded, %lld requests taken, %lld loads ran out of "
         "memory\n",
         (long long)seen.calibrations, (long long)seen.workloads, (long long)seen.transcripts, (long long)seen.requests,
-        (long long)seen.starved);
+        (long long)fuzz_out_of_memory);
 }
 
 FUZZ_MAIN("fuzz_data");

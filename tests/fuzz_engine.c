@@ -64,6 +64,17 @@ static llm42_calibration calibration = {
 static const llm42_sim_desc sim_desc = {.calibration = &calibration};
 static int32_t truth[PROMPTS][REQUESTS][NEW];  // tokens of the simulator, by prompt and id - 1
 
+// An engine that has served such a request so many times.
+static llm42_engine *served(const llm42_engine_desc *desc, const llm42_request_desc *request, int count) {
+    llm42_engine *engine = NULL;
+    llm42_error error = {0};
+    FUZZ_CHECK(llm42_engine_open(&engine, desc, &error) == LLM42_OK, "%s", error.text);
+    for (int i = 0; i < count; i++)
+        FUZZ_CHECK(llm42_engine_submit(engine, request, NULL, &error) == LLM42_OK, "%s", error.text);
+    FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    return engine;
+}
+
 // The request alone, on an engine of its own, with everything else at its simplest but what the promise rests on.
 static const reference *alone(const llm42_engine_desc *d, int prompt, int sampling) {
     int m = d->policy.mode == LLM42_MODE_DVR && d->policy.verifier == LLM42_VERIFIER_FIXED
@@ -77,9 +88,6 @@ static const reference *alone(const llm42_engine_desc *d, int prompt, int sampli
             return &references[i];
     FUZZ_CHECK(reference_count < 1024, "too many references");
     reference *r = &references[reference_count++];
-    llm42_engine *engine = NULL;
-    llm42_error error = {0};
-    int64_t id = 0;
     llm42_engine_desc desc = TEST_LIST(.model = model, .backend_desc = TEST_THREADS(1), .max_context = CONTEXT,
                                        .max_running = 1, .policy.window = m ? m : 1, .policy.group = 1,
                                        .policy.mode = m ? LLM42_MODE_DVR : LLM42_MODE_BATCH_INVARIANT,
@@ -88,10 +96,8 @@ static const reference *alone(const llm42_engine_desc *d, int prompt, int sampli
     llm42_request_desc request = TEST_LIST(.prompt = tokens_of, .prompt_count = prompt_count[prompt],
                                            .max_new_tokens = NEW, .deterministic = true, .ignore_stop = true,
                                            .sampling = samplings[sampling]);
-    FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
-    FUZZ_CHECK(llm42_engine_submit(engine, &request, &id, &error) == LLM42_OK, "%s", error.text);
-    FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
-    const llm42_request *info = llm42_engine_request(engine, id);
+    llm42_engine *engine = served(&desc, &request, 1);
+    const llm42_request *info = llm42_engine_request(engine, 1);
     FUZZ_CHECK(info && info->committed == NEW, "the reference run is short");
     *r = (reference){.model = model, .m = m, .prefill = prefill, .prompt = prompt, .sampling = sampling, .count = NEW};
     memcpy(r->tokens, info->tokens, sizeof r->tokens);
@@ -612,33 +618,21 @@ static bool open_engine(void) {
 
 // The simulator's true tokens are those of its batch-invariant passes, by id and prompt length.
 static void set_up_truth(int prompt) {
-    llm42_engine *engine = NULL;
-    llm42_error error = {0};
     llm42_engine_desc desc = TEST_LIST(.model = models[2], .backend = llm42_backend_sim(), .backend_desc = &sim_desc,
                                        .max_context = CONTEXT, .policy.mode = LLM42_MODE_BATCH_INVARIANT);
     llm42_request_desc request = {
         .prompt = tokens_of, .prompt_count = prompt_count[prompt], .max_new_tokens = NEW, .ignore_stop = true};
-    FUZZ_CHECK(llm42_engine_open(&engine, &desc, &error) == LLM42_OK, "%s", error.text);
-    for (int i = 0; i < REQUESTS; i++)
-        FUZZ_CHECK(llm42_engine_submit(engine, &request, NULL, &error) == LLM42_OK, "%s", error.text);
-    FUZZ_CHECK(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    llm42_engine *engine = served(&desc, &request, REQUESTS);
     for (int i = 0; i < REQUESTS; i++)
         memcpy(truth[prompt][i], llm42_engine_request(engine, i + 1)->tokens, sizeof truth[prompt][i]);
     llm42_engine_close(engine);
 }
 
 static void set_up(void) {
-    llm42_error error = {0};
     uint64_t random = 1;
-    char folder[64];
     if (models[0]) return;
-    test_folder(folder);
-    for (int i = 0; i < 4; i++) {
-        if (i % 3 == 0) test_model_folder(folder, i ? &test_hybrid : &test_shapes[0]);
-        llm42_model_desc desc = {.path = i == 2 ? "shape:tiny" : i == 1 ? "synthetic:tiny" : folder, .no_mmap = true};
-        FUZZ_CHECK(llm42_model_load(&models[i], &desc, &error) == LLM42_OK, "%s", error.text);
-    }
-    test_remove(folder);
+    models[0] = test_model(&test_shapes[0]), models[1] = test_load("synthetic:tiny");
+    models[2] = test_load("shape:tiny"), models[3] = test_model(&test_hybrid);
     for (int i = 0; i < LONGEST; i++) tokens_of[i] = test_random_int(&random, 3, 31);
     for (int schedule = LLM42_SCHEDULE_FAST; schedule <= LLM42_SCHEDULE_INVARIANT; schedule++)
         for (int kind = 0; kind < LLM42_KIND_COUNT; kind++)

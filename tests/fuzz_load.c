@@ -33,19 +33,15 @@ static const char *const fuzz_words[] = {
     "\"single_word\": true", "\xc4\xa0", "\xff", NULL};
 // clang-format on
 
-static char folder[64];
 static int64_t models, tokenizers;  // that loaded
-static int64_t starved;             // loads that ran out of memory
 
-static void folder_of(char path[128], int kind, int shape) { snprintf(path, 128, "%s/%d-%d", folder, kind, shape); }
-
-static void remove_folder(void) { test_remove(folder); }
+static void folder_of(char path[128], int kind, int shape) {
+    snprintf(path, 128, "%s/%d-%d", test_scratch(), kind, shape);
+}
 
 static void set_up(void) {
     char path[128];
-    if (folder[0]) return;
-    test_folder(folder);
-    atexit(remove_folder);
+    if (test_own_folder[0]) return;
     for (int shape = 0; shape < TEST_SHAPES; shape++)
         for (int kind = CONFIG; kind <= INDEX; kind++) {
             folder_of(path, kind, shape);
@@ -84,16 +80,11 @@ static void run_model(const llm42_model *model, bool deterministic) {
 static void load_model(const char *path, bool deterministic, unsigned starve) {
     llm42_model *model = NULL;
     llm42_error error = {0};
-    test_state.starve = starve;
-    test_state.asked = test_state.starved = 0;
-    llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
-    test_state.starve = 0;
-    if (test_state.starved) FUZZ_CHECK(result < 0, "an allocation failed and nobody noticed");
-    starved += result == LLM42_MEMORY;
-    models += result == LLM42_OK;
-    if (result == LLM42_OK) run_model(model, deterministic);
-    else fuzz_one_line(result, &error);
-    FUZZ_CHECK((result == LLM42_OK) == (model != NULL), "result %d", (int)result);
+    fuzz_starve(starve);
+    const llm42_result result = llm42_model_load(&model, &(llm42_model_desc){.path = path}, &error);
+    if (!fuzz_is_loaded(result, model, &error)) return;
+    models++;
+    run_model(model, deterministic);
     llm42_model_free(model);
 }
 
@@ -103,11 +94,7 @@ static void load_tokenizer(const char *path) {
     tok *t = NULL;
     llm42_error error = {0};
     llm42_result result = tok_load(&t, path, 0, &error);
-    if (result != LLM42_OK) {
-        fuzz_one_line(result, &error);
-        FUZZ_CHECK(t == NULL, "a tokenizer in spite of %s", error.text);
-        return;
-    }
+    if (!fuzz_is_loaded(result, t, &error)) return;
     tokenizers++;
     int32_t *ids = NULL;
     char *text = NULL;
@@ -141,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     unsigned round = data[0] / KINDS;
     char dir[128], path[192];
     folder_of(dir, kind, shape);
-    if (kind > INDEX) snprintf(dir, sizeof dir, "%s", folder);
+    if (kind > INDEX) snprintf(dir, sizeof dir, "%s", test_scratch());
     snprintf(path, sizeof path, "%s/%s", dir, names[kind]);
     data += 2;
     size -= 2;
@@ -221,15 +208,14 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
     const test_shape *s = &test_shapes[shape];
     size_t bytes, used = 2;
     test_text text = {0}, header = test_header(s, &bytes);
-    char path[192], *index_file = NULL;
+    char *index_file = NULL;
     set_up();
     if (kind == CONFIG) text = test_config(s);
     if (kind == SAFETENSORS) text = test_safetensors(header.data, s->dtype, bytes);
     if (kind == HEADER) test_append(&text, header.data, header.size);
     if (kind == INDEX) {
-        test_shards(test_path(folder, "seed"), s);
-        snprintf(path, sizeof path, "%s/seed/model.safetensors.index.json", folder);
-        index_file = test_read(path, &bytes);
+        test_shards(test_file("seed"), s);
+        index_file = test_read(test_file("seed/model.safetensors.index.json"), &bytes);
         test_append(&text, index_file, bytes);
         free(index_file);
     }
@@ -244,7 +230,7 @@ static inline size_t fuzz_seed(int index, uint8_t *out, size_t room) {
 
 static inline void fuzz_report(void) {
     printf("  %lld models and %lld tokenizers loaded, %lld loads ran out of memory\n", (long long)models,
-           (long long)tokenizers, (long long)starved);
+           (long long)tokenizers, (long long)fuzz_out_of_memory);
 }
 
 FUZZ_MAIN("fuzz_load");

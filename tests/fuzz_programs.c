@@ -55,14 +55,9 @@ static const char *const paths[] = TEST_LIST("/dev/full", "/dev/null", "no/such/
                                              "sweep/calibration/cpu-tiny42.tsv", "synthetic:tiny",
                                              "synthetic:tiny,seed=3", "shape:tiny");
 
-static char folder[64], build[LINE], cell[LINE], *cell_text;
+static char build[LINE], cell[LINE], *cell_text;
 static size_t cell_size;
 static struct { int64_t ended[3], limited, merged, answered; } seen;
-
-static void remove_folder(void) {
-    test_remove(folder);
-    free(cell_text);
-}
 
 // >>running ------------------------------------------------------------------------------------------------------
 static void limit(int what, rlim_t most) { setrlimit(what, &(struct rlimit){most, most}); }
@@ -70,7 +65,7 @@ static void limit(int what, rlim_t most) { setrlimit(what, &(struct rlimit){most
 static void child(const char *program, char *const *argv) {
     char path[LINE];
     int in = open("/dev/null", O_RDONLY);
-    if (chdir(folder) || in < 0) _exit(77);
+    if (chdir(test_scratch()) || in < 0) _exit(77);
     int out = open(".stdout", O_WRONLY | O_CREAT | O_TRUNC, 0666);
     int err = open(".stderr", O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (out < 0 || err < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(77);
@@ -120,7 +115,7 @@ static int check_end(const char *program, char *const *argv) {
     char command[LINE];
     describe(command, sizeof command, argv);
     int status = launch(program, argv);
-    char *error = test_read(test_path(folder, ".stderr"), NULL);
+    char *error = test_read(test_file(".stderr"), NULL);
     FUZZ_CHECK(error, "no standard error");
     FUZZ_CHECK(!strstr(error, "Sanitizer") && !strstr(error, "runtime error"), "%s: %s", command, error);
     if (WIFSIGNALED(status)) {
@@ -167,7 +162,7 @@ static void read_option(struct program *p, const char *line) {
 static void read_options(struct program *p) {
     char *argv[] = {(char *)p->name, "--help", NULL};
     FUZZ_CHECK(launch(p->name, argv) == 0, "%s/%s --help: build it first", build, p->name);
-    char *text = test_read(test_path(folder, ".stdout"), NULL);
+    char *text = test_read(test_file(".stdout"), NULL);
     for (char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
         if (!strncmp(line, "  -", 3)) read_option(p, line);
     free(text);
@@ -184,7 +179,7 @@ static void copy_files(const char *from) {
         size_t size;
         snprintf(path, sizeof path, "%.100s/%s", from, entry->d_name);
         char *text = entry->d_name[0] == '.' ? NULL : test_read(path, &size);
-        if (text) test_write(test_path(folder, path), text, size);
+        if (text) test_write(test_file(path), text, size);
         free(text);
     }
     closedir(dir);
@@ -226,21 +221,19 @@ static const char requests[] =
 static void set_up(void) {
     static const char *const parts[] = {"examples", "examples/tiny42", "sweep", "sweep/calibration", "sweep/reference"};
     char here[2048], given[1024];
-    if (folder[0]) return;
+    if (build[0]) return;
     const char *b = getenv("B");
     snprintf(given, sizeof given, "%.1000s", b && b[0] ? b : "build");
     FUZZ_CHECK(getcwd(here, sizeof here), "getcwd: %s", strerror(errno));
     snprintf(build, sizeof build, "%s%s%s", given[0] == '/' ? "" : here, given[0] == '/' ? "" : "/", given);
-    test_folder(folder);
-    atexit(remove_folder);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        FUZZ_CHECK(mkdir(test_path(folder, parts[i]), 0777) == 0, "%s: %s", parts[i], strerror(errno));
+        FUZZ_CHECK(mkdir(test_file(parts[i]), 0777) == 0, "%s: %s", parts[i], strerror(errno));
         if (i != 0 && i != 2) copy_files(parts[i]);
     }
     for (int i = 0; i < PROGRAMS; i++) read_options(&programs[i]);
     FUZZ_CHECK(launch("generate", transcript) == 0, "generate does not write its transcript");
     FUZZ_CHECK(launch("sweep", cell_grid) == 0, "sweep does not write its cell");
-    FUZZ_CHECK(find_file(test_path(folder, "finished"), cell, sizeof cell), "no cell");
+    FUZZ_CHECK(find_file(test_file("finished"), cell, sizeof cell), "no cell");
     cell_text = test_read(cell, &cell_size);
 }
 
@@ -292,7 +285,7 @@ static void try_options(const struct program *p, const uint8_t *data, size_t siz
 
 // Every row has as many columns as there are names.
 static void check_rows(void) {
-    char *text = test_read(test_path(folder, ".stdout"), NULL);
+    char *text = test_read(test_file(".stdout"), NULL);
     int tabs = -1;
     for (char *line = text; line && *line;) {
         char *end = line + strcspn(line, "\n");
@@ -317,10 +310,10 @@ static void try_cell(const uint8_t *data, size_t size) {
 
 // What is wrong in a file of requests is said before anything is written. What is read has an answer to each line.
 static void try_batch(const uint8_t *data, size_t size) {
-    test_write(test_path(folder, "in.jsonl"), data, size);
-    remove(test_path(folder, "out.jsonl"));
+    test_write(test_file("in.jsonl"), data, size);
+    remove(test_file("out.jsonl"));
     const int status = check_end("generate", batch);
-    const bool written = access(test_path(folder, "out.jsonl"), F_OK) == 0;
+    const bool written = access(test_file("out.jsonl"), F_OK) == 0;
     if (status >= 0) FUZZ_CHECK(written == (status == 0), "generate --batch: status %d, written: %d", status, written);
     seen.answered += status == 0;
 }

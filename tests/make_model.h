@@ -104,23 +104,21 @@ static inline test_text test_config(const test_shape *s) {
     return text;
 }
 
+// Appends a tensor `prefix`.`name` (prefix NULL: `name`) behind those that are there. columns 0: a vector.
 static inline void test_tensor(test_text *header, const test_shape *s, size_t *offset, int rows, int columns,
-                               const char *name) {
+                               const char *prefix, const char *name) {
     size_t element = strcmp(s->dtype, "F32") == 0 ? 4 : 2, count = (size_t)rows * (size_t)(columns ? columns : 1);
-    test_print(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", header->size > 1 ? "," : "", name, s->dtype, rows);
+    test_print(header, "%s\"%s%s%s\":{\"dtype\":\"%s\",\"shape\":[%d", header->size > 1 ? "," : "",
+               prefix ? prefix : "", prefix ? "." : "", name, s->dtype, rows);
     if (columns) test_print(header, ",%d", columns);
     test_print(header, "],\"data_offsets\":[%zu,%zu]}", *offset, *offset + count * element);
     *offset += count * element;
 }
 
 static inline void test_mlp(test_text *header, const test_shape *s, size_t *offset, const char *prefix) {
-    char name[256];
-    snprintf(name, sizeof name, "%s.gate_proj.weight", prefix);
-    test_tensor(header, s, offset, s->ffn, s->dim, name);
-    snprintf(name, sizeof name, "%s.up_proj.weight", prefix);
-    test_tensor(header, s, offset, s->ffn, s->dim, name);
-    snprintf(name, sizeof name, "%s.down_proj.weight", prefix);
-    test_tensor(header, s, offset, s->dim, s->ffn, name);
+    test_tensor(header, s, offset, s->ffn, s->dim, prefix, "gate_proj.weight");
+    test_tensor(header, s, offset, s->ffn, s->dim, prefix, "up_proj.weight");
+    test_tensor(header, s, offset, s->dim, s->ffn, prefix, "down_proj.weight");
 }
 
 static inline void test_layer(test_text *header, const test_shape *s, size_t *offset, int layer) {
@@ -128,8 +126,7 @@ static inline void test_layer(test_text *header, const test_shape *s, size_t *of
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     char at[64], name[192];
     snprintf(at, sizeof at, "model.layers.%d", layer);
-#define TEST_TENSOR(suffix, rows, columns) \
-    (snprintf(name, sizeof name, "%s.%s", at, suffix), test_tensor(header, s, offset, rows, columns, name))
+#define TEST_TENSOR(suffix, rows, columns) test_tensor(header, s, offset, rows, columns, at, suffix)
     TEST_TENSOR("input_layernorm.weight", s->dim, 0);
     TEST_TENSOR("post_attention_layernorm.weight", s->dim, 0);
     if (recurrent) {
@@ -172,10 +169,10 @@ static inline test_text test_header(const test_shape *s, size_t *bytes) {
     test_text header = {0};
     *bytes = 0;
     test_print(&header, "{");
-    test_tensor(&header, s, bytes, s->vocab, s->dim, "model.embed_tokens.weight");
+    test_tensor(&header, s, bytes, s->vocab, s->dim, NULL, "model.embed_tokens.weight");
     for (int layer = 0; layer < s->layers; layer++) test_layer(&header, s, bytes, layer);
-    test_tensor(&header, s, bytes, s->dim, 0, "model.norm.weight");
-    if (!s->tied) test_tensor(&header, s, bytes, s->vocab, s->dim, "lm_head.weight");
+    test_tensor(&header, s, bytes, s->dim, 0, NULL, "model.norm.weight");
+    if (!s->tied) test_tensor(&header, s, bytes, s->vocab, s->dim, NULL, "lm_head.weight");
     test_print(&header, "}");
     return header;
 }
@@ -237,8 +234,8 @@ static inline void test_shards(const char *dir, const test_shape *s) {
     size_t element = strcmp(s->dtype, "F32") == 0 ? 4 : 2;
     assert(tail);
     test_print(&rest, "{");
-    test_tensor(&rest, s, &second, s->dim, 0, "model.norm.weight");
-    if (!s->tied) test_tensor(&rest, s, &second, s->vocab, s->dim, "lm_head.weight");
+    test_tensor(&rest, s, &second, s->dim, 0, NULL, "model.norm.weight");
+    if (!s->tied) test_tensor(&rest, s, &second, s->vocab, s->dim, NULL, "lm_head.weight");
     test_print(&rest, "}");
     bytes -= (size_t)s->dim * element + (s->tied ? 0 : (size_t)s->vocab * (size_t)s->dim * element);
     strcpy(tail, "}");

@@ -1,23 +1,25 @@
 // random_drafter.h: a drafter that knows the answers and spoils them by chance, and a backend that calls every draft
-// right, for controls. Include "test.h" and "llm42.h" first.
+// right, for controls. Include "test.h" and "llm42.h" first, and have NEW, as answers.h wants it.
 #ifndef LLM42_RANDOM_DRAFTER_H
 #define LLM42_RANDOM_DRAFTER_H
 
+#include "answers.h"
+
+static uint64_t chance;  // the state of all that is drawn; a test sets it
+static int any(int from, int to) { return test_random_int(&chance, from, to); }
+static bool once_in(int n) { return any(1, n) == 1; }
+
 // Its drafts are right, wrong, too few or none, or go on behind a stop token. Once it fails it must not be asked again.
 typedef struct random_drafter {
-    const int32_t *(*truth)(void *user, const llm42_request *r, int *count);  // a request's output, as far as known
-    void *user;
-    uint64_t *chance;
-    int right;        // one draft in so many is a token by chance
-    int fails;        // one call in so many breaks a rule; 0: none
-    bool failed;      // set by the drafter
-    int64_t refused;  // calls that asked for nothing, or came behind a failure
+    const answer *truth;  // of requests 1, 2 and so on
+    int right;            // one draft in so many is a token by chance
+    int fails;            // one call in so many breaks a rule; 0: none
+    bool failed;          // set by the drafter
+    int64_t refused;      // calls that asked for nothing, or came behind a failure
 } random_drafter;
 
-static inline bool random_drafter_once(random_drafter *d, int n) { return test_random_int(d->chance, 1, n) == 1; }
-
 static inline llm42_result random_drafter_break(random_drafter *own, llm42_draft *last, int vocab, llm42_error *e) {
-    const int how = test_random_int(own->chance, 0, 5);
+    const int how = any(0, 5);
     own->failed = true;
     if (how == 0) return llm42_fail(e, LLM42_IO, "no drafts");
     if (how == 1) return LLM42_IDLE;
@@ -33,15 +35,12 @@ static inline llm42_result random_drafter_draft(void *user, const llm42_view *v,
     own->refused += own->failed || count < 1;
     for (int i = 0; i < count; i++) {
         const llm42_request *r = d[i].request;
-        int known = 0;
-        const int32_t *truth = own->truth(own->user, r, &known);
-        d[i].count = random_drafter_once(own, 4) ? d[i].limit : test_random_int(own->chance, 0, d[i].limit);
+        const answer *truth = &own->truth[r->id - 1];
+        d[i].count = once_in(4) ? d[i].limit : any(0, d[i].limit);
         for (int k = 0, at = r->committed + r->candidates; k < d[i].count; k++, at++)
-            d[i].token[k] = at >= known || random_drafter_once(own, own->right)
-                                ? test_random_int(own->chance, 0, vocab - 1)
-                                : truth[at];
+            d[i].token[k] = at >= truth->count || once_in(own->right) ? any(0, vocab - 1) : truth->tokens[at];
     }
-    if (!own->fails || !random_drafter_once(own, own->fails)) return LLM42_OK;
+    if (!own->fails || !once_in(own->fails)) return LLM42_OK;
     return random_drafter_break(own, &d[count - 1], vocab, e);
 }
 

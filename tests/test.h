@@ -112,6 +112,8 @@ test_check(bool ok, const char *file, int line, const char *format, ...) {
 #define CHECK_INT(got, want) test_check_int((int64_t)(got), (int64_t)(want), #got, __FILE__, __LINE__)
 #define CHECK_STR(got, want) test_check_str((got), (want), #got, __FILE__, __LINE__)
 #define CHECK_CONTAINS(text, part) test_check_contains((text), (part), #text, __FILE__, __LINE__)
+// The call gives this result, and `error`, where it says why, has this part.
+#define CHECK_ERROR(call, want, part) (CHECK_INT(call, want), CHECK_CONTAINS(error.text, part))
 #define CHECK_BITS(got, want) test_check_bits((got), (want), #got, __FILE__, __LINE__)  // floats, to the bit
 #define CHECK_NEAR(got, want, tolerance) \
     test_check_near((double)(got), (double)(want), (double)(tolerance), #got, __FILE__, __LINE__)
@@ -162,6 +164,13 @@ static int test_listed;
     static void test(void)
 #define RUN_ALL() \
     for (int i = 0; i < test_listed; i++) test_run(test_list[i], test_names[i])
+// The main function of a program that does nothing else.
+#define TEST_MAIN(program)            \
+    int main(int argc, char **argv) { \
+        test_begin(argc, argv);       \
+        RUN_ALL();                    \
+        return test_end(program);     \
+    }
 #else
 #define TEST(name) static void name(void)
 #endif
@@ -243,11 +252,11 @@ static inline void test_folder(char path[64]) {
 }
 #endif
 
-// dir + "/" + name, in one of eight buffers used in turn.
+// dir + "/" + name, in one of 32 buffers used in turn.
 static inline const char *test_path(const char *dir, const char *name) {
-    static char buffer[8][1024];
+    static char buffer[32][1024];
     static unsigned next;
-    char *path = buffer[next++ % 8];
+    char *path = buffer[next++ % 32];
     snprintf(path, sizeof buffer[0], "%s/%s", dir, name);
     return path;
 }
@@ -268,6 +277,17 @@ static inline void test_remove(const char *path) {
     }
     if (remove(path) != 0) perror(path);
 }
+
+#ifndef __wasi__
+// The program's own folder, which is made when it is first asked for and goes when the program ends, and a path in it.
+static char test_own_folder[64];
+static inline void test_leave(void) { test_remove(test_own_folder); }
+static inline const char *test_scratch(void) {
+    if (!test_own_folder[0]) test_folder(test_own_folder), atexit(test_leave);
+    return test_own_folder;
+}
+static inline const char *test_file(const char *name) { return test_path(test_scratch(), name); }
+#endif
 
 static inline void test_write(const char *path, const void *data, size_t size) {
     FILE *file = fopen(path, "wb");
@@ -449,6 +469,15 @@ static inline int64_t test_submit(llm42_engine *engine, llm42_request_desc desc)
     return id;
 }
 
+// Runs an engine to its end and closes it. Returns what it has counted.
+static inline llm42_stats test_finish(llm42_engine *engine) {
+    llm42_error error = {0};
+    CHECK_MSG(llm42_engine_run(engine, &error) == LLM42_OK, "%s", error.text);
+    const llm42_stats stats = llm42_engine_stats(engine);
+    llm42_engine_close(engine);
+    return stats;
+}
+
 // An engine that must be refused so.
 static inline void test_refused(const llm42_engine_desc *desc, llm42_result want, const char *part) {
     llm42_engine *engine = (llm42_engine *)(uintptr_t)1;
@@ -457,6 +486,38 @@ static inline void test_refused(const llm42_engine_desc *desc, llm42_result want
     CHECK_CONTAINS(error.text, part);
     CHECK(engine == NULL);
     if (engine != (llm42_engine *)(uintptr_t)1) llm42_engine_close(engine);
+}
+
+// Runs the first `count` of ids (NULL: of other tokens) through a backend, `each` of them in a pass. Of the desc, sizes
+// may be left out. `pass` has the schedule, the sequence's sampling, and a shape (0: its rows) for all passes, and
+// where outputs, logits and operators go.
+static inline bool test_passes(const llm42_backend *backend, llm42_backend_desc desc, llm42_pass pass,
+                               const int32_t *ids, int count, int each) {
+    void *state = NULL;
+    llm42_error error = {0};
+    llm42_seq seq = pass.seq ? *pass.seq : (llm42_seq){0};
+    const int vocab = desc.model->config.vocab, shape = pass.shape;
+    if (!desc.page_size) desc.page_size = 16;
+    if (!desc.max_rows) desc.max_rows = count;
+    desc.max_context = count, desc.max_running = 1, desc.pages = count / desc.page_size + 1;
+    if (!CHECK_MSG(!backend->open(&state, &desc, &error), "%s", error.text)) return false;
+    int32_t *pages = calloc((size_t)desc.pages, sizeof *pages);
+    llm42_row *row = calloc((size_t)count, sizeof *row);
+    assert(pages && row);
+    for (int i = 0; i < desc.pages; i++) pages[i] = desc.pages - 1 - i;  // a page's number says nothing of its place
+    for (int i = 0; i < count; i++) row[i] = (llm42_row){0, i, ids ? ids[i] : (i * 37 + 5) % vocab, LLM42_ROW_SAMPLE};
+    seq.request = 1, seq.pages = pages, pass.seq = &seq;
+    bool good = true;
+    for (int at = 0; good && at < count; at += each) {
+        pass.row = row + at, pass.rows = count - at < each ? count - at : each, pass.shape = shape ? shape : pass.rows;
+        llm42_follow_rows(&seq, pass.row, pass.rows);
+        good = CHECK_MSG(!backend->run(state, &pass, &error), "%s", error.text);
+        pass.out += pass.rows;
+        if (pass.logits) pass.logits += (size_t)pass.rows * (size_t)vocab;
+    }
+    backend->close(state);
+    TEST_FREE(pages, row);
+    return good;
 }
 
 // Allocations ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@
 
 enum { PROMPT = 7, NEW = 400 };
 
-static char folder[64];     // for the broken files
 static llm42_model *model;  // synthetic:tiny, of the engine that must not be harmed
 static llm42_engine *engine;
 static int64_t bystander;         // its request
@@ -74,10 +73,10 @@ static void refused(const char *path, llm42_result want, const char *part) {
     if (result == LLM42_OK) llm42_model_free(got);
 }
 
-// A valid folder, to be broken.
+// A valid test_scratch(), to be broken.
 static const char *fresh(const test_shape *shape) {
     static char dir[80];
-    snprintf(dir, sizeof dir, "%s/m", folder);
+    snprintf(dir, sizeof dir, "%s/m", test_scratch());
     test_remove(dir);
     test_model_folder(dir, shape);
     return dir;
@@ -128,7 +127,7 @@ static void bad_cases(void) {
         if (!strcmp(c[0], "path")) refused(c[1], want, c[5]);
         else if (!strcmp(c[0], "header")) bad_header(shape, c[2], c[3], want, c[5]);
         else if (!strcmp(c[0], "config")) bad_config(shape, c[2], c[3], want, c[5]);
-        else refused(fresh_with(c[1], c[2]), want, c[5]), refused(test_path(folder, "m"), want, "config.json");
+        else refused(fresh_with(c[1], c[2]), want, c[5]), refused(test_file("m"), want, "config.json");
     }
 }
 
@@ -147,8 +146,8 @@ TEST(valid_models_load) {
 }
 
 TEST(path_that_does_not_exist) {
-    refused(test_path(folder, "nowhere"), LLM42_IO, "nowhere");
-    refused(test_path(folder, "nowhere.bin"), LLM42_IO, "nowhere.bin");
+    refused(test_file("nowhere"), LLM42_IO, "nowhere");
+    refused(test_file("nowhere.bin"), LLM42_IO, "nowhere.bin");
     bad_cases();
     refused(NULL, LLM42_INVALID, "path");
     CHECK_INT(llm42_model_load(NULL, &(llm42_model_desc){.path = "synthetic:tiny"}, NULL), LLM42_INVALID);
@@ -427,7 +426,7 @@ TEST(numbers_in_another_locale) {
     const char *dir = fresh(llama);
     numbers_of_files(dir, plain);
     double value = 0;
-    if (!test_decimal_comma(folder)) {
+    if (!test_decimal_comma(test_scratch())) {
         SKIP("no locale with a decimal comma, and localedef makes none");
         return;
     }
@@ -465,7 +464,7 @@ TEST(experts_that_cannot_be_chosen) { bad_cases(); }
 
 TEST(index_that_names_a_missing_file) {
     char dir[80];
-    snprintf(dir, sizeof dir, "%s/s", folder);
+    snprintf(dir, sizeof dir, "%s", test_file("s"));
     test_shards(dir, llama);
     test_remove(test_path(dir, "model-00002-of-00002.safetensors"));
     refused(dir, LLM42_IO, "model-00002-of-00002.safetensors");
@@ -500,10 +499,10 @@ TEST(weights_of_other_kinds) {
 }
 
 TEST(a_file_is_no_model) {
-    test_write_text(test_path(folder, "x.bin"), "A llama2.c file, say.");
-    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "x.bin: not a folder");
-    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "GGUF");
-    refused(test_path(folder, "x.bin"), LLM42_UNSUPPORTED, "examples/python/llama2c.py");
+    test_write_text(test_file("x.bin"), "A llama2.c file, say.");
+    refused(test_file("x.bin"), LLM42_UNSUPPORTED, "x.bin: not a folder");
+    refused(test_file("x.bin"), LLM42_UNSUPPORTED, "GGUF");
+    refused(test_file("x.bin"), LLM42_UNSUPPORTED, "examples/python/llama2c.py");
 }
 
 static void desc_refused(const llm42_engine_desc *desc, llm42_result want, const char *part) {
@@ -613,8 +612,7 @@ TEST(request_that_can_never_fit) {
     llm42_engine *small = test_open(&desc);
     check_error(llm42_engine_submit(small, &large, NULL, &error), &error, LLM42_NEVER_FITS, "pages");
     test_submit(small, fits);
-    CHECK_INT(llm42_engine_run(small, &error), LLM42_OK);
-    llm42_engine_close(small);
+    test_finish(small);
 }
 
 TEST(fields_of_a_request_desc) {
@@ -655,8 +653,7 @@ TEST(ids_that_nobody_has) {
 TEST(trace_that_cannot_be_written) {
     llm42_trace *trace = NULL;
     llm42_error error = {0};
-    check_error(llm42_trace_open(&trace, test_path(folder, "no/such/trace.tsv"), &error), &error, LLM42_IO,
-                "trace.tsv");
+    check_error(llm42_trace_open(&trace, test_file("no/such/trace.tsv"), &error), &error, LLM42_IO, "trace.tsv");
     CHECK(trace == NULL);
     check_error(llm42_trace_open(&trace, NULL, &error), &error, LLM42_INVALID, "path");
 }
@@ -692,7 +689,6 @@ TEST(the_running_engine_is_unharmed) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     llm42_error error = {0};
-    test_folder(folder);
     model = test_load("synthetic:tiny");
     llm42_engine *alone = open_engine();
     int64_t id = submit_bystander(alone);
@@ -706,6 +702,5 @@ int main(int argc, char **argv) {
 
     llm42_engine_close(engine);
     llm42_model_free(model);
-    test_remove(folder);
     return test_end("test_bad_input");
 }

@@ -6,11 +6,7 @@ export LC_ALL=C.UTF-8
 source tests/check.sh
 scratch
 generate=("$B/generate" --threads 1)
-says() {  # says STATUS PATTERN OPTION...: generate ends so, and a line has the pattern
-    "${generate[@]}" "${@:3}" >"$dir/said" 2>&1 </dev/null
-    local status=$?
-    [ $status = "$1" ] && grep -qE -e "$2" "$dir/said" || { echo "status $status" && cat "$dir/said" && return 1; }
-}
+says() { ends_with "$1" "$2" "${generate[@]}" "${@:3}"; }  # says STATUS PATTERN OPTION...
 prints() {  # prints TEXT OPTION...: exactly that and a newline
     "${generate[@]}" "${@:2}" >"$dir/said" </dev/null && cmp "$dir/said" <(printf '%s\n' "$1") || { cat "$dir/said"; return 1; }
 }

@@ -75,13 +75,12 @@ TEST(white_space) {
     CHECK_INT(spaces, 29);
 }
 
-static char folder[64];
 static tok *tiny42;
 
 // Opens the chat of the folder with this template.
 static llm42_result opens(const char *template, const chat_options *how) {
-    test_write_text(test_path(folder, "chat_template.jinja"), template);
-    return chat_open(&c, tiny42, folder, how, &error);
+    test_write_text(test_file("chat_template.jinja"), template);
+    return chat_open(&c, tiny42, test_scratch(), how, &error);
 }
 
 TEST(known_by_the_whole_text) {
@@ -136,7 +135,7 @@ TEST(unknown) {
         CHECK_INT(opens(cases[i].template, &(chat_options){0}), LLM42_UNSUPPORTED);
         CHECK_CONTAINS(error.text, cases[i].says);
         CHECK_CONTAINS(error.text, "--chat-format");
-        CHECK_CONTAINS(error.text, folder);
+        CHECK_CONTAINS(error.text, test_scratch());
         for (const chat_format *all = chat_formats(&count); count--; all++) {
             char name[64];
             snprintf(name, sizeof name, " %s", all->name);
@@ -150,14 +149,13 @@ TEST(unknown) {
 
 TEST(dates) {
     static const char model[] = "examples/tiny42";
-    CHECK_INT(chat_open(&c, NULL, model, &(chat_options){.format = "granite3"}, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "give --chat-date");
+    CHECK_ERROR(chat_open(&c, NULL, model, &(chat_options){.format = "granite3"}, &error), LLM42_INVALID,
+                "give --chat-date");
     CHECK(!chat_open(&c, NULL, model, &(chat_options){.format = "granite3", .date = "May 1"}, &error));
     CHECK_STR(c.date, "May 1");
     for (int i = 0; i < 2; i++) {
         const chat_options how = {.format = i ? "llama3.1" : "granite3", .date = ""};
-        CHECK_INT(chat_open(&c, NULL, model, &how, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "--chat-date: the text is empty");
+        CHECK_ERROR(chat_open(&c, NULL, model, &how, &error), LLM42_INVALID, "--chat-date: the text is empty");
     }
 }
 
@@ -170,7 +168,7 @@ TEST(markers) {
         {"deepseek-r1", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>"}, {"ministral-3-14b-reasoning-2512", "[SYSTEM_PROMPT]"},
         {"mistral-0.3", "[INST]"}, {"mistral-nemo", "[INST]"}, {"openchat-3.5-0106", "<|end_of_turn|>"},
         {"codellama-70b-instruct", "<s>"});
-    test_write_text(test_path(folder, "tokenizer_config.json"), "{\"bos_token\": \"It\", \"eos_token\": \".\"}");
+    test_write_text(test_file("tokenizer_config.json"), "{\"bos_token\": \"It\", \"eos_token\": \".\"}");
     int count = 0, as_text = 0;
     const chat_format *all = chat_formats(&count);
     for (int i = 0; i < count; i++) {
@@ -191,7 +189,7 @@ TEST(markers) {
 // Tokens are those that the folder's files name.
 TEST(tokens) {
     int32_t *ids = NULL, *want = NULL;
-    test_write_text(test_path(folder, "tokenizer_config.json"), "{\"bos_token\": {\"content\": \"It\"}}");
+    test_write_text(test_file("tokenizer_config.json"), "{\"bos_token\": {\"content\": \"It\"}}");
     CHECK(!opens(CHAT_TEXT_ALONE, &(chat_options){0}));
     CHECK(!chat_encode(&c, tiny42, " was", 4, &ids, &error) && !tok_encode(tiny42, "It was", 6, false, &want, &error));
     CHECK(arrlen(ids) == arrlen(want) && !memcmp(ids, want, (size_t)arrlen(ids) * sizeof *ids));
@@ -208,8 +206,7 @@ TEST(templates_like_known_ones) {
     for (int i = 0; i < 3 && !access("../shared/cases", R_OK); i++) {
         char path[128];
         snprintf(path, sizeof path, "../shared/cases/template_%s", names[i]);
-        CHECK_INT(chat_open(&c, NULL, path, &(chat_options){0}, &error), LLM42_UNSUPPORTED);
-        CHECK_CONTAINS(error.text, path);
+        CHECK_ERROR(chat_open(&c, NULL, path, &(chat_options){0}, &error), LLM42_UNSUPPORTED, path);
     }
 }
 
@@ -239,10 +236,8 @@ int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "--spell")) return spell(argv[2]);
     test_begin(argc, argv);
     llm42_model *model = test_load("examples/tiny42");
-    test_folder(folder);
     CHECK_MSG(!tok_open(&tiny42, model, "examples/tiny42", NULL, &error), "%s", error.text);
     RUN(golden, white_space, known_by_the_whole_text, unknown, dates, markers, tokens, templates_like_known_ones);
-    test_remove(folder);
     tok_free(tiny42);
     llm42_model_free(model);
     return test_end("test_chat");

@@ -1,4 +1,5 @@
 // examples/compare.h: distances in ulps, the size of a row's difference, films and the first value that differs.
+#define TEST_ALL
 #include "test.h"
 
 #include "examples/lib/compare.h"
@@ -77,8 +78,4 @@ TEST(first_difference) {
     CHECK(!a.shots);
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    RUN(ulps, rows, first_difference);
-    return test_end("test_compare");
-}
+TEST_MAIN("test_compare")

@@ -11,7 +11,6 @@
 
 #include "examples/planners.h"
 #include "examples/lib/scoring.h"
-#include "random_drafter.h"
 
 enum {
     CONFIGS = 60,
@@ -21,15 +20,11 @@ enum {
     CONTEXT = 64,
     VOCAB = 64,
 };
-#include "answers.h"
+#include "random_drafter.h"
 
 static llm42_error error;
 static llm42_model *model, *other, *shape;  // a tiny model, a smaller one with its vocabulary, and a shape to simulate
 static int32_t prompts[REQUESTS][LONGEST];
-static uint64_t chance;
-
-static int any(int from, int to) { return test_random_int(&chance, from, to); }
-static bool once_in(int n) { return any(1, n) == 1; }
 
 // >>requests -----------------------------------------------------------------------------------------------------
 // Half of the prompts repeat themselves, and many begin alike, for the prefix cache.
@@ -201,22 +196,15 @@ static const reference *reference_for(const llm42_engine_desc *d) {
     return r;
 }
 
-static const int32_t *answer_of(void *user, const llm42_request *r, int *count) {
-    const answer *a = (const answer *)user + r->id - 1;
-    *count = a->count;
-    return a->tokens;
-}
-
 static int32_t truth_at(void *user, const llm42_request *r, int at) {
-    int count;
-    const int32_t *tokens = answer_of(user, r, &count);
-    return at < count ? tokens[at] : -1;
+    const answer *a = (const answer *)user + r->id - 1;
+    return at < a->count ? a->tokens[at] : -1;
 }
 
 // Opens the drafter of a kind. A wrong answer is as good as a right one for the oracle: it may guess what it likes.
 static void open_drafter(llm42_drafter *d, int kind, const answer *truth, random_drafter *random, bool always) {
     void *user = (void *)(uintptr_t)truth;
-    *random = (random_drafter){.truth = answer_of, .user = user, .chance = &chance, .right = 1 << any(0, 5)};
+    *random = (random_drafter){.truth = truth, .right = 1 << any(0, 5)};
     const llm42_oracle_desc oracle = {
         .truth = truth_at, .user = user, .always = always, .rate = 0.8, .spread = once_in(2), .vocab = VOCAB};
     const llm42_draft_model_desc small = TEST_LIST(.model = once_in(2) ? model : other, .backend_desc = TEST_THREADS(1),
@@ -293,8 +281,7 @@ TEST(control_drafts_are_believed) {
     for (int wrong = 0; wrong < 2; wrong++) {
         llm42_engine_desc desc = plain(LLM42_PRESET_INVARIANT, 1, 1);
         const reference *want = reference_for(&desc);
-        random_drafter random = {
-            .truth = answer_of, .user = (void *)(uintptr_t)want->of, .chance = &chance, .right = wrong ? 3 : INT32_MAX};
+        random_drafter random = {.truth = want->of, .right = wrong ? 3 : INT32_MAX};
         const llm42_drafter drafter = random_drafter_of(&random);
         int differ = 0;
         desc.backend = &backend, desc.drafter = &drafter;
@@ -750,13 +737,11 @@ TEST(model_draws_with_the_noise_of_the_request) {
             r.sampling = (llm42_sampling){.temperature = 1, .seed = i % 2 ? 0 : 77 + i};
             test_submit(engine, r);
         }
-        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        const llm42_stats s = llm42_engine_stats(engine);
+        const llm42_stats s = test_finish(engine);
         printf("  temperature 1, %s noise: %d of %d drafts are right\n", noise ? "other" : "its", (int)s.accepted,
                (int)s.drafted);
         CHECK(s.drafted > 5 * REQUESTS);
         CHECK(noise ? s.accepted < s.drafted / 2 : s.accepted == s.drafted);
-        llm42_engine_close(engine);
         llm42_drafter_close(&drafter);
     }
 }
@@ -764,11 +749,10 @@ TEST(model_draws_with_the_noise_of_the_request) {
 TEST(model_that_is_refused) {
     llm42_drafter d = {.name = "old"};
     const llm42_draft_model_desc none = {.backend_desc = TEST_THREADS(1)};
-    CHECK_INT(llm42_draft_model_open(&d, &none, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_draft_model_desc.model: required");
+    CHECK_ERROR(llm42_draft_model_open(&d, &none, &error), LLM42_INVALID, "llm42_draft_model_desc.model: required");
     const llm42_draft_model_desc larger = {.model = model, .backend_desc = TEST_THREADS(1), .vocab = VOCAB + 1};
-    CHECK_INT(llm42_draft_model_open(&d, &larger, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "has a vocabulary of 64 tokens, and the model that it drafts for has 65");
+    CHECK_ERROR(llm42_draft_model_open(&d, &larger, &error), LLM42_INVALID,
+                "has a vocabulary of 64 tokens, and the model that it drafts for has 65");
     CHECK(!d.name && !d.draft);
     llm42_drafter_close(&d);
 }
@@ -848,13 +832,12 @@ TEST(oracle_that_is_refused) {
                  {{.truth = hashed, .vocab = 2, .token_us = INFINITY}, "request_us and token_us must be 0 or more"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         llm42_drafter d;
-        CHECK_INT(llm42_oracle_open(&d, &cases[i].desc, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, cases[i].text);
+        CHECK_ERROR(llm42_oracle_open(&d, &cases[i].desc, &error), LLM42_INVALID, cases[i].text);
         CHECK(!d.draft);
     }
     llm42_drafter d;
-    CHECK_INT(llm42_lookup_open(&d, &(llm42_lookup_desc){.min_match = -1}, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_lookup_desc.min_match: -1: must be 0 (default) or more");
+    CHECK_ERROR(llm42_lookup_open(&d, &(llm42_lookup_desc){.min_match = -1}, &error), LLM42_INVALID,
+                "llm42_lookup_desc.min_match: -1: must be 0 (default) or more");
 }
 
 // >>what pays ----------------------------------------------------------------------------------------------------

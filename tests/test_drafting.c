@@ -1,17 +1,12 @@
 // What programs say when a drafter fails: one line with the reason, and the answer is what it would have been.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_DRAFT_IMPLEMENTATION
 #include "examples/lib/drafting.h"
 
 enum { TOKENS = 40 };
 static int calls;
-static char heard[8192];  // every line that the engine has logged
-
-static void hear(void *user, const char *line) {
-    const size_t used = strlen(heard);
-    (void)user;
-    snprintf(heard + used, sizeof heard - used, "%s\n", line);
-}
+static char heard[2048];  // every line that the engine has logged
 
 static llm42_result fail_later(void *user, const llm42_view *view, llm42_draft *draft, int count, llm42_error *error) {
     (void)user, (void)view, (void)draft, (void)count;
@@ -24,7 +19,8 @@ static const char *report(const llm42_model *model, bool broken, int32_t tokens[
     static char said[4096];
     char path[] = "/tmp/test_drafting.XXXXXX";
     drafting drafts = {.name = broken ? "lookup" : "none"};
-    llm42_engine_desc desc = {.model = model, .backend = llm42_backend_cpu(), .max_running = 1, .log = hear};
+    llm42_engine_desc desc = {
+        .model = model, .backend = llm42_backend_cpu(), .max_running = 1, .log = test_keep_line, .log_user = heard};
     llm42_error error = {0};
     drafting_check(&drafts);
     drafting_open(&drafts, &desc);
@@ -67,8 +63,4 @@ TEST(a_drafter_that_fails_is_reported) {
     llm42_model_free(model);
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    RUN(a_drafter_that_fails_is_reported);
-    return test_end("test_drafting");
-}
+TEST_MAIN("test_drafting")

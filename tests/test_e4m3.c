@@ -1,5 +1,5 @@
-// Eight bits on a CPU: the numbers, one step of a tensor core against measured ones and special values, the vector
-// versions against the plain step, and products with both kinds of scales against their description.
+// Eight bits on a CPU: the numbers, one step of a tensor core with special values (test_sm90 has measured ones), the
+// vector versions against the plain step, and products with both kinds of scales against their description.
 #define TEST_ALL
 #include "test.h"
 #define LLM42_IMPLEMENTATION
@@ -64,55 +64,6 @@ TEST(random_numbers) {
 }
 
 // One step ----------------------------------------------------------------------------------------------------------
-
-// What GPUs gave, by another project's measurements.
-TEST(measured_steps) {
-    static const struct {
-        const char *gpu, *format;
-        llm42__tensor_core core;
-    } rows[] = {{"A100", "bf16", {8, 24, 23, -126}},  {"A2", "bf16", {8, 24, 23, -126}},
-                {"Ada", "bf16", {8, 24, 23, -126}},   {"L40S", "bf16", {8, 24, 23, -126}},
-                {"H100", "bf16", {16, 25, 23, -126}}, {"H200", "bf16", {16, 25, 23, -126}},
-                {"B200", "bf16", {16, 25, 23, -126}}, {"Ada", "e4m3", {16, 13, 13, -6}},
-                {"L40S", "e4m3", {16, 13, 13, -6}},   {"H100", "e4m3", {32, 13, 13, -6}},
-                {"H200", "e4m3", {32, 13, 13, -6}}};
-    enum { ROWS = sizeof rows / sizeof *rows };
-    int steps[ROWS] = {0}, wrong[ROWS] = {0}, other[ROWS] = {0}, k;
-    char line[1024], gpu[16], format[16], hex[2][512];
-    unsigned c, d;
-    FILE *file = fopen("../shared/vectors/tensor_cores.tsv", "r");
-    if (!file) {
-        SKIP("no ../shared/vectors");
-        return;
-    }
-    while (fgets(line, sizeof line, file)) {
-        if (sscanf(line, "%15s %15s %d %511s %511s %x %x", gpu, format, &k, hex[0], hex[1], &c, &d) != 7) continue;
-        float factor[2][32];
-        for (int i = 0; i < 2; i++) {
-            char *at = hex[i];
-            for (int j = 0; j < k && k <= 32; j++, at += *at == ',') {
-                const uint32_t bits = (uint32_t)strtoul(at, &at, 16);
-                factor[i][j] = format[0] == 'e' ? llm42__from_e4m3((uint8_t)bits) : llm42__float(bits << 16);
-            }
-        }
-        for (int r = 0; r < ROWS; r++) {
-            if (strcmp(gpu, rows[r].gpu) || strcmp(format, rows[r].format)) continue;
-            float sum = llm42__float(c), shorter = sum;
-            llm42__tensor_core one_place_less = rows[r].core;
-            one_place_less.places--;
-            for (int i = 0; i < k; i += rows[r].core.terms) {
-                sum = llm42__core_step(rows[r].core, sum, factor[0] + i, factor[1] + i, 1);
-                shorter = llm42__core_step(one_place_less, shorter, factor[0] + i, factor[1] + i, 1);
-            }
-            steps[r]++, wrong[r] += llm42__bits(sum) != d, other[r] += llm42__bits(shorter) != d;
-        }
-    }
-    fclose(file);
-    for (int r = 0; r < ROWS; r++)
-        CHECK_MSG(steps[r] == 400 && !wrong[r] && other[r] > 20,
-                  "%s, %s: %d of %d steps differ; the control, one place less: %d", rows[r].gpu, rows[r].format,
-                  wrong[r], steps[r], other[r]);
-}
 
 static uint32_t step_bits(float sum, const float *a, const float *b) {
     return llm42__bits(llm42__core_step(llm42__hopper_e4m3, sum, a, b, 1));
@@ -263,7 +214,6 @@ TEST(products_are_as_described) {
 }
 
 // Folders -------------------------------------------------------------------------------------------------------------
-static char folder[64];
 static llm42_error error;
 #define BLOCKS "\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 128]"
 #define STATIC "\"quant_method\": \"fp8\", \"activation_scheme\": \"static\", \"ignored_layers\": [\"lm_head\"]"
@@ -329,7 +279,7 @@ static void add_experts(forged *f, bool stacked) {
     part = stack = 0;
 }
 
-// Writes a folder, with the first `from` in the header (or in config.json) replaced, and loads it.
+// Writes a test_scratch(), with the first `from` in the header (or in config.json) replaced, and loads it.
 static llm42_result forge(int scales, const char *quantised, int kind, const char *from, const char *to,
                           llm42_model **model) {
     static const struct {
@@ -362,19 +312,20 @@ static llm42_result forge(int scales, const char *quantised, int kind, const cha
         test_text_free(change);
         *change = changed;
     }
-    test_write(test_path(folder, "config.json"), config.data, config.size);
+    test_write(test_file("config.json"), config.data, config.size);
     const uint64_t length = f.header.size;
     test_text file = {0};
     test_append(&file, &length, sizeof length), test_append(&file, f.header.data, f.header.size);
     test_append(&file, f.data.data, f.data.size);
-    test_write(test_path(folder, "model.safetensors"), file.data, file.size);
+    test_write(test_file("model.safetensors"), file.data, file.size);
     test_text_free(&file), test_text_free(&config), test_text_free(&f.header), test_text_free(&f.data);
     static char log[2048];
     const char *said = log;
     int kv = 0;
     log[0] = 0;
     *model = NULL;
-    const llm42_model_desc desc = {.path = folder, .no_mmap = kind >= EXPERTS, .log = test_keep_line, .log_user = log};
+    const llm42_model_desc desc = {
+        .path = test_scratch(), .no_mmap = kind >= EXPERTS, .log = test_keep_line, .log_user = log};
     const llm42_result result = llm42_model_load(model, &desc, &error);
     while ((said = strstr(said, "kv_cache_scheme")) != NULL) said++, kv++;
     if (!result) CHECK_CONTAINS(log, "1 scales of an FP8 KV cache are not used");
@@ -493,14 +444,14 @@ TEST(scales_that_are_refused) {
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         CHECK(!forge(STATIC_ONE, STATIC, APART, NULL, NULL, &model));
         llm42_model_free(model);
-        const char *path = test_path(folder, "model.safetensors");
+        const char *path = test_file("model.safetensors");
         size_t size;
         char *file = test_read(path, &size);
         memcpy(file + size - (i % 2 ? 4 : 8), &values[i], 4);  // of down_proj: input_scale, weight_scale
         test_write(path, file, size);
         free(file);
-        CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = folder}, &error), LLM42_FORMAT);
-        CHECK_CONTAINS(error.text, i % 2 ? "mlp.down_proj.input_scale" : "mlp.down_proj.weight_scale: scale 0 is");
+        CHECK_ERROR(llm42_model_load(&model, &(llm42_model_desc){.path = test_scratch()}, &error), LLM42_FORMAT,
+                    i % 2 ? "mlp.down_proj.input_scale" : "mlp.down_proj.weight_scale: scale 0 is");
         CHECK_CONTAINS(error.text, i < 5 ? "must be above 0 and finite" : "must be from 1e-27 to 1e30");
     }
 }
@@ -511,26 +462,12 @@ enum { TEXT = 90 };
 // Log-probabilities of a text, `each` rows in a pass. As a digest of their bits and of the tokens.
 static uint64_t run_text(const llm42_model *model, llm42_numerics numerics, llm42_schedule schedule, int each,
                          int threads, int page) {
-    const llm42_backend *cpu = llm42_backend_cpu();
-    void *backend;
-    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics = numerics, .backend_desc = TEST_THREADS(threads),
-                                        .max_rows = TEXT, .max_context = TEXT, .pages = TEXT / page + 1,
-                                        .page_size = page, .max_running = 1);
-    if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return 0;
-    int32_t pages[TEXT + 1];
-    llm42_row row[TEXT];
+    const llm42_backend_desc desc = {
+        .model = model, .numerics = numerics, .backend_desc = TEST_THREADS(threads), .page_size = page};
     llm42_output out[TEXT];
-    llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .seed = 5}};
-    for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;
-    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, (i * 37 + 5) % model->config.vocab, LLM42_ROW_SAMPLE};
-    for (int i = 0; i < TEXT; i += each) {
-        const int rows = LLM42__MIN(each, TEXT - i);
-        llm42_follow_rows(&seq, row + i, rows);
-        llm42_pass pass = {
-            .schedule = schedule, .rows = rows, .shape = rows, .row = row + i, .seq = &seq, .out = out + i};
-        CHECK_MSG(cpu->run(backend, &pass, &error) == LLM42_OK, "%s", error.text);
-    }
-    cpu->close(backend);
+    const llm42_seq seq = {.sampling = {.temperature = 0.8f, .seed = 5}};
+    const llm42_pass pass = {.schedule = schedule, .seq = &seq, .out = out};
+    if (!test_passes(llm42_backend_cpu(), desc, pass, NULL, TEXT, each)) return 0;
     uint64_t digest = 0;
     for (int i = 0; i < TEXT; i++)
         digest = llm42_hash(digest ^ llm42__bits(out[i].logprob) ^ (uint64_t)out[i].token << 32);
@@ -559,16 +496,9 @@ TEST(passes) {
         const llm42_numerics fp32 = {.compute = LLM42_DTYPE_FP32};
         CHECK(run_text(model, fp32, LLM42_SCHEDULE_FAST, 3, 1, 16) !=
               run_text(model, fp32, LLM42_SCHEDULE_INVARIANT, 3, 1, 16));
-        CHECK_INT(llm42_ranks_check("desc", &model->config, 0, 2, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "chains of 128 terms");
+        CHECK_ERROR(llm42_ranks_check("desc", &model->config, 0, 2, &error), LLM42_INVALID, "chains of 128 terms");
         llm42_model_free(model);
     }
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    test_folder(folder);
-    RUN_ALL();
-    test_remove(folder);
-    return test_end("test_e4m3");
-}
+TEST_MAIN("test_e4m3")

@@ -90,8 +90,7 @@ static void act(run *r, int64_t self) {
     for (int64_t id = 1; r->act == RELEASE_FINISHED && id <= r->last; id++)
         if (r->finished[id]) release(r, id);
     if (r->act != REFUSED) return;
-    CHECK_INT(llm42_engine_step(r->engine, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_engine_step: called inside an event");
+    CHECK_ERROR(llm42_engine_step(r->engine, &error), LLM42_INVALID, "llm42_engine_step: called inside an event");
     CHECK_INT(llm42_engine_run(r->engine, &error), LLM42_INVALID);
     CHECK_INT(llm42_engine_close(r->engine), LLM42_INVALID);
 }

@@ -42,27 +42,17 @@ static void check_powers(void) {
 static void add_pass(const llm42_model *model, llm42_schedule schedule, int shape, llm42_dtype compute,
                      llm42_arithmetic arithmetic) {
     enum { ROWS = 40 };
-    const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute, .numerics.arithmetic = arithmetic,
-                                        .backend_desc = TEST_THREADS(2), .max_rows = ROWS, .max_context = 64,
-                                        .pages = 4, .page_size = 16);
-    llm42_error error;
-    void *state;
-    if (!CHECK_INT(cpu->open(&state, &desc, &error), LLM42_OK)) return;
-    const int32_t pages[] = {2, 0, 3, 1};
-    llm42_row rows[ROWS];
+    const llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute,
+                                              .numerics.arithmetic = arithmetic, .backend_desc = TEST_THREADS(2));
     llm42_output out[ROWS];
-    llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.9f, .top_p = 0.95f, .seed = 7}};
+    const llm42_seq seq = {.sampling = {.temperature = 0.9f, .top_p = 0.95f, .seed = 7}};
     float *logits = malloc(sizeof *logits * (size_t)model->config.vocab * ROWS);
-    for (int i = 0; i < ROWS; i++) rows[i] = (llm42_row){0, i, (i * 37 + 5) % model->config.vocab, LLM42_ROW_SAMPLE};
-    llm42_pass pass = {
-        .schedule = schedule, .rows = ROWS, .shape = shape, .row = rows, .seq = &seq, .out = out, .logits = logits};
-    if (CHECK_INT(cpu->run(state, &pass, &error), LLM42_OK)) {
+    const llm42_pass pass = {.schedule = schedule, .shape = shape, .seq = &seq, .out = out, .logits = logits};
+    if (test_passes(llm42_backend_cpu(), desc, pass, NULL, ROWS, ROWS)) {
         add_to(&drawn, out, sizeof out);
         add(logits, sizeof *logits * (size_t)model->config.vocab * ROWS);
     }
     free(logits);
-    cpu->close(state);
 }
 
 static void add_requests(const llm42_model *model, llm42_verifier verifier) {

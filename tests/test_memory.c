@@ -32,7 +32,6 @@ void test_lib_free(void *p) {
 #include "make_model.h"
 
 static llm42_error error;
-static char folder[64];
 static llm42_model *model, *shape;
 static const char calibration_path[] = "sweep/calibration/cpu-tiny42.tsv";
 static llm42_calibration *calibration;
@@ -71,11 +70,9 @@ static void unload(void) { llm42_model_free(loaded); }
 TEST(models) {
     static const char *const names[] = {"single", "shards", "fp16", "mixture"};
     static const int of[] = {0, 1, 2, 5};  // of test_shapes
-    char full[256];
-    path = full;
     for (int i = 0; i < 4; i++) {
-        snprintf(full, sizeof full, "%.64s/%s", folder, names[i]);
-        (i == 1 ? test_shards : test_model_folder)(full, &test_shapes[of[i]]);
+        path = test_file(names[i]);
+        (i == 1 ? test_shards : test_model_folder)(path, &test_shapes[of[i]]);
         printf("  %-12s %3d allocations\n", names[i], fail_each(names[i], load, unload));
     }
     path = "synthetic:tiny";
@@ -155,7 +152,7 @@ static llm42_result hear(void) {
 static void free_metrics(void) { llm42_metrics_free(&metrics); }
 
 static llm42_trace *trace;
-static llm42_result open_trace(void) { return llm42_trace_open(&trace, test_path(folder, "trace.tsv"), &error); }
+static llm42_result open_trace(void) { return llm42_trace_open(&trace, test_file("trace.tsv"), &error); }
 static void close_trace(void) { llm42_trace_close(trace, NULL); }
 
 TEST(observers) {
@@ -173,7 +170,6 @@ TEST(the_count_counts) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     RUN(the_count_counts);
     model = test_load("synthetic:tiny"), shape = test_load("shape:tiny");
     test_need(CHECK_MSG(!llm42_calibration_load(&calibration, calibration_path, &error), "%s", error.text));
@@ -182,6 +178,5 @@ int main(int argc, char **argv) {
     llm42_model_free(model);
     llm42_model_free(shape);
     CHECK_INT(live, 0);
-    test_remove(folder);
     return test_end("test_memory");
 }

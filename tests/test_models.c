@@ -9,7 +9,7 @@ enum { SHAPE = 160, GREEDY = 24, PAGE = 16, TINY_PROMPT = 40 };
 #define TOLERANCE 2e-3
 #define TINY "examples/tiny42"
 
-static char folder[64];
+static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
 static llm42_error error;
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -24,37 +24,18 @@ static llm42_model *load(const char *path) {
 // Logits [count, V] after each token, all in one pass, or row by row if the schedule is INVARIANT. The caller frees.
 static float *run(const llm42_model *model, llm42_dtype compute, llm42_schedule schedule, const int32_t *ids,
                   int count) {
-    const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute,
-                                        .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
-                                        .backend_desc = TEST_THREADS(1), .max_rows = SHAPE, .max_context = count,
-                                        .max_running = 1, .pages = count / PAGE + 1, .page_size = PAGE);
-    int32_t pages[SHAPE];
-    llm42_row row[SHAPE];
+    const llm42_backend_desc desc = TEST_LIST(.model = model, .numerics.compute = compute,
+                                              .numerics.logits_fp32 = compute == LLM42_DTYPE_FP32,
+                                              .backend_desc = TEST_THREADS(1), .max_rows = SHAPE, .page_size = PAGE);
     llm42_output out[SHAPE];
-    void *state = NULL;
-    size_t vocab = (size_t)model->config.vocab;
-    float *logits = calloc((size_t)count * vocab, sizeof *logits);
+    float *logits = calloc((size_t)count * (size_t)model->config.vocab, sizeof *logits);
+    const llm42_pass pass = TEST_LIST(.schedule = schedule, .shape = schedule == LLM42_SCHEDULE_FIXED ? SHAPE : 0,
+                                      .out = out, .logits = logits);
+    const int each = schedule == LLM42_SCHEDULE_INVARIANT ? 1 : count;
     if (!CHECK(logits && count <= SHAPE)) return NULL;
-    if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) {
-        free(logits);
-        return NULL;
-    }
-    for (int i = 0; i < count; i++) {
-        pages[i] = desc.pages - 1 - i;  // backwards: a page's number says nothing of its place
-        row[i] = (llm42_row){0, i, ids[i], LLM42_ROW_SAMPLE};
-    }
-    llm42_seq seq = {.request = 1, .pages = pages};
-    int rows = schedule == LLM42_SCHEDULE_INVARIANT ? 1 : count;
-    for (int i = 0; i < count; i += rows) {
-        llm42_follow_rows(&seq, row + i, rows);
-        llm42_pass pass = TEST_LIST(.schedule = schedule, .rows = rows,
-                                    .shape = schedule == LLM42_SCHEDULE_FIXED ? SHAPE : rows, .row = row + i,
-                                    .seq = &seq, .out = out, .logits = logits + (size_t)i * vocab);
-        CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
-    }
-    cpu->close(state);
-    return logits;
+    if (test_passes(llm42_backend_cpu(), desc, pass, ids, count, each)) return logits;
+    free(logits);
+    return NULL;
 }
 
 // Goldens ----------------------------------------------------------------------------------------------------------
@@ -110,7 +91,6 @@ static void check_greedy(const llm42_model *model, llm42_mode mode, llm42_verifi
 }
 
 static void check_model(const char *path) {
-    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     tok_json json, *j = &json;
     // Eight bits: a value at the border of two e4m3 numbers rounds the other way, and then all that comes behind it.
     // Noise of 1e-7 at the inputs of projections, as two orders of sums in fp32 have it, moves the logits of longer
@@ -200,7 +180,7 @@ static const char *prefix = "model.";  // what write_weights has names begin wit
 static bool tiny_read(void) {
     size_t size = 0;
     uint64_t length = 0;
-    const char *path = test_path(folder, "header.json");
+    const char *path = test_file("header.json");
     tiny.file = (unsigned char *)test_read(TINY "/model.safetensors", &size);
     tiny.config = test_read(TINY "/config.json", NULL);
     if (!CHECK(tiny.file && tiny.config && size > 8)) return false;
@@ -294,9 +274,17 @@ static void write_config(const char *dir, const char *from, const char *to, cons
 }
 
 static const char *new_folder(const char *name) {
-    const char *path = test_path(folder, name);
+    const char *path = test_file(name);
     CHECK(mkdir(path, 0777) == 0);
     return path;
+}
+
+// A new folder of tiny42's config, and of its weights in this type beside `extra` times `scale`.
+static const char *spelt(const char *name, llm42_dtype type, const tensor *extra, float scale) {
+    const char *dir = new_folder(name);
+    write_config(dir, NULL, NULL, NULL);
+    write_weights(test_path(dir, "model.safetensors"), type, 0, tiny.count, extra, scale);
+    return dir;
 }
 
 static void link_weights(const char *dir) {
@@ -354,19 +342,12 @@ TEST(old_and_new_config_spelling_are_the_same) {
     CHECK(!same_bits(dir[0], dir[2]));
 }
 
-TEST(fp32_weights_give_the_bits_of_bf16) {
-    const char *dir = new_folder("fp32");
-    write_config(dir, NULL, NULL, NULL);
-    write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_FP32, 0, tiny.count, NULL, 1);
-    CHECK(same_bits(dir, TINY));
-}
+TEST(fp32_weights_give_the_bits_of_bf16) { CHECK(same_bits(spelt("fp32", LLM42_DTYPE_FP32, NULL, 1), TINY)); }
 
 TEST(fp16_weights_load) {
     CHECK(fp16_bits(1) == 0x3C00 && fp16_bits(-65504) == 0xFBFF && fp16_bits(0x1p-24f) == 1);
     CHECK(fp16_bits(0x1p-14f) == 0x0400 && fp16_bits(0x1.ff8p-15f) == 0x03FF && fp16_bits(1.9999f) == 0x4000);
-    const char *dir = new_folder("fp16");
-    write_config(dir, NULL, NULL, NULL);
-    write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_FP16, 0, tiny.count, NULL, 1);
+    const char *dir = spelt("fp16", LLM42_DTYPE_FP16, NULL, 1);
     float *bf16 = tiny_logits(TINY, LLM42_DTYPE_FP32), *fp16 = tiny_logits(dir, LLM42_DTYPE_FP32);
     double largest = 0;
     for (int i = 0; bf16 && fp16 && i < TINY_VALUES; i++) {
@@ -385,9 +366,8 @@ TEST(prefixes_of_names) {
     for (int i = 0; i < 3; i++) {
         char name[16], text[8192];
         snprintf(name, sizeof name, "prefix%d", i);
-        const char *dir = new_folder(name);
         prefix = all[i];
-        write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_BF16, 0, tiny.count, NULL, 1);
+        const char *dir = spelt(name, LLM42_DTYPE_BF16, NULL, 1);
         snprintf(text, sizeof text,
                  "{\"model_type\": \"mistral3\", \"vision_config\": {\"hidden_size\": 1}, "
                  "\"text_config\": %s}",
@@ -397,25 +377,26 @@ TEST(prefixes_of_names) {
         llm42_model *model = NULL;  // each of the two objects has its keys once
         snprintf(text, sizeof text, "{\"text_config\": {\"rms_norm_eps\": 0.5, %s}", strchr(tiny.config, '{') + 1);
         test_write_text(test_path(dir, "config.json"), text);
-        CHECK_INT(llm42_model_load(&model, &(llm42_model_desc){.path = dir}, &error), LLM42_FORMAT);
-        CHECK_CONTAINS(error.text, "rms_norm_eps: the key is there twice");
+        CHECK_ERROR(llm42_model_load(&model, &(llm42_model_desc){.path = dir}, &error), LLM42_FORMAT,
+                    "rms_norm_eps: the key is there twice");
     }
     prefix = "model.";
 }
 
+static tensor embedding_as(const char *name) {
+    int i = 0;
+    while (i + 1 < tiny.count && strcmp(tiny.tensor[i].name, "model.embed_tokens.weight")) i++;
+    tensor t = tiny.tensor[i];
+    t.name = name;
+    return t;
+}
+
 // config.json says that the head is the embedding, but the file has one: transformers 5 takes the file's, and so do we.
 TEST(a_head_beside_tied_embeddings) {
-    tensor head, more;
     char lines[2048] = "";
     llm42_model *model = NULL;
-    for (int i = 0; i < tiny.count; i++)
-        if (!strcmp(tiny.tensor[i].name, "model.embed_tokens.weight")) head = more = tiny.tensor[i];
-    head.name = "lm_head.weight", more.name = "score.weight";
-    const char *dir = new_folder("both"), *unused = new_folder("unused");
-    write_config(dir, NULL, NULL, NULL);
-    write_config(unused, NULL, NULL, NULL);
-    write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_BF16, 0, tiny.count, &head, 2);
-    write_weights(test_path(unused, "model.safetensors"), LLM42_DTYPE_BF16, 0, tiny.count, &more, 2);
+    const tensor head = embedding_as("lm_head.weight"), more = embedding_as("score.weight");
+    const char *dir = spelt("both", LLM42_DTYPE_BF16, &head, 2), *unused = spelt("unused", LLM42_DTYPE_BF16, &more, 2);
     CHECK(!same_bits(dir, TINY));
     CHECK(same_bits(unused, TINY));
     const char *const dirs[] = {dir, unused};
@@ -429,17 +410,11 @@ TEST(a_head_beside_tied_embeddings) {
 }
 
 TEST(a_head_of_its_own) {
-    const tensor *embed = NULL;
-    for (int i = 0; i < tiny.count; i++)
-        if (!strcmp(tiny.tensor[i].name, "model.embed_tokens.weight")) embed = &tiny.tensor[i];
-    if (!CHECK(embed)) return;
-    tensor head = *embed;
-    head.name = "lm_head.weight";
-    const char *dir = new_folder("untied"), *scaled = new_folder("scaled");
+    const tensor head = embedding_as("lm_head.weight");
+    const char *dir = spelt("untied", LLM42_DTYPE_BF16, &head, 1),
+               *scaled = spelt("scaled", LLM42_DTYPE_BF16, &head, 2);
     write_config(dir, "\"tie_word_embeddings\"", "true", "\"tie_word_embeddings\": false");
     write_config(scaled, "\"tie_word_embeddings\"", "true", "\"tie_word_embeddings\": false");
-    write_weights(test_path(dir, "model.safetensors"), LLM42_DTYPE_BF16, 0, tiny.count, &head, 1);
-    write_weights(test_path(scaled, "model.safetensors"), LLM42_DTYPE_BF16, 0, tiny.count, &head, 2);
     CHECK(same_bits(dir, TINY));
     float *once = tiny_logits(TINY, LLM42_DTYPE_FP32),
           *twice = tiny_logits(scaled, LLM42_DTYPE_FP32);  // the head is used: x 2
@@ -471,7 +446,6 @@ TEST(shards_give_the_bits_of_one_file) {
 static tied_models tied;
 
 TEST(router_takes_the_expert_of_the_larger_logit) {
-    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     for (int i = 0; i < 3; i++) tied_check(&tied, llm42_backend_cpu(), NULL, schedules[i]);
 }
 
@@ -480,7 +454,6 @@ TEST(router_in_fp32_keeps_bits) {
     static tied_values want, got;
     llm42_backend_desc desc = {
         .model = &tied.model[0], .numerics.compute = LLM42_DTYPE_BF16, .numerics.router_fp32 = true};
-    static const llm42_schedule schedules[] = {LLM42_SCHEDULE_FAST, LLM42_SCHEDULE_FIXED, LLM42_SCHEDULE_INVARIANT};
     for (int i = 0; i < 3; i++) {
         desc.backend_desc = TEST_THREADS(1);
         if (!tied_run(llm42_backend_cpu(), desc, schedules[i], TIED_ROWS, &want)) return;
@@ -545,7 +518,6 @@ TEST(router_in_fp32_in_an_engine) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     RUN(tiny42_agrees_with_hf);
     if (!TEST_SLOW) RUN(base42_agrees_with_hf);  // larger than tiny42, and else the same to a sanitizer
     RUN(architectures_agree_with_hf);
@@ -559,6 +531,5 @@ int main(int argc, char **argv) {
     tied_load(&tied);
     RUN(router_takes_the_expert_of_the_larger_logit, router_in_fp32_keeps_bits, router_in_fp32_in_an_engine);
     llm42_model_free(tied.loaded);
-    test_remove(folder);
     return test_end("test_models");
 }

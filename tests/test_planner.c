@@ -6,7 +6,6 @@
 #include "make_model.h"
 
 #include "examples/planners.h"
-#include "random_drafter.h"
 
 #include <inttypes.h>
 
@@ -19,16 +18,12 @@ enum {
     STEPS = 20000,  // an engine takes at most
     STARVED = 40,   // plans that leave a request out on purpose, at most
 };
-#include "answers.h"
+#include "random_drafter.h"
 
 static llm42_error error;
 static llm42_model *model, *shape;
 static int32_t stops[2];  // of requests with drafts
 static int32_t prompts[REQUESTS][LONGEST];
-static uint64_t chance;
-
-static int any(int from, int to) { return test_random_int(&chance, from, to); }
-static bool once_in(int n) { return any(1, n) == 1; }
 
 // >>requests -----------------------------------------------------------------------------------------------------
 static llm42_request_desc request(int i) {
@@ -211,16 +206,9 @@ static const reference *reference_for(const llm42_engine_desc *d, bool sim) {
     return r;
 }
 
-static const int32_t *truth_of(void *user, const llm42_request *r, int *count) {
-    const answer *a = (const answer *)user + r->id - 1;
-    *count = a->count;
-    return a->tokens;
-}
-
 static random_drafter guess(const reference *want, int right, int fails) {
     stops[0] = want->alone[0].tokens[5], stops[1] = want->alone[3].tokens[9];
-    return (random_drafter){
-        .truth = truth_of, .user = (void *)(uintptr_t)want->alone, .chance = &chance, .right = right, .fails = fails};
+    return (random_drafter){.truth = want->alone, .right = right, .fails = fails};
 }
 
 static void random_engine(bool sim) {
@@ -332,9 +320,8 @@ TEST(wait_does_not_wait_for_windows_that_cannot_come) {
     llm42_engine *engine = test_open(&desc);
     test_submit(engine, (llm42_request_desc)TEST_LIST(.prompt = &(int32_t){1}, .prompt_count = 1, .max_new_tokens = 60,
                                                       .deterministic = true, .ignore_stop = true));
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
+    test_finish(engine);
     CHECK_INT(most, 7);  // W - 1, and the bonus token makes a window
-    llm42_engine_close(engine);
 }
 
 // >>hybrid -------------------------------------------------------------------------------------------------------
@@ -390,9 +377,7 @@ TEST(hybrid_learns_from_passes_of_the_same_kind) {
     llm42_request_desc r = {.prompt = prompt, .prompt_count = PROMPT, .max_new_tokens = 100};
     r.deterministic = r.ignore_stop = true;
     for (int i = 0; i < MANY; i++) test_submit(engine, r);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    llm42_stats s = llm42_engine_stats(engine);
-    llm42_engine_close(engine);
+    llm42_stats s = test_finish(engine);
     CHECK_MSG(s.passes[LLM42_SCHEDULE_FAST] <= 3 && s.passes[LLM42_SCHEDULE_INVARIANT] >= 100,
               "%d FAST passes, %d INVARIANT ones", (int)s.passes[LLM42_SCHEDULE_FAST],
               (int)s.passes[LLM42_SCHEDULE_INVARIANT]);
@@ -632,12 +617,6 @@ static llm42_result plan_oddly(void *user, const llm42_view *v, llm42_plan *plan
     return result;
 }
 
-static void runs_to_its_end(llm42_engine *engine) {
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    CHECK_INT(llm42_engine_stats(engine).finished, 1);
-    llm42_engine_close(engine);
-}
-
 TEST(what_a_planner_returns_is_checked) {
     static const struct {
         odd planner;
@@ -659,13 +638,12 @@ TEST(what_a_planner_returns_is_checked) {
         planner.plan = plan_oddly;
         llm42_engine *engine = test_open(&desc);
         test_submit(engine, request(1));
-        CHECK_INT(llm42_engine_step(engine, &error), cases[i].result);
+        CHECK_ERROR(llm42_engine_step(engine, &error), cases[i].result, cases[i].text);
         CHECK_INT(error.result, cases[i].result);
-        CHECK_CONTAINS(error.text, cases[i].text);
         CHECK_INT(llm42_engine_run(engine, NULL), cases[i].result);  // without a place for the text
         CHECK_INT(llm42_engine_stats(engine).returned_tokens, 0);
         planner.plan = llm42_planner_default()->plan;
-        runs_to_its_end(engine);
+        CHECK_INT(test_finish(engine).finished, 1);
     }
 }
 
@@ -696,11 +674,10 @@ static void a_window_fails(llm42_verifier verifier) {
     llm42_engine *engine = test_open(&desc);
     test_submit(engine, request(3));
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_PLAN);
-    CHECK_CONTAINS(error.text, "planner part breaks rule FAILED");
+    CHECK_ERROR(llm42_engine_run(engine, &error), LLM42_PLAN, "planner part breaks rule FAILED");
     CHECK_CONTAINS(error.text, ": request 1");
     part = false;
-    runs_to_its_end(engine);
+    CHECK_INT(test_finish(engine).finished, 1);
 }
 
 TEST(a_failed_window_is_verified_whole) {
@@ -727,13 +704,11 @@ TEST(what_a_backend_returns_is_checked) {
     llm42_engine *engine = test_open(&desc);
     test_submit(engine, request(3));
     answer_of_run = LLM42_IDLE;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_BACKEND);
-    CHECK_CONTAINS(error.text, "backend odd: run returned 1");
+    CHECK_ERROR(llm42_engine_run(engine, &error), LLM42_BACKEND, "backend odd: run returned 1");
     answer_of_run = LLM42_IO;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_IO);
-    CHECK_CONTAINS(error.text, "backend odd: run returned LLM42_IO and no text");
+    CHECK_ERROR(llm42_engine_run(engine, &error), LLM42_IO, "backend odd: run returned LLM42_IO and no text");
     answer_of_run = LLM42_OK;
-    runs_to_its_end(engine);
+    CHECK_INT(test_finish(engine).finished, 1);
 }
 
 static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) {
@@ -743,14 +718,12 @@ static void a_plan_is_too_large(llm42_verifier verifier, llm42_prefill prefill) 
     desc.policy = (llm42_policy){.verifier = verifier, .prefill = prefill, .window = 8, .group = 2};
     llm42_engine *engine = test_open(&desc);
     for (int i = 2; i < 4; i++) test_submit(engine, request(i));
-    CHECK_INT(llm42_engine_step(engine, &error), LLM42_PLAN);
-    CHECK_CONTAINS(error.text, "planner large breaks rule ROWS");
+    CHECK_ERROR(llm42_engine_step(engine, &error), LLM42_PLAN, "planner large breaks rule ROWS");
     planner.plan = plan_fails;
     CHECK_INT(llm42_engine_step(engine, &error), LLM42_MEMORY);
     CHECK_STR(error.text, "the planner is out of memory");
     planner.plan = llm42_planner_default()->plan;
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    llm42_engine_close(engine);
+    test_finish(engine);
     planner.plan = NULL;
     test_refused(&desc, LLM42_INVALID, "llm42_engine_desc.planner");
     planner = (llm42_planner){.name = "two words", .plan = plan_fails};
@@ -799,15 +772,13 @@ TEST(planners_see_the_engine_as_it_is) {
     desc.max_running = 3, desc.policy.window = 8, desc.policy.group = 2;
     llm42_engine *engine = test_open(&desc);
     submit_all(engine, all, false);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    llm42_stats s = llm42_engine_stats(engine);
+    llm42_stats s = test_finish(engine);
     CHECK(t.agrees);
     CHECK_INT(t.plans,
               s.passes[LLM42_SCHEDULE_FAST] + s.passes[LLM42_SCHEDULE_FIXED] + s.passes[LLM42_SCHEDULE_INVARIANT]);
     CHECK_INT(t.rows, s.rows[LLM42_SCHEDULE_FAST] + s.rows[LLM42_SCHEDULE_FIXED] + s.rows[LLM42_SCHEDULE_INVARIANT]);
     CHECK_NEAR(t.seconds, s.busy[LLM42_SCHEDULE_FAST] + s.busy[LLM42_SCHEDULE_FIXED] + s.busy[LLM42_SCHEDULE_INVARIANT],
                1e-9);
-    llm42_engine_close(engine);
 }
 
 // A planner gives the built-in one a copy of the view, with a desc and requests of its own making: G is 1, or more than
@@ -1076,9 +1047,8 @@ TEST(nothing_waits_behind_a_request_that_runs) {
     for (int i = 0; i < 3; i++) test_submit(engine, request(0));
     CHECK(llm42_engine_step(engine, &error) == LLM42_OK);
     CHECK(llm42_engine_cancel(engine, 2, &error) == LLM42_OK && llm42_engine_release(engine, 2, &error) == LLM42_OK);
-    CHECK(llm42_engine_run(engine, &error) == LLM42_OK);
+    test_finish(engine);
     CHECK_INT(found, 0);
-    llm42_engine_close(engine);
 }
 
 // The planners of the examples obey the rules in every mode, replay and prefill, and change no result.

@@ -31,31 +31,16 @@ typedef struct outputs {
 static int32_t token_at(const llm42_model *model, int i) { return (i * i * 7 + 31 * i + 3) % model->config.vocab; }
 
 static bool run(const llm42_model *model, setting s, outputs *to) {
-    const llm42_backend *cpu = llm42_backend_cpu();
     const llm42_backend_desc desc = TEST_LIST(.model = model,
                                               .numerics.compute = s.compute ? s.compute : LLM42_DTYPE_BF16,
                                               .backend_desc = TEST_THREADS(s.threads ? s.threads : 1),
-                                              .tensor_parallel = s.ranks, .numerics.leaves = s.leaves, .max_rows = TEXT,
-                                              .max_context = TEXT, .pages = PAGES, .page_size = PAGE);
-    void *state = NULL;
-    int32_t pages[PAGES];
-    llm42_row row[TEXT];
+                                              .tensor_parallel = s.ranks, .numerics.leaves = s.leaves);
+    const llm42_pass pass = TEST_LIST(.schedule = s.schedule, .shape = s.schedule == LLM42_SCHEDULE_FIXED ? s.shape : 0,
+                                      .out = to->out, .probe = s.probe, .probe_user = &s);
+    int32_t ids[TEXT];
     memset(to, 0, sizeof *to);
-    if (!CHECK_MSG(!cpu->open(&state, &desc, &error), "%s", error.text)) return false;
-    for (int i = 0; i < PAGES; i++) pages[i] = PAGES - 1 - i;
-    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, token_at(model, i), LLM42_ROW_SAMPLE};
-    const llm42_seq seq = {.pages = pages};
-    bool good = true;
-    for (int from = 0; good && from < TEXT; from += s.each) {
-        const int rows = TEXT - from < s.each ? TEXT - from : s.each;
-        const llm42_pass pass = TEST_LIST(.schedule = s.schedule, .rows = rows,
-                                          .shape = s.schedule == LLM42_SCHEDULE_FIXED ? s.shape : rows,
-                                          .row = row + from, .seq = &seq, .out = to->out + from, .probe = s.probe,
-                                          .probe_user = &s);
-        good = CHECK_MSG(!cpu->run(state, &pass, &error), "%s", error.text);
-    }
-    cpu->close(state);
-    return good;
+    for (int i = 0; i < TEXT; i++) ids[i] = token_at(model, i);
+    return test_passes(llm42_backend_cpu(), desc, pass, ids, TEXT, s.each);
 }
 
 static bool equal(const outputs *a, const outputs *b) { return !memcmp(a, b, sizeof *a); }
@@ -204,7 +189,7 @@ enum { REQUESTS = TEST_SLOW ? 6 : 16, NEW = 40 };
 #include "answers.h"
 
 // Serves requests, every second one sampled. A desc for each run: ranks, leaves, load. all: ordinary ones count, too.
-static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_one, bool marked, answer *to) {
+static void serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_one, bool marked, answer *to) {
     desc.model = model, desc.max_context = 256;
     if (!desc.backend_desc) desc.backend_desc = TEST_THREADS(1);
     llm42_engine *engine = test_open(&desc);
@@ -221,7 +206,6 @@ static bool serve(const llm42_model *model, llm42_engine_desc desc, bool one_by_
     CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
     for (int i = 0; i < REQUESTS; i++) to[i] = take(engine, i + 1);
     llm42_engine_close(engine);
-    return true;
 }
 
 static int differing(const answer *a, const answer *b) {
@@ -233,15 +217,14 @@ static int differing(const answer *a, const answer *b) {
 static void check_engines(const llm42_model *model, int most) {
     static answer want[REQUESTS], got[REQUESTS];
     static const llm42_preset presets[] = {LLM42_PRESET_DVR, LLM42_PRESET_BEST, LLM42_PRESET_INVARIANT};
-    if (!serve(model, (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT, .numerics.leaves = most}, true, true, want))
-        return;
+    serve(model, (llm42_engine_desc){.preset = LLM42_PRESET_INVARIANT, .numerics.leaves = most}, true, true, want);
     for (int p = 0; p < 3; p++)
         for (int ranks = 1; ranks <= most; ranks *= 2) {
             const llm42_engine_desc desc = TEST_LIST(.preset = presets[p], .numerics.leaves = most,
                                                      .tensor_parallel = ranks, .max_running = 3 + 5 * ranks,
                                                      .kv.page_size = 4 << p, .backend_desc = TEST_THREADS(1 + p % 2),
                                                      .policy.window = ranks > 2 ? 8 : 0, .kv.prefix_cache = ranks == 2);
-            if (!serve(model, desc, false, true, got)) return;
+            serve(model, desc, false, true, got);
             CHECK_MSG(!differing(want, got), "%s, preset %s, %d ranks: %d of %d requests differ", model->name,
                       p == 0   ? "dvr"
                       : p == 1 ? "best"
@@ -264,9 +247,9 @@ TEST(controls_differ) {
     for (int i = 0; i < 4; i++) {
         llm42_engine_desc desc = descs[i];
         const bool marked = desc.policy.mode != LLM42_MODE_NONDETERMINISTIC;
-        if (!serve(models[0], desc, true, marked, one)) return;
+        serve(models[0], desc, true, marked, one);
         desc.tensor_parallel = 4;
-        if (!serve(models[0], desc, true, marked, two)) return;
+        serve(models[0], desc, true, marked, two);
         printf("  control %d: %d of %d requests differ between 1 and 4 ranks\n", i, differing(one, two), (int)REQUESTS);
         CHECK_MSG(differing(one, two) > 0, "control %d: 1 and 4 ranks give the same bits", i);
     }
@@ -280,9 +263,9 @@ TEST(fixed_depends_on_leaves_with_prefill_invariant_only) {
             llm42_engine_desc desc = TEST_LIST(.preset = LLM42_PRESET_PAPER, .numerics.compute = LLM42_DTYPE_FP32,
                                                .policy.prefill = (llm42_prefill)prefill, .policy.window = 8,
                                                .policy.group = 4, .token_budget = 256, .tensor_parallel = ranks);
-            if (!serve(models[0], desc, true, true, one)) return;
+            serve(models[0], desc, true, true, one);
             desc.numerics.leaves = 4, desc.policy.group = 2, desc.policy.window = 16;
-            if (!serve(models[0], desc, false, true, four)) return;
+            serve(models[0], desc, false, true, four);
             const bool may = prefill == LLM42_PREFILL_INVARIANT && ranks == 1;
             CHECK_MSG((differing(one, four) > 0) == may, "prefill %d, %d ranks: %d of %d requests differ by leaves",
                       prefill, ranks, differing(one, four), (int)REQUESTS);
@@ -336,8 +319,8 @@ TEST(what_does_not_divide_is_refused) {
     const llm42_backend_desc desc = TEST_LIST(.model = models[0], .numerics.compute = LLM42_DTYPE_BF16,
                                               .backend_desc = TEST_THREADS(1), .numerics.leaves = 5, .max_rows = 1,
                                               .max_context = 1, .pages = 1, .page_size = 1);
-    CHECK_INT(llm42_backend_cpu()->open(&state, &desc, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "llm42_backend_desc.numerics.leaves: 5: must be 1, 2, 4 or 8");
+    CHECK_ERROR(llm42_backend_cpu()->open(&state, &desc, &error), LLM42_INVALID,
+                "llm42_backend_desc.numerics.leaves: 5: must be 1, 2, 4 or 8");
 }
 
 int main(int argc, char **argv) {

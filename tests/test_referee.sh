@@ -12,11 +12,7 @@ if ! command -v "$PYTHON" >/dev/null; then
     skip "the referee" "python3 is not here"
     finish
 fi
-says() {  # says STATUS PATTERN OPTION...: the referee ends so, and a line has the pattern
-    timeout 180 "$PYTHON" sweep/referee/referee.py "${@:3}" >"$dir/said" 2>&1 </dev/null
-    local status=$?
-    [ $status = "$1" ] && grep -qE -e "$2" "$dir/said" || { echo "status $status" && cat "$dir/said" && return 1; }
-}
+says() { ends_with "$1" "$2" timeout 180 "$PYTHON" sweep/referee/referee.py "${@:3}"; }  # says STATUS PATTERN OPTION...
 shows() { grep -qE -e "$1" "$dir/said" || { cat "$dir/said" && return 1; }; }  # of the last one
 start() {  # start COMMAND...: a server, whose first line of output has its URL; sets url
     [ -z "$server" ] || { kill "$server"; wait "$server" 2>/dev/null; }

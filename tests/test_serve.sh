@@ -12,11 +12,7 @@ if [ ! -x "$B/serve" ]; then
     skip "build/serve" "libmicrohttpd or jansson was not found (make deps installs them)"
     finish
 fi
-says() {  # says STATUS PATTERN OPTION...: serve ends so, and a line has the pattern
-    timeout 20 "$B/serve" "${@:3}" >"$dir/said" 2>&1 </dev/null
-    local status=$?
-    [ $status = "$1" ] && grep -qE -e "$2" "$dir/said" || { echo "status $status" && cat "$dir/said" && return 1; }
-}
+says() { ends_with "$1" "$2" timeout 20 "$B/serve" "${@:3}"; }  # says STATUS PATTERN OPTION...
 check "help" says 0 '^usage: serve' --help
 check "a wrong option" says 2 "unknown option '--nonsense'" --nonsense
 check "a wrong port" says 2 '^serve: --port: 70000 is outside 0 to 65535$' --port 70000

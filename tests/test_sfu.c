@@ -46,8 +46,4 @@ TEST(values) {
     CHECK(llm42_sfu_rcp(1e-40f) == INFINITY && llm42_sfu_rcp(2e38f) == 0 && llm42_sfu_lg2(1e-40f) == -INFINITY);
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    RUN_ALL();
-    return test_end("test_sfu");
-}
+TEST_MAIN("test_sfu")

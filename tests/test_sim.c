@@ -13,7 +13,6 @@ enum { REQUESTS = 60, LONGEST = 96 };
 static llm42_model *model;
 static llm42_calibration *calibration;
 static llm42_error error;
-static char folder[64];
 
 // >>calibrations -------------------------------------------------------------------------------------------------
 static const char head[] =
@@ -58,7 +57,7 @@ static char text[4096];  // all tables
 
 static const char *write_text(const char *first, const char *second) {
     char whole[16384];
-    const char *path = test_path(folder, "calibration.tsv");
+    const char *path = test_file("calibration.tsv");
     test_write(path, whole, (size_t)snprintf(whole, sizeof whole, "%s%s", first, second));
     return path;
 }
@@ -148,42 +147,44 @@ TEST(times_do_not_fall_beyond_the_grid) {
 }
 
 // What build/bench does with the times that it has measured, and the mark that the reader knows.
+// What build/bench would say of these; "": they are steady.
+static const char *doubt(const steadiness *s) {
+    static char why[256];
+    CHECK(steady_enough(s, why, sizeof why) == !*why);
+    return why;
+}
+
 TEST(doubtful_measurements_are_told) {
     static const double good[] = {1, 1.1, 9, 9, 9}, lonely[] = {0.15, 7.99, 8, 8.1, 8.2},
                         many[] = {1, 1, 1.6, 2, 2, 2, 2, 2};
     const steadiness fresh = {.share = 1, .spread = 1};
-    char why[256];
     steadiness s = fresh;
-    CHECK(steady_enough(&s, why, sizeof why));
-    CHECK_STR(why, "");
+    CHECK_STR(doubt(&s), "");
     steady_share(&s, 0.9);
     steady_repeats(&s, good, 5, "good");
     steady_repeats(&s, lonely, 1, "a single one");
-    CHECK(steady_enough(&s, why, sizeof why) && s.share == 0.9);
+    CHECK(!*doubt(&s) && s.share == 0.9);
     steady_share(&s, 0.899);
     steady_share(&s, 0.95);
-    CHECK(!steady_enough(&s, why, sizeof why));
-    CHECK_STR(why, "this program got 89% of the processor's time");
+    CHECK_STR(doubt(&s), "this program got 89% of the processor's time");
     s = fresh;
     steady_repeats(&s, lonely, 5, "fast decode, 3 rows");
     steady_repeats(&s, good, 5, "good");
-    CHECK(!steady_enough(&s, why, sizeof why));
-    CHECK_STR(why, "repeats disagree (fast decode, 3 rows: 0.15 and 7.99 ms)");
+    CHECK_STR(doubt(&s), "repeats disagree (fast decode, 3 rows: 0.15 and 7.99 ms)");
     steadiness all = {.share = 0.5, .spread = 1};
     steady_add(&all, &s);
-    CHECK(!steady_enough(&all, why, sizeof why));
-    CHECK_STR(why,
-              "this program got 50% of the processor's time; repeats disagree (fast decode, 3 rows: 0.15 and 7.99 ms)");
+    CHECK_STR(doubt(&all), "this program got 50% of the processor's time; repeats disagree (fast decode, 3 rows: 0.15 "
+                           "and 7.99 ms)");
     CHECK_INT(steady_taken(5), 1);
     CHECK_INT(steady_taken(8), 2);
     s = fresh;
     steady_repeats(&s, many, 8, "the quartile is compared");
-    CHECK(!steady_enough(&s, why, sizeof why));
+    CHECK(*doubt(&s));
     s = fresh;
     steady_repeats(&s, many, 7, "the second is");
-    CHECK(steady_enough(&s, why, sizeof why));
+    CHECK_STR(doubt(&s), "");
     steady_share(&s, (double)NAN);
-    CHECK(!steady_enough(&s, why, sizeof why));
+    CHECK(*doubt(&s));
     llm42_calibration *c = load(with(head, "# any other", "# forced: half a processor\n# any other"), text);
     if (c) CHECK_STR(c->forced, "half a processor");
     llm42_calibration_free(c);
@@ -335,7 +336,7 @@ TEST(bad_tables_of_invariant_windows_are_refused) {
 // A file that is cut behind any of its first `size` bytes is refused, with what is missing.
 static void refused_cut(const char *data, size_t size, int *taken) {
     llm42_calibration *c = NULL;
-    const char *path = test_path(folder, "calibration.tsv");
+    const char *path = test_file("calibration.tsv");
     test_write(path, data, size);
     error.text[0] = 0;
     bool good = llm42_calibration_load(&c, path, &error) == LLM42_OK;
@@ -379,7 +380,7 @@ TEST(a_calibration_with_a_hole_is_refused) {
             next += strcspn(data + next, "\n") + 1;
             memcpy(hole, data, i);
             memcpy(hole + i, data + next, size - next);
-            const char *path = test_path(folder, "calibration.tsv");
+            const char *path = test_file("calibration.tsv");
             test_write(path, hole, size - (next - i));
             llm42_calibration *c = NULL;
             taken += llm42_calibration_load(&c, path, &error) == LLM42_OK;
@@ -676,10 +677,8 @@ static double served_ms(const llm42_calibration *c) {
     const llm42_policy policy = {.verifier = LLM42_VERIFIER_INVARIANT, .window = 8, .group = 1};
     llm42_engine *engine = open_with((llm42_engine_desc){.policy = policy}, &sim);
     submit(engine, 4, 9, true, 0);
-    CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-    const llm42_stats stats = llm42_engine_stats(engine);
+    const llm42_stats stats = test_finish(engine);
     CHECK(stats.replay_passes == 1 && stats.passes[LLM42_SCHEDULE_INVARIANT] == 2 && stats.candidates == 7);
-    llm42_engine_close(engine);
     return 1e3 * stats.busy[LLM42_SCHEDULE_INVARIANT];
 }
 
@@ -868,11 +867,9 @@ TEST(flips_have_the_rate_asked_for) {
         llm42_engine *engine = open_with(crowd(cases[i].running, cases[i].group, cases[i].verifier, LLM42_VERIFY_EAGER),
                                          &sim);
         for (int k = 0; k < 3000; k++) submit(engine, 3, 64, true, 0);
-        CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-        llm42_stats stats = llm42_engine_stats(engine);
+        llm42_stats stats = test_finish(engine);
         // The last few requests run in smaller passes.
         CHECK_NEAR((double)stats.rollbacks / (double)stats.compared, cases[i].rate, 0.0015 + 0.05 * cases[i].rate);
-        llm42_engine_close(engine);
     }
 }
 
@@ -905,15 +902,13 @@ static void count_flips(flip_grid *g, flip_moments *moments) {
             desc.on_event = counter_event, desc.event_user = &counter[r][l];
             llm42_engine *engine = open_with(desc, &sim);
             for (int k = 0; k < FLIP_REQUESTS; k++) submit(engine, 3, FLIP_TOKENS, true, 0);
-            CHECK_INT(llm42_engine_run(engine, &error), LLM42_OK);
-            llm42_stats stats = llm42_engine_stats(engine);
+            llm42_stats stats = test_finish(engine);
             double before = 0, changed = 0;
             flip_grid own = {.fasts = FLIP_BINS, .replays = 1};
             flip_add(&own, 0, &counter[r][l]);
             for (int f = 0; f < FLIP_BINS; f++) before += own.cell[f][0].compared, changed += own.cell[f][0].changed;
             CHECK(before == (double)stats.compared && changed == (double)stats.rollbacks);
             flip_add(g, r, &counter[r][l]);
-            llm42_engine_close(engine);
         }
     *moments = (flip_moments){0};
     for (int r = 0; r < 2; r++)
@@ -1114,7 +1109,6 @@ TEST(what_cannot_be_is_refused) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    test_folder(folder);
     model = test_load("shape:tiny");
     snprintf(text, sizeof text, "%s", without(""));
     RUN_FIRST(a_calibration_is_read_and_interpolated);
@@ -1122,6 +1116,5 @@ int main(int argc, char **argv) {
     RUN_ALL();
     llm42_calibration_free(calibration);
     llm42_model_free(model);
-    test_remove(folder);
     return test_end("test_sim");
 }

@@ -4,6 +4,7 @@
 // the threads and the ranks. Whether a GPU gives these bits is for test_cuda --part arithmetic.
 //
 // Two hidden functions of other sections are tested here too, as few tests are compiled with the whole header.
+#define TEST_ALL
 #include "test.h"
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_sm90.h"
@@ -421,32 +422,16 @@ typedef struct text_run {
     bool fp32;
 } text_run;
 
-static const llm42_model *tiny42;
+static llm42_model *tiny42;
 
 static bool run_text(const text_run *t, llm42_output *out) {
-    const llm42_backend *cpu = llm42_backend_cpu();
-    llm42_error error;
-    void *backend;
-    const int page = t->page_size ? t->page_size : 16;
-    llm42_backend_desc desc = TEST_LIST(.model = tiny42, .numerics.compute = LLM42_DTYPE_BF16,
-                                        .numerics.arithmetic = t->arithmetic, .numerics.logits_fp32 = t->fp32,
-                                        .numerics.leaves = t->leaves, .tensor_parallel = t->ranks,
-                                        .backend_desc = TEST_THREADS(t->threads ? t->threads : 1), .max_rows = TEXT,
-                                        .max_context = TEXT, .pages = TEXT / page + 1, .page_size = page);
-    if (!CHECK_MSG(cpu->open(&backend, &desc, &error) == LLM42_OK, "%s", error.text)) return false;
-    int32_t pages[TEXT + 1];
-    for (int i = 0; i <= TEXT / page; i++) pages[i] = TEXT / page - i;
-    llm42_row row[TEXT];
-    const llm42_seq seq = {.pages = pages, .sampling = {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}};
-    for (int i = 0; i < TEXT; i++) row[i] = (llm42_row){0, i, (i * 37 + 5) % tiny42->config.vocab, LLM42_ROW_SAMPLE};
-    for (int i = 0; i < TEXT; i += t->each) {
-        const int rows = LLM42__MIN(t->each, TEXT - i);
-        llm42_pass pass = {
-            .schedule = t->schedule, .rows = rows, .shape = rows, .row = row + i, .seq = &seq, .out = out + i};
-        CHECK_MSG(cpu->run(backend, &pass, &error) == LLM42_OK, "%s", error.text);
-    }
-    cpu->close(backend);
-    return true;
+    const llm42_backend_desc desc = TEST_LIST(.model = tiny42, .numerics.compute = LLM42_DTYPE_BF16,
+                                              .numerics.arithmetic = t->arithmetic, .numerics.logits_fp32 = t->fp32,
+                                              .numerics.leaves = t->leaves, .tensor_parallel = t->ranks,
+                                              .backend_desc = TEST_THREADS(t->threads), .page_size = t->page_size);
+    const llm42_seq seq = {.sampling = {.temperature = 0.8f, .top_p = 0.9f, .seed = 5}};
+    const llm42_pass pass = {.schedule = t->schedule, .seq = &seq, .out = out};
+    return test_passes(llm42_backend_cpu(), desc, pass, NULL, TEXT, t->each);
 }
 
 static int same_outputs(const llm42_output *a, const llm42_output *b) {
@@ -493,9 +478,7 @@ TEST(refusals) {
     desc.numerics.compute = LLM42_DTYPE_FP32;
     test_refused(&desc, LLM42_UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM90 needs BF16");
     test_refused(&(llm42_engine_desc){.model = tiny42, .numerics.arithmetic = 6}, LLM42_INVALID, "arithmetic");
-    llm42_error error;
-    llm42_model *eight;
-    CHECK_INT(llm42_model_load(&eight, &(llm42_model_desc){.path = "examples/tiny42-fp8"}, &error), LLM42_OK);
+    llm42_model *eight = test_load("examples/tiny42-fp8");
     desc = (llm42_engine_desc){.model = eight, .numerics.arithmetic = LLM42_ARITHMETIC_SM80};
     test_refused(&desc, LLM42_UNSUPPORTED, "arithmetic: SM80: its tensor cores have no FP8, and model");
     desc.numerics.arithmetic = LLM42_ARITHMETIC_SM100;
@@ -529,17 +512,8 @@ TEST(sizes_that_overflow) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(steps_are_as_described, steps_of_seven_gpus, sums_of_many_large_addends, sums_just_below_the_largest_integer,
-        products_are_chains_of_steps, other_sums_are_those_of_threads, elementary_functions, powers_of_hopper,
-        gates_and_draws_take_powers_of_hopper, draws, least_exponent, special_values, gamma_draws, sizes_that_overflow);
-    llm42_error error;
-    llm42_model *model = NULL;
-    if (CHECK_MSG(!llm42_model_load(&model, &(llm42_model_desc){.path = "examples/tiny42"}, &error), "%s",
-                  error.text)) {
-        tiny42 = model;
-        RUN(passes);
-        RUN(refusals);
-    }
-    llm42_model_free(model);
+    tiny42 = test_load("examples/tiny42");
+    RUN_ALL();
+    llm42_model_free(tiny42);
     return test_end("test_sm90");
 }

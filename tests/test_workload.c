@@ -7,18 +7,22 @@
 
 enum { SAMPLES = 200000 };
 
-static char folder[64];  // for the files
 static llm42_error error;
+static workload w;          // the one that open_ok has opened
+static workload_request r;  // its last request
 
-static bool open_ok(workload *w, const char *spec, const char *qps, uint64_t seed) {
+static bool open_ok(const char *spec, const char *qps, uint64_t seed) {
     error = (llm42_error){0};
-    return CHECK_MSG(workload_open(w, spec, qps, seed, &error) == LLM42_OK, "%s, %s: %s", spec, qps, error.text);
+    workload_close(&w);
+    return CHECK_MSG(workload_open(&w, spec, qps, seed, &error) == LLM42_OK, "%s, %s: %s", spec, qps, error.text);
 }
 
-// A file in the folder, as the spec "kind:PATH".
+static void next(void) { workload_next(&w, &r); }
+
+// A file in the test_scratch(), as the spec "kind:PATH".
 static const char *file_spec(const char *kind, const char *text) {
     static char spec[200];
-    snprintf(spec, sizeof spec, "%s:%s/trace", kind, folder);
+    snprintf(spec, sizeof spec, "%s:%s/trace", kind, test_scratch());
     test_write_text(spec + strlen(kind) + 1, text);
     return spec;
 }
@@ -81,11 +85,9 @@ static double rank_correlation(const int *x, const int *y) {
 static void check_fit(const char *spec, figures in, figures out, double tail, double correlation) {
     static int input[SAMPLES], output[SAMPLES];
     char what[40];
-    workload w;
-    if (!open_ok(&w, spec, "12", 42)) return;
+    if (!open_ok(spec, "12", 42)) return;
     for (int i = 0; i < SAMPLES; i++) {
-        workload_request r;
-        workload_next(&w, &r);
+        next();
         input[i] = r.input_tokens;
         output[i] = r.output_tokens;
         if (i == 0 || input[i] < 1 || output[i] < 1 || input[i] + output[i] > workload_max_tokens(&w))
@@ -96,7 +98,6 @@ static void check_fit(const char *spec, figures in, figures out, double tail, do
     snprintf(what, sizeof what, "%s out", spec);
     check_figures(what, output, out, tail);
     CHECK_NEAR(rank_correlation(input, output), correlation, 0.03);
-    workload_close(&w);
 }
 
 TEST(sharegpt_has_the_published_figures) {
@@ -114,19 +115,15 @@ TEST(sharegpt_served_has_the_served_figures) {
 TEST(sglang_lengths_are_numpys) {
     static const int input[8] = {103, 436, 861, 271, 107, 72, 701, 21},
                      output[8] = {121, 466, 214, 330, 458, 87, 372, 99};
-    workload w;
-    workload_request r;
-    if (!open_ok(&w, "sglang:1024x512x8", "offline", 42)) return;
+    if (!open_ok("sglang:1024x512x8", "offline", 42)) return;
     for (int i = 0; i < 16; i++) {
-        workload_next(&w, &r);
+        next();
         CHECK_INT(r.input_tokens, input[i % 8]);
         CHECK_INT(r.output_tokens, output[i % 8]);
     }
-    workload_close(&w);
-    if (!open_ok(&w, "sglang:1024x512x8", "offline", 43)) return;
-    workload_next(&w, &r);
+    if (!open_ok("sglang:1024x512x8", "offline", 43)) return;
+    next();
     CHECK(r.input_tokens != 103);
-    workload_close(&w);
 }
 
 TEST(arxiv_has_the_published_figures) {
@@ -135,14 +132,12 @@ TEST(arxiv_has_the_published_figures) {
 }
 
 TEST(uniform_lengths_are_uniform) {
-    workload w;
     double sum[2] = {0};
     int outside = 0, seen[2][2] = {{0}};  // shortest and longest
-    if (!open_ok(&w, "uniform:1024x512", "offline", 42)) return;
+    if (!open_ok("uniform:1024x512", "offline", 42)) return;
     CHECK_INT(workload_max_tokens(&w), 1536);
     for (int i = 0; i < SAMPLES; i++) {
-        workload_request r;
-        workload_next(&w, &r);
+        next();
         const int tokens[2] = {r.input_tokens, r.output_tokens}, longest[2] = {1024, 512};
         for (int s = 0; s < 2; s++) {
             sum[s] += tokens[s];
@@ -155,27 +150,23 @@ TEST(uniform_lengths_are_uniform) {
     CHECK_NEAR(sum[0] / SAMPLES, 512.5, 3);
     CHECK_NEAR(sum[1] / SAMPLES, 256.5, 2);
     CHECK(seen[0][0] > 100 && seen[0][1] > 100 && seen[1][0] > 200 && seen[1][1] > 200);
-    workload_close(&w);
 }
 
 // >>streams ------------------------------------------------------------------------------------------------------
 static uint64_t digest(const char *spec, const char *qps, uint64_t seed, int count) {
-    workload w;
     uint64_t h = 0;
     int32_t tokens[700];
-    if (!open_ok(&w, spec, qps, seed)) return 0;
+    if (!open_ok(spec, qps, seed)) return 0;
     workload_clip(&w, 700, NULL);
     for (int i = 0; i < count; i++) {
-        workload_request r;
         uint64_t bits;
-        workload_next(&w, &r);
+        next();
         memcpy(&bits, &r.arrival_s, sizeof bits);
         h = llm42_hash(h ^ bits);
         h = llm42_hash(h ^ ((uint64_t)r.input_tokens << 32 | (uint64_t)r.output_tokens));
         workload_prompt(&w, &r, 1000, tokens);
         for (int t = 0; t < r.input_tokens; t++) h = llm42_hash(h ^ (uint64_t)tokens[t]);
     }
-    workload_close(&w);
     return h;
 }
 
@@ -189,38 +180,34 @@ TEST(the_seed_decides_everything) {
 }
 
 TEST(rewinding_begins_again) {
-    workload w;
-    workload_request first[100], r;
-    if (!open_ok(&w, "sharegpt", "7", 5)) return;
+    workload_request first[100];
+    if (!open_ok("sharegpt", "7", 5)) return;
     for (int i = 0; i < 100; i++) workload_next(&w, &first[i]);
     workload_rewind(&w);
     for (int i = 0; i < 100; i++) {
-        workload_next(&w, &r);
+        next();
         CHECK(r.index == i && r.input_tokens == first[i].input_tokens && r.output_tokens == first[i].output_tokens &&
               r.arrival_s == first[i].arrival_s);
     }
-    workload_close(&w);
-    workload_close(&w);  // twice is fine
+    workload_close(&w);  // twice is fine: the next open_ok does it again
 }
 
 TEST(a_million_requests_take_no_memory) {
-    workload w;
-    workload_request r = {0};
     int64_t before = test_allocations();
-    if (!open_ok(&w, "sharegpt", "100", 1)) return;
-    for (int i = 0; i < 1000000; i++) workload_next(&w, &r);
+    if (!open_ok("sharegpt", "100", 1)) return;
+    for (int i = 0; i < 1000000; i++) next();
     CHECK_INT(r.index, 999999);
     CHECK_INT(test_allocations() - before, 0);
-    workload_close(&w);
 }
 
 TEST(poisson_gaps_are_exponential) {
-    workload w, fast;
-    workload_request r, s;
+    workload fast;
+    workload_request s;
     double last = 0, squares = 0, long_gaps = 0;
-    if (!open_ok(&w, "arxiv", "12.5", 42) || !open_ok(&fast, "fixed:3x4", "25", 42)) return;
+    if (!open_ok("arxiv", "12.5", 42)) return;
+    if (!CHECK_INT(workload_open(&fast, "fixed:3x4", "25", 42, &error), LLM42_OK)) return;
     for (int i = 0; i <= SAMPLES; i++) {
-        workload_next(&w, &r);
+        next();
         workload_next(&fast, &s);
         double gap = r.arrival_s - last;
         if (gap < 0 || fabs(s.arrival_s * 2 - r.arrival_s) > 1e-6) CHECK_MSG(false, "request %d at %g", i, r.arrival_s);
@@ -232,20 +219,16 @@ TEST(poisson_gaps_are_exponential) {
     CHECK_NEAR(last * 12.5 / SAMPLES, 1, 0.01);
     CHECK_NEAR(squares * 12.5 * 12.5 / SAMPLES, 2, 0.05);
     CHECK_NEAR(long_gaps / SAMPLES, exp(-3), 0.003);
-    workload_close(&w);
     workload_close(&fast);
 }
 
 TEST(offline_arrives_at_once) {
-    workload w;
-    workload_request r;
     const char *trace = file_spec("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-01-01 00:00:00,1,2\n"
                                            "2023-01-01 00:00:09,3,4\n");
     for (int i = 0; i < 2; i++) {
-        if (!open_ok(&w, i ? trace : "fixed:10x20", "offline", 42)) continue;
-        for (int k = 0; k < 5; k++) workload_next(&w, &r);
+        if (!open_ok(i ? trace : "fixed:10x20", "offline", 42)) continue;
+        for (int k = 0; k < 5; k++) next();
         CHECK(r.arrival_s == 0 && r.index == 4);
-        workload_close(&w);
     }
 }
 
@@ -264,75 +247,64 @@ TEST(marks_are_exact_and_even) {
 
 // Marked requests are like the others.
 TEST(marks_know_nothing_of_lengths) {
-    workload w;
     double sum[2] = {0}, count[2] = {0};
-    if (!open_ok(&w, "sharegpt", "12", 42)) return;
+    if (!open_ok("sharegpt", "12", 42)) return;
     for (int i = 0; i < SAMPLES; i++) {
-        workload_request r;
-        workload_next(&w, &r);
+        next();
         bool marked = workload_is_deterministic(r.index, 0.3);
         sum[marked] += r.output_tokens;
         count[marked]++;
     }
     CHECK_NEAR(sum[1] / count[1] / (sum[0] / count[0]), 1, 0.02);
-    workload_close(&w);
 }
 
 TEST(clipping_fits_the_context) {
-    workload w;
-    workload_request r;
-    if (!open_ok(&w, "fixed:100x50", "offline", 42)) return;
+    if (!open_ok("fixed:100x50", "offline", 42)) return;
     const int wanted[][3] = {{2, 1, 1}, {30, 1, 29}, {51, 1, 50}, {60, 10, 50}, {150, 100, 50}, {1000, 100, 50}};
     CHECK_INT(workload_max_tokens(&w), 150);
     for (int i = 0; i < 6; i++) {
         workload_rewind(&w);
         CHECK_INT(workload_clip(&w, wanted[i][0], &error), LLM42_OK);
-        workload_next(&w, &r);
+        next();
         CHECK_INT(r.input_tokens, wanted[i][1]);
         CHECK_INT(r.output_tokens, wanted[i][2]);
         CHECK_INT(workload_max_tokens(&w), wanted[i][1] + wanted[i][2]);
     }
     CHECK_INT(workload_clip(&w, 1, &error), LLM42_INVALID);
     CHECK_STR(error.text, "max_context: 1: must be at least 2");
-    workload_close(&w);
 }
 
 // >>files --------------------------------------------------------------------------------------------------------
-static void check_next(workload *w, int input, int output, double arrival) {
-    workload_request r;
-    workload_next(w, &r);
+static void check_next(int input, int output, double arrival) {
+    next();
     CHECK_INT(r.input_tokens, input);
     CHECK_INT(r.output_tokens, output);
     CHECK_NEAR(r.arrival_s, arrival, 1e-12);
 }
 
 TEST(lengths_come_in_the_order_of_the_file) {
-    workload w;
     const char *text = "# two columns among others\r\nid\tinput_len\toutput_len\tend\r\n\r\n1\t10\t20\tx\r\n"
                        "# more\n2\t0\t0\n3\t 30 \t10000000";
-    if (!open_ok(&w, file_spec("lengths", text), "offline", 42)) return;
+    if (!open_ok(file_spec("lengths", text), "offline", 42)) return;
     CHECK_INT(workload_max_tokens(&w), 10000030);
     CHECK(w.empty == 1 && !w.timed);
     for (int cycle = 0; cycle < 3; cycle++) {
-        check_next(&w, 10, 20, 0);
-        check_next(&w, 1, 1, 0);  // no tokens count as one
-        check_next(&w, 30, 10000000, 0);
+        check_next(10, 20, 0);
+        check_next(1, 1, 0);  // no tokens count as one
+        check_next(30, 10000000, 0);
     }
-    workload_close(&w);
 }
 
 // A byte order mark at the beginning, as Excel writes it, is none of the first column's name.
 TEST(lengths_may_bring_their_arrivals) {
-    workload w;
     const char *text = "\xef\xbb\xbfinput_len\tarrival_s\toutput_len\n1\t100.25\t2\n3\t100.25\t4\n5\t1.045e2\t6\n";
-    if (!open_ok(&w, file_spec("lengths", text), "trace", 42)) return;
+    if (!open_ok(file_spec("lengths", text), "trace", 42)) return;
     CHECK(w.timed && !w.empty);
     for (int cycle = 0; cycle < 2; cycle++) {
-        check_next(&w, 1, 2, cycle * 4.25);
-        check_next(&w, 3, 4, cycle * 4.25);
-        check_next(&w, 5, 6, cycle * 4.25 + 4.25);
+        check_next(1, 2, cycle * 4.25);
+        check_next(3, 4, cycle * 4.25);
+        check_next(5, 6, cycle * 4.25 + 4.25);
     }
-    workload_close(&w);
 }
 
 TEST(azure_brings_its_arrivals) {
@@ -340,25 +312,21 @@ TEST(azure_brings_its_arrivals) {
                        "2023-11-17 00:00:00.0000001,0,8\n2023-11-17 00:00:00.0000001,5,0\n"
                        "2024-02-28T23:59:59.97996Z,7,9\n"
                        "2024-03-01 23:59:59.979960000+00:00,7,9\n";
-    workload w;
-    if (!open_ok(&w, file_spec("azure", text), "trace", 42)) return;
+    if (!open_ok(file_spec("azure", text), "trace", 42)) return;
     const double day = 86400, span = 106 * day;  // 16 November to 1 March of a leap year
     CHECK_INT(workload_max_tokens(&w), 4818);
     CHECK_INT(w.empty, 2);
     for (int cycle = 0; cycle < 2; cycle++) {
-        check_next(&w, 4808, 10, cycle * span);
-        check_next(&w, 1, 8, cycle * span + 0.0200401);
-        check_next(&w, 5, 1, cycle * span + 0.0200401);
-        check_next(&w, 7, 9, cycle * span + 104 * day);
-        check_next(&w, 7, 9, cycle * span + span);
+        check_next(4808, 10, cycle * span);
+        check_next(1, 8, cycle * span + 0.0200401);
+        check_next(5, 1, cycle * span + 0.0200401);
+        check_next(7, 9, cycle * span + 104 * day);
+        check_next(7, 9, cycle * span + span);
     }
-    workload_close(&w);
-    if (!open_ok(&w, file_spec("azure", text), "1000", 42)) return;  // its lengths at another rate
-    check_next(&w, 4808, 10, 0);
-    workload_request r;
-    workload_next(&w, &r);
+    if (!open_ok(file_spec("azure", text), "1000", 42)) return;  // its lengths at another rate
+    check_next(4808, 10, 0);
+    next();
     CHECK(r.arrival_s > 0 && r.arrival_s < 1);
-    workload_close(&w);
 }
 
 TEST(mooncake_shares_the_prefixes_of_its_blocks) {
@@ -368,39 +336,35 @@ TEST(mooncake_shares_the_prefixes_of_its_blocks) {
                        "\"output_length\": 0}\n"
                        "{\"timestamp\":30535.5,\"input_length\":0,\"output_length\":3,\"hash_ids\":[]}\n";
     static int32_t tokens[6][2048];
-    workload w;
-    workload_request r[6];
-    if (!open_ok(&w, file_spec("mooncake", text), "trace", 42)) return;
+    workload_request q[6];
+    if (!open_ok(file_spec("mooncake", text), "trace", 42)) return;
     CHECK_INT(workload_max_tokens(&w), 1552);
     CHECK_INT(w.empty, 2);
     for (int i = 0; i < 6; i++) {
-        workload_next(&w, &r[i]);
-        CHECK_INT(r[i].input_tokens, ((const int[]){1500, 1100, 1})[i % 3]);
-        CHECK_INT(r[i].output_tokens, ((const int[]){52, 1, 3})[i % 3]);
-        CHECK_NEAR(r[i].arrival_s, ((const double[]){0, 3.053, 3.0535})[i % 3] + (i / 3) * 3.0535, 1e-12);
-        CHECK_INT(r[i].cycle, i / 3);
-        CHECK_INT(r[i].block_count, ((const int[]){3, 3, 0})[i % 3]);
-        workload_prompt(&w, &r[i], 128256, tokens[i]);
-        for (int t = 0; t < r[i].input_tokens; t++)
+        workload_next(&w, &q[i]);
+        CHECK_INT(q[i].input_tokens, ((const int[]){1500, 1100, 1})[i % 3]);
+        CHECK_INT(q[i].output_tokens, ((const int[]){52, 1, 3})[i % 3]);
+        CHECK_NEAR(q[i].arrival_s, ((const double[]){0, 3.053, 3.0535})[i % 3] + (i / 3) * 3.0535, 1e-12);
+        CHECK_INT(q[i].cycle, i / 3);
+        CHECK_INT(q[i].block_count, ((const int[]){3, 3, 0})[i % 3]);
+        workload_prompt(&w, &q[i], 128256, tokens[i]);
+        for (int t = 0; t < q[i].input_tokens; t++)
             if (tokens[i][t] < 0 || tokens[i][t] >= 128256) CHECK_INT(tokens[i][t], -1);
     }
-    CHECK_INT(r[1].block[2], 10);
+    CHECK_INT(q[1].block[2], 10);
     CHECK(!memcmp(tokens[0], tokens[1], 1024 * sizeof **tokens));
     int equal = 0, equal_blocks = 0, equal_cycles = 0;
     for (int t = 0; t < 76; t++) equal += tokens[0][1024 + t] == tokens[1][1024 + t];
     for (int t = 0; t < 512; t++) equal_blocks += tokens[0][t] == tokens[0][512 + t];
     for (int t = 0; t < 1500; t++) equal_cycles += tokens[0][t] == tokens[3][t];
     CHECK(equal < 3 && equal_blocks < 3 && equal_cycles < 3);
-    workload_close(&w);
 }
 
 TEST(prompts_without_blocks_differ) {
-    workload w;
-    workload_request r;
     int32_t tokens[2][1000];
     int equal = 0, largest = 0;
-    if (!open_ok(&w, "fixed:1000x1", "offline", 42)) return;
-    for (int i = 0; i < 2; i++) workload_next(&w, &r), workload_prompt(&w, &r, 1000, tokens[i]);
+    if (!open_ok("fixed:1000x1", "offline", 42)) return;
+    for (int i = 0; i < 2; i++) next(), workload_prompt(&w, &r, 1000, tokens[i]);
     for (int t = 0; t < 1000; t++) {
         equal += tokens[0][t] == tokens[1][t];
         largest = tokens[0][t] > largest ? tokens[0][t] : largest;
@@ -408,33 +372,29 @@ TEST(prompts_without_blocks_differ) {
     }
     CHECK(equal < 10);
     CHECK(largest > 980 && largest < 1000);
-    workload_close(&w);
 }
 
 // A trace that comes faster has its own times, divided; Poisson arrivals have a rate of their own.
 TEST(a_trace_can_come_faster) {
-    test_write_text(test_path(folder, "speed.csv"), "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-                                                    "2023-11-16 18:15:46,3,4\n2023-11-16 18:15:48,5,6\n"
-                                                    "2023-11-16 18:15:49.5,5,6\n");
+    test_write_text(test_file("speed.csv"), "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                            "2023-11-16 18:15:46,3,4\n2023-11-16 18:15:48,5,6\n"
+                                            "2023-11-16 18:15:49.5,5,6\n");
     char spec[256];
-    snprintf(spec, sizeof spec, "azure:%s", test_path(folder, "speed.csv"));
+    snprintf(spec, sizeof spec, "azure:%s", test_file("speed.csv"));
     const double own[] = {0, 2, 3.5, 3.5, 5.5};
     for (int poisson = 0; poisson < 2; poisson++) {
-        workload w, fast;
-        if (!open_ok(&w, spec, poisson ? "2" : "trace", 42) || !open_ok(&fast, spec, poisson ? "2" : "trace", 42))
-            return;
+        workload fast;
+        const char *qps = poisson ? "2" : "trace";
+        if (!open_ok(spec, qps, 42) || !CHECK_INT(workload_open(&fast, spec, qps, 42, &error), LLM42_OK)) return;
         CHECK_INT(workload_speed(&fast, 4, &error), LLM42_OK);
         for (int i = 0; i < 5; i++) {
-            workload_request a, b;
-            workload_next(&w, &a);
-            workload_next(&fast, &b);
-            if (poisson) CHECK(a.arrival_s == b.arrival_s);
-            else CHECK(a.arrival_s == own[i] && b.arrival_s == own[i] / 4);
-            CHECK_INT(a.input_tokens, b.input_tokens);
+            workload_request sooner;
+            next(), workload_next(&fast, &sooner);
+            if (poisson) CHECK(r.arrival_s == sooner.arrival_s);
+            else CHECK(r.arrival_s == own[i] && sooner.arrival_s == own[i] / 4);
+            CHECK_INT(r.input_tokens, sooner.input_tokens);
         }
-        CHECK_INT(workload_speed(&fast, 0, &error), LLM42_INVALID);
-        CHECK_CONTAINS(error.text, "speed: 0: must be from 1e-6 to 1e6");
-        workload_close(&w);
+        CHECK_ERROR(workload_speed(&fast, 0, &error), LLM42_INVALID, "speed: 0: must be from 1e-6 to 1e6");
         workload_close(&fast);
     }
 }
@@ -452,28 +412,25 @@ TEST(the_real_traces_are_read) {
                 {"mooncake:../shared/traces/mooncake_conversation.jsonl", "trace", 12031, 126527, 7322, 490, 3536.999},
                 {"mooncake:../shared/traces/mooncake_synthetic.jsonl", "trace", 3993, 191386, 36640, 4, 1022.025}};
     for (size_t k = 0; k < sizeof real / sizeof *real; k++) {
-        workload w;
-        workload_request r = {0};
         if (!test_exists(strchr(real[k].spec, ':') + 1)) {
             SKIP("../shared/traces is not here");
             continue;
         }
-        if (!open_ok(&w, real[k].spec, real[k].qps, 42)) continue;
+        if (!open_ok(real[k].spec, real[k].qps, 42)) continue;
         CHECK_INT(arrlen(w.line), real[k].requests);
         CHECK_INT(workload_max_tokens(&w), real[k].most);
         for (int i = 0; i < real[k].requests; i++) {
-            workload_next(&w, &r);
+            next();
             if (i == 1) CHECK(r.input_tokens == real[k].input && r.output_tokens == real[k].output);
         }
         CHECK_NEAR(r.arrival_s, real[k].last, 2e-6);
-        workload_close(&w);
     }
 }
 
 // >>errors -------------------------------------------------------------------------------------------------------
 static void refused(const char *spec, const char *qps, llm42_result want, const char *part) {
-    workload w;
     error = (llm42_error){0};
+    workload_close(&w);
     llm42_result got = workload_open(&w, spec, qps, 42, &error);
     CHECK_MSG(got == want, "%s, %s: %s, expected %s: %s", spec, qps, llm42_result_name(got), llm42_result_name(want),
               error.text);
@@ -546,18 +503,11 @@ TEST(files_that_end_early) {
     for (int k = 0; k < 3; k++)
         for (size_t size = 1; size < strlen(text[k]); size++) {
             char part[200];
-            workload w;
             snprintf(part, sizeof part, "%.*s", (int)size, text[k]);
             llm42_result result = workload_open(&w, file_spec(kind[k], part), "offline", 42, &error);
             CHECK_MSG(result == LLM42_OK || result == LLM42_FORMAT, "%s cut at %zu: %s", kind[k], size, error.text);
-            if (result == LLM42_OK) workload_close(&w);
+            workload_close(&w);
         }
 }
 
-int main(int argc, char **argv) {
-    test_begin(argc, argv);
-    test_folder(folder);
-    RUN_ALL();
-    test_remove(folder);
-    return test_end("test_workload");
-}
+TEST_MAIN("test_workload")

@@ -1,6 +1,6 @@
 // transcripts.h: tests of transcripts and of the hash of a model. A recorder writes what an engine did, reading gives
 // every bit of it again, and a broken file is refused with its line. The hash depends on all that a model computes
-// with, and on nothing else. Include "make_model.h" first, and define `folder`, where files go, and `error`, and let
+// with, and on nothing else. Include "make_model.h" first, and define `error`, and let
 // `good` be tests/transcripts/format_1.txt. (test_tools.sh tests build/audit.)
 #ifndef LLM42_TRANSCRIPTS_H
 #define LLM42_TRANSCRIPTS_H
@@ -87,8 +87,8 @@ TEST(files_do_not_matter) {
     for (int i = 0; i < TEST_SHAPES; i++) {
         size_t bytes;
         char one[80], two[80];
-        snprintf(one, sizeof one, "%s/one", folder);
-        snprintf(two, sizeof two, "%s/two", folder);
+        snprintf(one, sizeof one, "%s", test_file("one"));
+        snprintf(two, sizeof two, "%s", test_file("two"));
         test_model_folder(one, &test_shapes[i]);
         uint64_t hash = hash_path(one);
         test_text header = test_header(&test_shapes[i], &bytes);
@@ -110,11 +110,11 @@ TEST(every_weight_matters) {
     for (int i = 0; i < TEST_SHAPES; i++) {
         size_t size, bytes;
         test_shape shape = test_shapes[i];
-        test_model_folder(folder, &shape);
-        const char *path = test_path(folder, "model.safetensors");
+        test_model_folder(test_scratch(), &shape);
+        const char *path = test_file("model.safetensors");
         char *file = test_read(path, &size);
         test_text header = test_header(&shape, &bytes);
-        uint64_t before = hash_path(folder);
+        uint64_t before = hash_path(test_scratch());
         int same = 0, tried = 0;
         // The lowest bit of the first and the last value of each tensor.
         for (char *p = header.data; (p = strstr(p, "data_offsets\":[")) != NULL; p++) {
@@ -126,7 +126,7 @@ TEST(every_weight_matters) {
             for (int k = 0; k < 2; k++, tried++) {
                 file[at[k]] ^= 1;
                 test_write(path, file, size);
-                same += hash_path(folder) == before;
+                same += hash_path(test_scratch()) == before;
                 file[at[k]] ^= 1;
             }
         }
@@ -171,13 +171,13 @@ TEST(the_configuration_matters_where_it_computes) {
 // A matrix of several parts, by any number of threads.
 TEST(threads_do_not_matter) {
     const test_shape wide = {"llama", 5000, 128, 1, 2, 1, 64, 8, 0, false, "F32", "", 0};
-    test_model_folder(folder, &wide);
-    uint64_t hash = hash_path(folder);
+    test_model_folder(test_scratch(), &wide);
+    uint64_t hash = hash_path(test_scratch());
 #ifdef _OPENMP
     const int threads = omp_get_max_threads();
     for (int i = 1; i < 6; i++) {
         omp_set_num_threads(i);
-        CHECK(hash_path(folder) == hash);
+        CHECK(hash_path(test_scratch()) == hash);
     }
     omp_set_num_threads(threads);
 #endif
@@ -198,10 +198,11 @@ TEST(synthetic_models_are_hashed_by_their_recipes) {
     CHECK(hash_at(&(llm42_model_desc){.path = "synthetic:llama-3.1-70b", .on_device = true}) != hash);
     llm42_model *model = test_load("shape:tiny");
     char none[LLM42_SHA256_TEXT];
-    CHECK_INT(llm42_model_sha256(model, none, &error), LLM42_INVALID);
-    CHECK_CONTAINS(error.text, "shape:tiny: it is a shape without weights");
+    CHECK_ERROR(llm42_model_sha256(model, none, &error), LLM42_INVALID, "shape:tiny: it is a shape without weights");
     llm42_model_free(model);
 }
+
+static llm42_model *tiny42;  // for tests that only read it
 
 // >>recording ----------------------------------------------------------------------------------------------------
 enum { RECORDED = 8, CANCELLED = 4 };
@@ -286,21 +287,20 @@ TEST(what_is_read_is_what_was_served) {
          "depends on M (verifier fixed)"},
         {LLM42_PRESET_DVR, 0, 1, 0, 1, 1, 1, LLM42_DTYPE_BF16, "dvr", "depends on other requests (keep_fast_kv)"},
     };
-    llm42_model *model = test_load(TINY);
     for (size_t i = 0; i < (TEST_SLOW ? 4 : sizeof ways / sizeof *ways); i++) {
         llm42_engine *engine;
-        llm42_engine_desc desc = TEST_LIST(.model = model, .preset = ways[i].preset,
+        llm42_engine_desc desc = TEST_LIST(.model = tiny42, .preset = ways[i].preset,
                                            .policy.verifier = ways[i].verifier,
                                            .experiment.keep_fast_kv = ways[i].keep_fast_kv,
                                            .numerics.logits_fp32 = ways[i].logits_fp32,
                                            .numerics.compute = ways[i].compute, .tensor_parallel = ways[i].ranks,
                                            .numerics.leaves = ways[i].leaves, .backend_desc = TEST_THREADS(1),
                                            .max_context = 256);
-        llm42_transcript *t = record(desc, &engine, test_path(folder, "run.txt"));
+        llm42_transcript *t = record(desc, &engine, test_file("run.txt"));
         if (t) {
             CHECK_STR(t->model, TINY);
             char hash[LLM42_SHA256_TEXT] = "";
-            CHECK_INT(llm42_model_sha256(model, hash, &error), LLM42_OK);
+            CHECK_INT(llm42_model_sha256(tiny42, hash, &error), LLM42_OK);
             CHECK_STR(t->model_hash, hash);
             CHECK(t->format == 3 && strlen(t->digest) == 64);
             CHECK_STR(t->arithmetic, "fp32");
@@ -324,30 +324,26 @@ TEST(what_is_read_is_what_was_served) {
         llm42_transcript_free(t);
         llm42_engine_close(engine);
     }
-    llm42_model_free(model);
 }
 
 TEST(a_recorder_says_what_it_cannot_do) {
-    llm42_model *model = test_load(TINY);
     llm42_recorder *recorder = NULL;
-    llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
-    CHECK_INT(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO);
-    CHECK_CONTAINS(error.text, "/nowhere/at/all: cannot write: No such file");
+    llm42_engine *engine = test_open(&(llm42_engine_desc){.model = tiny42, .max_context = 64});
+    CHECK_ERROR(llm42_recorder_open(&recorder, "/nowhere/at/all", engine, NULL, &error), LLM42_IO,
+                "/nowhere/at/all: cannot write: No such file");
     CHECK_INT(llm42_recorder_open(&recorder, NULL, engine, NULL, &error), LLM42_INVALID);
     CHECK_INT(llm42_recorder_open(&recorder, "x", NULL, NULL, &error), LLM42_INVALID);
     CHECK(!recorder);
     CHECK_INT(llm42_recorder_close(NULL, &error), LLM42_OK);
     if (test_exists("/dev/full")) {
         CHECK_INT(llm42_recorder_open(&recorder, "/dev/full", engine, NULL, &error), LLM42_OK);
-        CHECK_INT(llm42_recorder_close(recorder, &error), LLM42_IO);
-        CHECK_CONTAINS(error.text, "/dev/full: writing failed");
+        CHECK_ERROR(llm42_recorder_close(recorder, &error), LLM42_IO, "/dev/full: writing failed");
     }
     test_state.starve = 1, test_state.asked = 0;
-    CHECK_INT(llm42_recorder_open(&recorder, test_path(folder, "none"), engine, NULL, &error), LLM42_MEMORY);
+    CHECK_INT(llm42_recorder_open(&recorder, test_file("none"), engine, NULL, &error), LLM42_MEMORY);
     test_state.starve = 0;
-    CHECK(!test_exists(test_path(folder, "none")));
+    CHECK(!test_exists(test_file("none")));
     llm42_engine_close(engine);
-    llm42_model_free(model);
 }
 
 // A name that would break a line does not.
@@ -357,7 +353,7 @@ TEST(a_name_is_one_line) {
     llm42_transcript *t = NULL;
     snprintf(model->name, sizeof model->name, "a\nresult: b\033");
     llm42_engine *engine = test_open(&(llm42_engine_desc){.model = model, .max_context = 64});
-    const char *path = test_path(folder, "name.txt");
+    const char *path = test_file("name.txt");
     CHECK_INT(llm42_recorder_open(&recorder, path, engine, NULL, &error), LLM42_OK);
     CHECK_INT(llm42_recorder_close(recorder, &error), LLM42_OK);
     if (CHECK_MSG(llm42_transcript_load(&t, path, &error) == LLM42_OK, "%s", error.text)) {
@@ -396,7 +392,7 @@ TEST(a_file_is_read) {
 }
 
 TEST(a_broken_file_is_refused_with_its_line) {
-    const char *path = test_path(folder, "bad.txt");
+    const char *path = test_file("bad.txt");
     for (char **c; (c = test_case("transcripts", "broken")) != NULL;) {
         llm42_transcript *t = NULL;
         test_text text = test_replace(good, c[0], c[1]);
@@ -411,22 +407,21 @@ TEST(a_broken_file_is_refused_with_its_line) {
     test_text text = test_replace(good, "result: canonical", "result: canonical|depends");
     *strchr(text.data, '|') = 0;  // a string would end here, and the line does not
     test_write(path, text.data, text.size);
-    CHECK_INT(llm42_transcript_load(&t, path, &error), LLM42_FORMAT);
-    CHECK_CONTAINS(error.text, ":11: result: 'canonical': must be without a byte 0");
+    CHECK_ERROR(llm42_transcript_load(&t, path, &error), LLM42_FORMAT,
+                ":11: result: 'canonical': must be without a byte 0");
     test_text_free(&text);
-    CHECK_INT(llm42_transcript_load(&t, test_path(folder, "none.txt"), &error), LLM42_IO);
+    CHECK_INT(llm42_transcript_load(&t, test_file("none.txt"), &error), LLM42_IO);
     CHECK_INT(llm42_transcript_load(&t, NULL, &error), LLM42_INVALID);
 }
 
 // A file of format 3: whatever is changed in it, a digest says so. Whoever makes all digests anew is found by an audit.
 TEST(every_byte_counts_in_a_digest) {
-    llm42_model *model = test_load(TINY);
     llm42_engine *engine = NULL;
-    llm42_transcript *t = NULL;
-    const char *path = test_path(folder, "digests.txt");
+    const char *path = test_file("digests.txt");
     size_t size;
     int refused = 0;
-    t = record((llm42_engine_desc){.model = model, .backend_desc = TEST_THREADS(1), .max_context = 256}, &engine, path);
+    const llm42_engine_desc desc = {.model = tiny42, .backend_desc = TEST_THREADS(1), .max_context = 256};
+    llm42_transcript *t = record(desc, &engine, path);
     llm42_transcript_free(t);
     char *text = test_read(path, &size);
     for (size_t i = 0; i < size; i += 7) {
@@ -438,17 +433,16 @@ TEST(every_byte_counts_in_a_digest) {
     CHECK_INT(refused, (int)((size + 6) / 7));
     test_text more = test_replace(text, "\nfile_digest: ", "\n# more\nfile_digest: ");
     test_write(path, more.data, more.size);
-    CHECK_INT(llm42_transcript_load(&t, path, &error), LLM42_FORMAT);
-    CHECK_CONTAINS(error.text, ": must be the digest of the lines before it: some were changed");
+    CHECK_ERROR(llm42_transcript_load(&t, path, &error), LLM42_FORMAT,
+                ": must be the digest of the lines before it: some were changed");
     test_text_free(&more);
     free(text);
     llm42_engine_close(engine);
-    llm42_model_free(model);
 }
 
 // Cut anywhere, and with each allocation failing in turn.
 TEST(a_part_of_a_file_is_no_file) {
-    const char *path = test_path(folder, "part.txt");
+    const char *path = test_file("part.txt");
     llm42_transcript *t = NULL;
     int loaded = 0;
     for (size_t size = 1; size < strlen(good); size++) {

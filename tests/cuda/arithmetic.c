@@ -295,10 +295,10 @@ static const struct {
     {BLOCK, 0, true, {"qwen3", 300, 640, 2, 8, 2, 128, 1024, 0, true, "BF16", THETA, 2048}},
     {BLOCK, 0, false, {"llama", 512, 1100, 1, 16, 8, 64, 1024, 0, false, "BF16", THETA, 2048}}};
 
-static void check_eight(const char *dir, int i) {
+static void check_eight(int i) {
     char path[900];
     void **kept = NULL;
-    snprintf(path, sizeof path, "%s/%s_%s_%d", dir, eights[i].shape.type,
+    snprintf(path, sizeof path, "%s/%s_%s_%d", test_scratch(), eights[i].shape.type,
              eights[i].scaling == BLOCK ? "blocks" : "channels", i);
     test_model_folder(path, &eights[i].shape);
     llm42_model *model = load_model(path, false);
@@ -325,13 +325,10 @@ static void check_eight(const char *dir, int i) {
 }
 
 void part_e4m3(void) {
-    char dir[64];
-    test_folder(dir);
     static const char *const models[] = {"synthetic:tiny-fp8", "examples/tiny42-fp8", "synthetic:tiny-moe-fp8"};
     for (int i = 0; i < 3 && !options.quick; i++) check_arithmetic(models[i]);
     const int count = options.quick ? 5 : (int)(sizeof eights / sizeof *eights);
-    for (int i = 0; i < count; i += options.quick ? 2 : 1) check_eight(dir, i);
-    test_remove(dir);
+    for (int i = 0; i < count; i += options.quick ? 2 : 1) check_eight(i);
 }
 
 // The last token alone has a first element in its embedding, and one weight of v takes that beyond the largest number.
@@ -353,7 +350,6 @@ static void check_overflow(const char *folder) {
 }
 
 void part_arithmetic(void) {
-    char path[900], dir[64];
     llm42_model *tiny = load_model("synthetic:tiny", false);
     rig g = {0};
     const llm42_backend_desc desc = {
@@ -363,16 +359,14 @@ void part_arithmetic(void) {
     llm42_model_free(tiny);
     if (other) SKIP(rig_error.text);
     if (other) return;
-    test_folder(dir);
-    snprintf(path, sizeof path, "%s/overflow", dir);
-    if (!options.model || !options.quick) check_overflow(path);
+    if (!options.model || !options.quick) check_overflow(test_file("overflow"));
     if (options.model) check_arithmetic(options.model);
     for (size_t i = 0; !options.model && i < sizeof shapes / sizeof *shapes; i++) {
-        snprintf(path, sizeof path, "%s/shape_%d_%s", dir, (int)i, shapes[i].type);
+        char path[100];
+        snprintf(path, sizeof path, "%s/shape_%d_%s", test_scratch(), (int)i, shapes[i].type);
         test_model_folder(path, &shapes[i]);
         check_arithmetic(path);
     }
-    test_remove(dir);
     if (options.model) return;
     check_arithmetic("synthetic:tiny");
     check_arithmetic("synthetic:tiny-moe");

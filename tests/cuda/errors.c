@@ -144,7 +144,7 @@ static void check_algorithm_file(const llm42_model *model, const char *what, con
 }
 
 static void check_algorithm_files(const llm42_model *model) {
-    char dir[64], path[256], other[256];
+    const char *path = test_file("algorithms.tsv");
     int V = model->config.vocab;
     int32_t *ids = random_ids(16, V, 17);
     float *want = new_floats((size_t)(16 * V));
@@ -152,9 +152,6 @@ static void check_algorithm_files(const llm42_model *model) {
     if (rig_open(&g, tested, (llm42_backend_desc){.model = model, .max_rows = 16, .max_context = 16}))
         rig_feed(&g, LLM42_SCHEDULE_FIXED, 0, ids, 0, 16, NULL, want);
     rig_close(&g);
-    test_folder(dir);
-    snprintf(path, sizeof path, "%s/algorithms.tsv", dir);
-    snprintf(other, sizeof other, "%s/none/algorithms.tsv", dir);
     check_algorithm_file(model, "new", path, want, ids, V);
     size_t size = 0;
     char *text = test_read(path, &size);
@@ -202,10 +199,9 @@ static void check_algorithm_files(const llm42_model *model) {
     check_algorithm_file(model, "garbage", path, want, ids, V);
     test_write(path, "", 0);
     check_algorithm_file(model, "empty", path, want, ids, V);
-    check_algorithm_file(model, "a folder", dir, want, ids, V);
-    check_algorithm_file(model, "in no folder", other, want, ids, V);
+    check_algorithm_file(model, "a folder", test_scratch(), want, ids, V);
+    check_algorithm_file(model, "in no folder", test_file("none/algorithms.tsv"), want, ids, V);
     TEST_FREE(text, want, ids);
-    test_remove(dir);
 }
 
 void part_errors(void) {

@@ -771,24 +771,18 @@ static void check_failed_trials(void) {
     fake_all();
     fake.cannot_run[0] = true;
     check(fake_chosen(LLM42_SCHEDULE_FAST) == 1 && logged.empty(), "what cannot run here is left out", 0);
+    const auto fails = [&](llm42_result want, const char *text, const char *what) {
+        check(fake_choose(chosen) == want && strstr(error.text, text) && !strchr(error.text, '\n') &&
+                  strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm "),
+              what, 0);
+    };
     fake.kills = 2;
-    check(fake_choose(chosen) == LLM42_BACKEND &&
-              strstr(error.text, "cuda backend: while trying the qkv product (6144 x 4096) with 16 rows by cublasLt "
-                                 "algorithm ") &&
-              strstr(error.text, ": the device is lost") && !strchr(error.text, '\n'),
-          "a lost device is an error that says where it was lost", 0);
-    fake_all();
-    fake.starves = 1;
-    check(fake_choose(chosen) == LLM42_MEMORY &&
-              strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
-              strstr(error.text, "out of memory: lower pages"),
-          "so is a lack of memory", 0);
-    fake_all();
-    fake.fails = 0;
-    check(fake_choose(chosen) == LLM42_BACKEND &&
-              strstr(error.text, "qkv product (6144 x 4096) with 16 rows by cublasLt algorithm") &&
-              strstr(error.text, ": cudaSomething: it failed"),
-          "so is a failure in a later test", 0);
+    fails(LLM42_BACKEND, ": the device is lost", "a lost device is an error that says where it was lost");
+    check(strstr(error.text, "cuda backend: while trying the qkv"), "and when", 0);
+    fake_all(), fake.starves = 1;
+    fails(LLM42_MEMORY, "out of memory: lower pages", "so is a lack of memory");
+    fake_all(), fake.fails = 0;
+    fails(LLM42_BACKEND, ": cudaSomething: it failed", "so is a failure in a later test");
 }
 
 // Medians count: one short reading does not make an algorithm the fastest.
@@ -989,6 +983,18 @@ static void check_leaves_of_a_sum(void) {
 
 // Host memory runs out ---------------------------------------------------------------------------------------------
 
+// What f returns without memory; an exception is LLM42_NOT_FOUND.
+template <typename F> static llm42_result without_memory(F f) {
+    llm42_result result = LLM42_NOT_FOUND;
+    switch_memory();
+    try {
+        result = f();
+    } catch (...) {
+    }
+    switch_memory();
+    return result;
+}
+
 static void check_no_exception(void) {
     llm42_model model = {};
     llm42__cuda *cu = new llm42__cuda();
@@ -1005,17 +1011,8 @@ static void check_no_exception(void) {
     llm42_cuda_stage stages[LLM42_CUDA_STAGES];
     int count = 0;
     auto refused = [&](auto f, const char *what) {
-        bool thrown = false;
-        llm42_result result = LLM42_OK;
         error = {};
-        switch_memory();
-        try {
-            result = f();
-        } catch (...) {
-            thrown = true;
-        }
-        switch_memory();
-        check(!thrown && result == LLM42_MEMORY && strstr(error.text, "out of host memory"), what, 0);
+        check(without_memory(f) == LLM42_MEMORY && strstr(error.text, "out of host memory"), what, 0);
     };
     refused([&]() { return llm42_backend_cuda()->run(cu, &pass, &error); }, "run without memory");
     refused([&]() { return llm42_cuda_stages(cu, &pass, 1, stages, &count, &error); }, "stages without memory");
@@ -1044,14 +1041,8 @@ static void check_logits_copied(int64_t at) {
     ex->logits = device;
     for (llm42_row &row : rows)
         if (random_int(0, 2)) row.flags = LLM42_ROW_SAMPLE, ex->prepared.draws++;
-    switch_memory();
-    llm42_result result = LLM42_BACKEND;
-    try {
-        result = llm42__copy_logits(&cu, &pass, 0, ex->prepared.draws, &error);
-    } catch (...) {
-    }
-    switch_memory();
-    bool same = result == LLM42_OK;
+    bool same = without_memory([&]() { return llm42__copy_logits(&cu, &pass, 0, ex->prepared.draws, &error); }) ==
+                LLM42_OK;
     for (int r = 0, draw = 0; r < ROWS; r++) {
         const bool drawn = rows[r].flags & LLM42_ROW_SAMPLE;
         for (int i = 0; i < V; i++) {
@@ -1179,6 +1170,13 @@ struct launching : some_ranks {
     }
 };
 
+// Launches a pass of so many rows and draws.
+static void launch(llm42__cuda *ranks, llm42_schedule schedule, int rows, int draws) {
+    const llm42__shape_key key = {schedule, rows, draws, true, true};
+    host_launches.clear();
+    check(llm42__enqueue(ranks, &key, &error) == LLM42_OK, error.text, rows);
+}
+
 // The first launch of a kernel may wait until its device is idle, because CUDA loads the kernel then. So nothing is
 // launched behind a norm that waits for mail before the other ranks' norms have been launched too.
 static void check_order_of_launches(bool mixture) {
@@ -1186,9 +1184,7 @@ static void check_order_of_launches(bool mixture) {
                              (const void *)llm42__k_norm<LLM42__ADD_DRAWS, LLM42__ROUNDED | LLM42__MAIL>};
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
         launching e(ranks, mixture);
-        host_launches.clear();
-        const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
-        check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, ranks);
+        launch(e.rank, LLM42_SCHEDULE_FAST, 4, 4);
         int waiting = 0, all = 0, others = 0;  // waiting: norms whose mail is not all on its way
         for (const void *kernel : host_launches) {
             const bool waits = kernel == by_mail[0] || kernel == by_mail[1];
@@ -1206,9 +1202,7 @@ static void check_no_leaves(void) {
     launching e(2, true);
     for (llm42__cuda &cu : e.rank) cu.desc.schedules = 1u << LLM42_SCHEDULE_FAST;
     for (llm42_schedule schedule : llm42__schedules) {
-        host_launches.clear();
-        const llm42__shape_key key = {schedule, 4, 4, true, true};
-        check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, schedule);
+        launch(e.rank, schedule, 4, 4);
         for (const void *kernel : host_launches)
             check(kernel != (const void *)llm42__k_combine_leaves<float>, "no leaves without memory", schedule);
     }
@@ -1251,10 +1245,9 @@ static void check_stages(bool mixture) {
 
     launching e(1, mixture);
     std::vector<llm42__timing> timings;
-    host_launches.clear(), host_events.clear();
+    host_events.clear();
     e.rank[0].timings = &timings;
-    const llm42__shape_key key = {LLM42_SCHEDULE_FAST, 4, 4, true, true};
-    check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, mixture);
+    launch(e.rank, LLM42_SCHEDULE_FAST, 4, 4);
     if (!check(timings.size() == want.size(), "a pass has these stages", (int64_t)timings.size())) return;
     size_t launched = 0;
     for (size_t i = 0; i < want.size(); i++) {
@@ -1289,9 +1282,7 @@ static void check_meetings(void) {
             for (int product : {LLM42__O, LLM42__DOWN})
                 cu->algorithms[product][LLM42_SCHEDULE_INVARIANT].assign(cu->buckets.size(), tile);
         }
-        host_launches.clear();
-        const llm42__shape_key key = {c.schedule, c.rows, 0, true, true};
-        check(llm42__enqueue(e.rank, &key, &error) == LLM42_OK, error.text, c.rows);
+        launch(e.rank, c.schedule, c.rows, 0);
         // The last exchange's norm is behind the last layer, and only passes that draw have it.
         const bool own_rows = c.meetings > 2;
         const int want = RANKS * (c.meetings * LAYERS - own_rows);

@@ -189,10 +189,8 @@ static void check_routers(void) {
                                   "\"num_experts_per_tok\": 4, \"norm_topk_prob\": true, ";
     static const test_shape shape = {"qwen3_moe", 96, 128, 2, 4, 2, 32, 64, 16, false, "BF16", experts, 256};
     static tied_models tied;
-    char dir[64];
-    test_folder(dir);
     for (int fp32 = 0; fp32 < 2; fp32++) {
-        const char *path = test_path(dir, fp32 ? "router_fp32" : "router_bf16");
+        const char *path = test_file(fp32 ? "router_fp32" : "router_bf16");
         test_model_folder(path, &shape);
         check_layers(path, fp32);
     }
@@ -200,7 +198,6 @@ static void check_routers(void) {
     tied_check(&tied, tested, &cuda_desc, LLM42_SCHEDULE_FIXED);
     tied_check(&tied, tested, &cuda_desc, LLM42_SCHEDULE_INVARIANT);
     llm42_model_free(tied.loaded);
-    test_remove(dir);
 }
 
 static void check_layers_in_bf16(const char *path) { check_layers(path, false); }

@@ -437,28 +437,26 @@ static void check_rare_heads(void) {
         {"llama", 64, 64, 2, 5, 1, 64, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
         {"llama", 64, 64, 2, 6, 2, 96, 64, 0, true, "BF16", "\"rope_theta\": 10000.0, ", 512},
     };
-    char folder[64], path[100];
-    test_folder(folder);
+    char path[100];
     for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/rare_heads_%d", folder, i);
+        snprintf(path, sizeof path, "%s/rare_heads_%d", test_scratch(), i);
         test_model_folder(path, &shapes[i]);
         check_bits(path, 64, false);
         check_long(path, 64, 1536);
     }
-    test_remove(folder);
 }
 
 // Rows that stand alone in their sequences, behind long and short ones: each has the bits of a row of a prompt, alone
 // and in any company, under INVARIANT. How many rows share the device, and how many blocks a row, must not show. The
 // control: rows that see another first token have other bits.
-static void check_lone(const char *folder, int at, int heads, int kv_heads, int head_dim) {
+static void check_lone(int at, int heads, int kv_heads, int head_dim) {
     enum { SEQS = 24, CONTEXT = 4352, CHUNK = 256 };
     static const int lengths[] = {4100, 2049, 1025, 700, 513, 130, 33, 9}, company[] = {1, 2, 4, 9, 12, 16, 17, SEQS};
     enum { COMPANIES = sizeof company / sizeof *company };
     const test_shape shape = {
         "llama", 64, 64, 2, heads, kv_heads, head_dim, 96, 0, true, "BF16", "\"rope_theta\": 10000.0, ", CONTEXT};
     char path[100];
-    snprintf(path, sizeof path, "%s/lone_%d", folder, at);
+    snprintf(path, sizeof path, "%s/lone_%d", test_scratch(), at);
     test_model_folder(path, &shape);
     llm42_model *model = load_model(path, false);
     rig g = {0};
@@ -510,22 +508,16 @@ static void check_lone(const char *folder, int at, int heads, int kv_heads, int 
 // One and several units, shared by blocks and not, rings of each length, more than eight heads to a kv head.
 static void check_lone_rows(void) {
     static const int shapes[][3] = {{32, 8, 128}, {64, 8, 128}, {12, 1, 64}, {16, 16, 32}};
-    char folder[64];
-    test_folder(folder);
-    for (int i = 0; i < 4; i++) check_lone(folder, i, shapes[i][0], shapes[i][1], shapes[i][2]);
-    test_remove(folder);
+    for (int i = 0; i < 4; i++) check_lone(i, shapes[i][0], shapes[i][1], shapes[i][2]);
 }
 
 // The longest context that models are served with.
 static void check_longest(void) {
     static const test_shape shape = {"llama", 64, 64, 2, 4, 1, 128, 96, 0, true, "BF16", "\"rope_theta\": 500000.0, ",
                                      131072};
-    char folder[64], path[100];
-    test_folder(folder);
-    snprintf(path, sizeof path, "%s/longest", folder);
+    const char *path = test_file("longest");
     test_model_folder(path, &shape);
     check_long(path, 2048, is_cuda() && !options.quick ? 131072 : 2048);
-    test_remove(folder);
 }
 
 void part_passes(void) {

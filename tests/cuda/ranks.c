@@ -231,13 +231,11 @@ static void check_errors(const llm42_model *model) {
 }
 
 void part_ranks(void) {
-    char folder[64];
-    test_folder(folder);
     const int devices = devices_here(),
               fewest = options.devices && options.devices <= devices ? (int)options.devices : 1;
     for (int i = 0; i <= SHAPES; i++) {
         char path[128];
-        snprintf(path, sizeof path, "%s/ranks_%d", folder, i);
+        snprintf(path, sizeof path, "%s/ranks_%d", test_scratch(), i);
         if (i < SHAPES) test_model_folder(path, &shapes[i]);
         llm42_model *model = load_model(i < SHAPES ? path : wide, false);
         if (!model) continue;
@@ -248,5 +246,4 @@ void part_ranks(void) {
         if (!i && is_cuda()) check_errors(model);
         llm42_model_free(model);
     }
-    test_remove(folder);
 }

@@ -125,10 +125,10 @@ static void check_alone(const small_case *s, const llm42_engine_desc *desc) {
     llm42_engine_close(engine);
 }
 
-static void check_small(const char *folder, int at) {
+static void check_small(int at) {
     const small_case *s = &small_cases[at];
     char path[128];
-    snprintf(path, sizeof path, "%s/small_%d", folder, at);
+    snprintf(path, sizeof path, "%s/small_%d", test_scratch(), at);
     test_model_folder(path, &s->shape);
     llm42_model *model = load_model(path, false);
     if (!model) return;
@@ -146,9 +146,6 @@ static void check_small(const char *folder, int at) {
 }
 
 void part_small(void) {
-    char folder[64];
-    test_folder(folder);
-    for (int i = 0; i < SMALL_CASES; i++) check_small(folder, i);
+    for (int i = 0; i < SMALL_CASES; i++) check_small(i);
     CHECK(mixed_passes[LLM42_SCHEDULE_FAST] > 0 && mixed_passes[LLM42_SCHEDULE_INVARIANT] > 0);
-    test_remove(folder);
 }

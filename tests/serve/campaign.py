@@ -16,9 +16,8 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 
-from client import Server, joined, whole
+from client import Server, joined, together, whole
 
 STARTS = ['It was the best of times', 'Once upon a time', 'The landlord', 'I had no idea', 'He went on', 'Mr. Pickwick',
           'In the middle of the night', 'She looked at him and', 'Chapter 1. The ship', 'No one knew where the old man']
@@ -65,11 +64,8 @@ def ask_all(server, requests, clients, rng):
                 answers[i] = joined(server.stream(**requests[i]))[0]
             else:
                 answers[i] = whole(server.get('/v1/completions', **requests[i]))[0]
-    threads = [threading.Thread(target=client) for _ in range(clients)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    for error in filter(None, together([client] * clients)):
+        raise error
     return answers
 
 

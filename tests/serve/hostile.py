@@ -121,11 +121,7 @@ def run(server, seconds, bad=12, well=4, seed=42):
                     counts[key] += 1
             except Exception as error:
                 wrong.append(error)
-    threads = [threading.Thread(target=worker, args=(i, i < well)) for i in range(bad + well)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    together([lambda i=i: worker(i, i < well) for i in range(bad + well)])
     if wrong:
         raise wrong[0]
     return counts
