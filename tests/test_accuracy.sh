@@ -154,6 +154,7 @@ check "skill where it costs three times as much" made_up '$5 = free[$3] - 3 * (f
 refuses() {  # refuses TEXT: it fails, says TEXT, and leaves the report alone
     mkdir -p "$dir/copy/sweep/experiments" "$dir/changed"
     cp "${script:-$accuracy}" "$dir/copy/$accuracy"
+    ln -sfn "$PWD"/sweep/{figures,reference} "$dir/copy/sweep/"
     cp "$dir/accuracy.md" "$dir/changed/"
     if OUT=$dir/changed bash "$dir/copy/$accuracy" >"$dir/said" 2>&1; then echo "it did not fail"; return 1; fi
     cat "$dir/said"

@@ -242,6 +242,22 @@ check "names of their cells" [ "$("$sweep" "${some[@]}" --list | awk -F '\t' '
     NR > 1 && ($5 == "default" ? $2 !~ /planner/ : index($2, "_planner-" $5 "_"))' | wc -l)" = \
     "$(column "$dir/planners.tsv" planner | wc -l)" ]
 
+# A result says where nothing is known of flips, and where a calibration has none.
+says() {  # says COMMENT CALIBRATION OPTION...: the line of comment that begins so; NONE: there is none
+    "$sweep" --calibration "sweep/calibration/$2.tsv" --requests 20 --quiet "${@:3}" 2>&1 | grep -E '^# (extrapolated|no flips):' >"$log"
+    if [ "$1" = NONE ]; then [ ! -s "$log" ]; else grep -qF -- "$1" "$log" && [ "$(wc -l <"$log")" = 1 ]; fi
+    judge "$*"
+}
+paper="--preset paper --group 8 --window"
+says '# extrapolated: in 1 of 2 cells a replay pass has more rows (W x G) than the 512 up to' h100-pcie-paper $paper 64,65
+says NONE h100-pcie-paper $paper 64
+says NONE h100-pcie-paper --preset invariant,dvr --group 1024
+says NONE h100-pcie-paper $paper 65 --no-flips
+says 'than the 1024 up to' h200-llama-3.1-8b $paper 128,129
+says 'than the 256 up to' cpu-tiny42 $paper 33 --workload fixed:16x16
+says '# no flips: in 2 of 4 cells' h200-llama-3.1-8b --preset dvr,best,invariant,paper --window 16 --group 8
+says NONE h200-llama-3.1-8b-fp8 --preset dvr,best
+
 # A planner of one's own, from a file: with a parameter, a state for each engine, open and close for each cell.
 cat >"$dir/mine.h" <<'END'
 #include "sweep/budget.h"
