@@ -50,6 +50,7 @@ typedef struct study {
     int compared;         // results that were promised to be equal, and of which there were two
     bool drifts;          // the control of this suite: unverified requests have different outputs
     char blind[64];       // suites whose control does not
+    char same[256];       // prompts of which the control's outputs do not
     const char *running;  // suite
 } study;
 
@@ -194,6 +195,16 @@ static int suite_prompts(const study *s, int32_t *prompt[KINDS]) {
     return kinds;
 }
 
+// Adds a suite, or a prompt of it, to a list with commas, in which a suite stands once. What has no room is left out.
+static void append(char *list, size_t size, const char *suite, int length) {
+    const size_t used = strlen(list);
+    const char *name = strstr(list, suite) ? "" : suite;
+    char number[16] = "";
+    if (used + 32 > size) return;
+    if (length) snprintf(number, sizeof number, *name ? " %d" : "%d", length);
+    snprintf(list + used, size - used, "%s%s%s", used ? ", " : "", name, number);
+}
+
 // A line of what was tallied of a prompt of so many tokens.
 static void report_tally(study *s, const char *name, bool promised, int length, const tally *t) {
     int unique = (int)arrlen(t->unique);
@@ -201,6 +212,7 @@ static void report_tally(study *s, const char *name, bool promised, int length, 
     if (!t->trials) return;  // the batches were too small for this prompt's turn
     s->compared += promised && t->trials > 1;
     s->drifts |= !promised && unique > 1;
+    if (!promised && unique == 1) append(s->same, sizeof s->same, s->running, length);
     s->broken += broken;
     printf("%-16s%8d%8d%11d%19d", name, length, t->trials, t->unique_tokens, unique);
     if (t->difference == s->tokens) printf("%14s", "-");
@@ -397,9 +409,7 @@ static void run_suite(study *s, const bool chosen[WAYS]) {
     else if (!spans) run_unique(s, chosen);
     for (int i = 0; i < WAYS && spans; i++)
         if (chosen[i]) run_spans(s, &ways[i]), fflush(stdout);
-    const size_t used = strlen(s->blind);
-    if (chosen[0] && s->compared > compared && !s->drifts)
-        snprintf(s->blind + used, sizeof s->blind - used, "%s%s", used ? ", " : "", s->running);
+    if (chosen[0] && s->compared > compared && !s->drifts) append(s->blind, sizeof s->blind, s->running, 0);
 }
 
 // The last line, and the exit status.
@@ -411,6 +421,8 @@ static int verdict(const study *s, bool control) {
                "so equal outputs show nothing there: give more --requests or --tokens\n",
                s->blind);
     else printf("\nevery promise held%s\n", control ? "" : ", but no control was served (--preset all has one)");
+    if (!s->broken && !s->blind[0] && s->compared && s->same[0])
+        printf("This shows nothing of prompts of these lengths, whose control is equal, too:\n%s\n", s->same);
     return s->broken ? 1 : s->blind[0] ? 3 : 0;
 }
 

@@ -74,7 +74,8 @@ few=(--tokens 24)
 ends 0 '^every promise held' determinism --requests 2 "${few[@]}" --tsv "$out/determinism.tsv"
 cp "$out/log" "$out/determinism"
 # Equal outputs show nothing if those of the control are equal, too.
-ends 3 '^NO VERDICT: .* never differs in prefix,$' determinism --suite prefix --requests 1 --tokens 8
+ends 3 '^NO VERDICT: .* never differs in prefix,$' determinism --suite prefix --requests 4 --tokens 8
+ends 0 '^prefix 6, 105, 205$' determinism --suite prefix --requests 4 --tokens 16  # and 305, whose bits differ
 ends 3 '^NO VERDICT: .* never differs in score,$' determinism --suite score --requests 2 --tokens 8
 ends 0 'decode' bench --suite decode --repeats 1 --tokens 16
 # Before anything is measured or fitted, and with the reason.
