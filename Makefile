@@ -265,7 +265,7 @@ INSTALLED := $(filter-out 0% nano42,$(notdir $(PROGRAMS)))
 # parts. The examples compile there with their headers.
 SHARED := $(wildcard examples/tiny42/*.json examples/tiny42/*.safetensors sweep/calibration/*.tsv examples/0*.c) \
     $(COMPANIONS) sweep/plot.sh $(wildcard sweep/plot/*) sweep/figures/draw.inc sweep/figures/common.gp \
-    examples/python/llm42.py examples/python/llm42_chat.py
+    examples/python/llm42.py examples/python/llm42_chat.py examples/python/llm42_torch.py
 SHARE = $(DESTDIR)$(PREFIX)/share/llm42
 # What pkg-config and CMake read.
 FOUND_BY := pkgconfig/llm42.pc llm42/cmake/llm42-config.cmake llm42/cmake/llm42-config-version.cmake

@@ -3075,7 +3075,8 @@ static llm42_result llm42__find_device(int ordinal, cudaDeviceProp *device, llm4
                     status != cudaSuccess ? cudaGetErrorString(status) : "none found");
     }
     if (ordinal < 0 || ordinal >= count)
-        LLM42__FAIL(INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d", ordinal, count - 1);
+        LLM42__FAIL(INVALID, "llm42_cuda_desc.device: %d: this machine has devices 0 to %d (.devices: ranks may share)",
+                    ordinal, count - 1);
     LLM42__CU(cudaSetDevice(ordinal));
     LLM42__CU(cudaGetDeviceProperties(device, ordinal));
     if (device->major < 8)
@@ -3146,9 +3147,8 @@ static llm42_result llm42__cuda_validate(const llm42_backend_desc *d, llm42_erro
     if (own && (own->fast < LLM42_CUDA_FAST_DEFAULT || own->fast > LLM42_CUDA_FAST_OFFERED))
         LLM42__FAIL(INVALID, "llm42_cuda_desc.fast: %d: must be FASTEST or OFFERED", (int)own->fast);
     if (own && own->devices && (own->devices < 0 || std::max(1, d->tensor_parallel) % own->devices))
-        LLM42__FAIL(INVALID,
-                    "llm42_cuda_desc.devices: %d: must divide the %d ranks of llm42_engine_desc.tensor_parallel",
-                    own->devices, std::max(1, d->tensor_parallel));
+        LLM42__FAIL(INVALID, "llm42_cuda_desc.devices: %d: must divide the %d ranks of .tensor_parallel", own->devices,
+                    std::max(1, d->tensor_parallel));
     if (c->recurrent_layers) LLM42__TRY(llm42__validate_recurrent(d, leaves, error));
     if (c->head_dim > 256 || c->head_dim % 2 || c->heads % c->kv_heads || c->heads / c->kv_heads > 16 ||
         c->dim > LLM42__MOST_WIDTH || c->experts + (c->shared_ffn > 0) > 1024)
@@ -3470,32 +3470,23 @@ static bool llm42__same_kind(const cudaDeviceProp *a, const cudaDeviceProp *b) {
 static llm42_result llm42__find_devices(const llm42_backend_desc *desc, llm42_cuda_desc *options,
                                         cudaDeviceProp *device, llm42_error *error) {
     const int ranks = std::max(1, desc->tensor_parallel);
-    int count = 0;
     LLM42__TRY(llm42__find_device(options->device, device, error));
     if (desc->numerics.arithmetic && (desc->numerics.arithmetic != LLM42_ARITHMETIC_SM90 || device->major != 9))
         LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: default, or SM90 on sm_90: %s is sm_%d%d",
                     device->name, device->major, device->minor);
     if (desc->model->config.scaling && device->major != 9)
         LLM42__FAIL(UNSUPPORTED,
-                    "model %s: its weights are in FP8, whose products need an sm_90 GPU: %s is sm_%d%d; use the CPU "
-                    "backend, or a model in bf16",
+                    "model %s: its products in FP8 need an sm_90 GPU, and %s is sm_%d%d: take a model in bf16",
                     desc->model->name, device->name, device->major, device->minor);
-    LLM42__CU(cudaGetDeviceCount(&count));
     if (!options->devices) options->devices = ranks;
-    if (options->device + options->devices > count)
-        LLM42__FAIL(INVALID,
-                    "llm42_engine_desc.tensor_parallel: %d ranks, from device %d on: this machine has devices 0 to %d; "
-                    "ranks may share devices: set llm42_cuda_desc.devices",
-                    ranks, options->device, count - 1);
     for (int d = 1; d < options->devices; d++) {
         cudaDeviceProp other;
         LLM42__TRY(llm42__find_device(options->device + d, &other, error));
         if (!llm42__same_kind(device, &other))
             LLM42__FAIL(UNSUPPORTED,
-                        "cuda backend: device %d is %s with %d multiprocessors and device %d is %s with %d: ranks need "
-                        "devices of one kind",
-                        options->device, device->name, device->multiProcessorCount, options->device + d, other.name,
-                        other.multiProcessorCount);
+                        "cuda backend: device %d is %s with %d multiprocessors, and device %d is another one: ranks "
+                        "need devices of one kind",
+                        options->device, device->name, device->multiProcessorCount, options->device + d);
     }
     return LLM42__STATUS(cudaSetDevice(options->device));
 }
@@ -3545,10 +3536,19 @@ static llm42_result llm42__cuda_open(void **state, const llm42_backend_desc *des
     return LLM42_OK;
 }
 
+static llm42_result llm42__cuda_reload(void *state, llm42_error *error) {
+    llm42__cuda *const cu = (llm42__cuda *)state;
+    const llm42__turn turn = llm42__turn::to_change(cu);
+    LLM42__CU(cudaSetDevice(cu->options.device));
+    return llm42__guarded(error, [&]() {
+        return llm42__each_rank(cu, error, [&](llm42__cuda *rank) { return llm42__upload_weights(rank, error); });
+    });
+}
+
 const llm42_backend *llm42_backend_cuda(void) {
-    static const llm42_backend backend = {"cuda",          llm42__cuda_open,      llm42__cuda_close,
-                                          llm42__cuda_run, llm42__wall_now,       llm42__wall_wait_until,
-                                          nullptr,         llm42__cuda_arithmetic};
+    static const llm42_backend backend = {"cuda",          llm42__cuda_open,       llm42__cuda_close,
+                                          llm42__cuda_run, llm42__wall_now,        llm42__wall_wait_until,
+                                          nullptr,         llm42__cuda_arithmetic, llm42__cuda_reload};
     return &backend;
 }
 

@@ -380,6 +380,7 @@ typedef struct llm42_model_desc {
     bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     // Read the files of weights into memory. Default: map them, which takes no time and shares memory between
     // processes. A mapped file must not be changed while the model lives; if it is shortened, SIGBUS ends the process.
+    // Weights that were read may be written, although the pointers to them are const: see llm42_engine_reload.
     bool no_mmap;
     llm42_log_fn *log;  // default: none
     void *log_user;
@@ -559,6 +560,7 @@ typedef struct llm42_mix {
 // - estimate gives the seconds that a pass of a mix would take alone. NULL: the engine goes by passes that it has run.
 // - arithmetic names how INVARIANT passes round their sums. States with the same name give the same result, on any
 //   device. NULL, or a function that returns NULL: the name is not known. Transcripts need the name.
+// - reload copies the model's weights again, which have changed. NULL: the backend uses them where they are.
 typedef struct llm42_backend {
     const char *name;
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
@@ -568,6 +570,7 @@ typedef struct llm42_backend {
     void (*wait_until)(void *state, double seconds);
     double (*estimate)(void *state, const llm42_mix *mix);
     const char *(*arithmetic)(void *state);  // "fp32": fused multiply-adds (CPU); "sm90": Hopper's tensor cores ...
+    llm42_result (*reload)(void *state, llm42_error *error);
 } llm42_backend;
 
 typedef struct llm42_cpu_desc {
@@ -1078,6 +1081,10 @@ typedef struct llm42_stats {
 LLM42_API llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engine_desc *desc, llm42_error *error);
 // NULL is fine; live requests are dropped. Errors: INVALID (called inside an event; nothing is closed).
 LLM42_API llm42_result llm42_engine_close(llm42_engine *engine);
+// Takes up weights that were written into the model's memory, as a trainer does after each step, and empties the prefix
+// cache. Between that writing and this call nothing must run. A transcript still names the weights that it began with.
+// Errors: INVALID (a request is not finished, or called inside an event), and those of the backend: then call it again.
+LLM42_API llm42_result llm42_engine_reload(llm42_engine *engine, llm42_error *error);
 // The desc with every default resolved.
 LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engine);
 // How INVARIANT passes round, by its name (see llm42_backend.arithmetic). NULL: the backend does not say.
@@ -1120,6 +1127,9 @@ LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
+// Natural log of the probability with which llm42_sample draws the token at this temperature and with these filters,
+// and -INFINITY if it never does. At temperature 1 without filters these are the bits of llm42_logprob.
+LLM42_API float llm42_sampled_logprob(const float *logits, int vocab, const llm42_sampling *sampling, int token);
 // The score of the token that is drawn, its logit (greedy) or logit / temperature + Gumbel noise, minus the second
 // largest score. Top-k and other filters are ignored, so it may be that of a token which a filter removes.
 LLM42_API float llm42_margin(const float *logits, int vocab, const llm42_sampling *sampling, int position);
@@ -3665,6 +3675,24 @@ float llm42_logprob(const float *logits, int vocab, int token) {
     return (logits[token] - largest) - llm42__log_f32(llm42__sum_exp(logits, vocab, largest));
 }
 
+// The sum is taken in the order of llm42__sum_exp.
+float llm42_sampled_logprob(const float *logits, int vocab, const llm42_sampling *p, int token) {
+    const int best = llm42__argmax(logits, vocab);
+    if (!(p->temperature > 0)) return token == best ? 0 : -INFINITY;
+    const llm42__choices c = {logits, vocab, logits[best], 1.0f / p->temperature};
+    llm42__kept kept = llm42__filter(&c, p);
+    float partial[16] = {0}, drawn = -INFINITY;
+    for (int id = 0; id < vocab; id++) {
+        const uint32_t key = llm42__sort_key(logits[id]);
+        const float below = (logits[id] - c.largest) * c.scale;
+        if (!(key > kept.key || (key == kept.key && kept.ties-- > 0))) continue;
+        if (p->min_p > 0 && llm42__exp(-below) * p->min_p > 1) continue;
+        partial[id % 16] += llm42__exp(below);
+        if (id == token) drawn = below;
+    }
+    return drawn - llm42__log_f32(llm42__tree(partial, 16));
+}
+
 // >>cpu ----------------------------------------------------------------------------------------------------------
 // Owns: the CPU backend, which is its memory, its schedules and the operators of which a pass consists. The table of
 // its arithmetic takes all sums but those of ranks, leaves and experts.
@@ -4507,9 +4535,9 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
 }
 static const char *llm42__cpu_arithmetic(void *state) { return ((const llm42__cpu *)state)->arithmetic->name; }
 const llm42_backend *llm42_backend_cpu(void) {
-    static const llm42_backend backend = {"cpu",          llm42__cpu_open,      llm42__cpu_close,
-                                          llm42__cpu_run, llm42__wall_now,      llm42__wall_wait_until,
-                                          NULL,           llm42__cpu_arithmetic};
+    static const llm42_backend backend = {"cpu",          llm42__cpu_open,       llm42__cpu_close,
+                                          llm42__cpu_run, llm42__wall_now,       llm42__wall_wait_until,
+                                          NULL,           llm42__cpu_arithmetic, NULL};
     return &backend;
 }
 
@@ -5270,8 +5298,15 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
 }
 
 const llm42_backend *llm42_backend_sim(void) {
-    static const llm42_backend backend = {"sim",          llm42__sim_open,       llm42__free,         llm42__sim_run,
-                                          llm42__sim_now, llm42__sim_wait_until, llm42__sim_estimate, NULL};
+    static const llm42_backend backend = {"sim",
+                                          llm42__sim_open,
+                                          llm42__free,
+                                          llm42__sim_run,
+                                          llm42__sim_now,
+                                          llm42__sim_wait_until,
+                                          llm42__sim_estimate,
+                                          NULL,
+                                          NULL};
     return &backend;
 }
 
@@ -5615,6 +5650,11 @@ static void llm42__prefix_evict(llm42__kv *kv, int p) {
     while (*link != p) link = &kv->page[*link].chain;
     *link = kv->page[p].chain;
     kv->page[p].cached = false;
+}
+
+static void llm42__prefix_clear(llm42__kv *kv) {
+    for (int p = 0; p < kv->pages; p++)
+        if (kv->page[p].cached) llm42__prefix_evict(kv, p);
 }
 
 // Takes a free page for writing. -1: no page is free.
@@ -7183,6 +7223,15 @@ llm42_result llm42_engine_close(llm42_engine *e) {
     llm42__free_all(&e->memory);
     llm42__free(e);
     return LLM42_OK;
+}
+
+llm42_result llm42_engine_reload(llm42_engine *e, llm42_error *error) {
+    LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_reload", error));
+    if (e->view.running_count || e->waiting)
+        LLM42__FAIL(INVALID, "llm42_engine_reload: %d requests are not finished: run or cancel them first",
+                    llm42_engine_stats(e).running + llm42_engine_stats(e).waiting);
+    llm42__prefix_clear(&e->kv);
+    return e->backend->reload ? e->backend->reload(e->state, error) : LLM42_OK;
 }
 
 static bool llm42__engine_allocate(llm42_engine *e) {

@@ -7,14 +7,15 @@
 #     --x COLUMN --y COLUMN      the axes; x is a setting, such as window, group, ratio, qps, mode or draft; max_running
 #                                is one if build/sweep was given several
 #     --value COLUMN             of a heat map: the result in the cells
-#     --over COLUMN[,COLUMN]     a panel of the heat map, or a line, for each value of these settings
+#     --over COLUMN[,COLUMN]     a panel of the heat map, or a line, for each value of these settings; panels of two form
+#                                a matrix, in which the first setting has the rows
 #     --where COLUMN=VALUE       only rows with this value, and those to which COLUMN does not apply; several times
 #     --mean COLUMN              the mean over this setting, such as seed, instead of refusing several rows for a cell
 #     --spread                   with --mean: the standard deviation of its values, as a band or below the number
-#     --best less|more           heat map: frames the best cell of a panel (less or more is better) and, with --mean,
-#                                greys the cells that are within noise of it
+#     --best less|more           heat map: frames the best cell of a panel (less or more is better); a cell that is equal to
+#                                it or, with --mean, within noise of it has a mark, and equal ones have no frame
 #     --relative                 values divided by the largest one, those of the reference by their own largest
-#     --log AXES                 lines: x, y, xy or none; default: x where its values span a factor of 8 or more
+#     --log AXES                 lines: x, y, xy or none; default: x where its values span a factor of 8 or more, but not ratio
 #     --reference FILE           a TSV with the same columns, drawn beside ours: published values, or another sweep
 #     --reference-value COLUMN   its result; default: the same as ours
 #     --reference-name TEXT      what the figure calls it; default: the name of the file

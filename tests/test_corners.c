@@ -538,6 +538,32 @@ TEST(the_last_window_reaches_the_prefix_cache) {
     llm42_engine_close(engine);
 }
 
+// After a reload an engine gives what a new one gives. The control: without it a prefix of the old weights is found.
+TEST(weights_that_are_written) {
+    const llm42_model_desc desc = {.path = "examples/tiny42", .no_mmap = true};
+    llm42_model *const good = model;
+    if (!CHECK(!llm42_model_load(&model, &desc, NULL))) return;
+    for (int reload = 0; reload < 2; reload++) {
+        llm42_engine *engine = open_with((llm42_engine_desc){.kv.page_size = 4, .kv.prefix_cache = true});
+        const int64_t a = submit(engine, MARKED(.max_new_tokens = 20));
+        CHECK_INT(llm42_engine_reload(engine, &error), LLM42_INVALID);
+        CHECK(strstr(error.text, "1 requests are not finished"));
+        finish(engine);
+        uint16_t *v = (uint16_t *)(uintptr_t)model->layer[0].v.data;
+        for (int i = 0; i < 500; i++) v[i] ^= 0x8000;
+        if (reload) CHECK_INT(llm42_engine_reload(engine, &error), LLM42_OK);
+        const run old = take(engine, a), want = oracle(prompt, PROMPT, 20, (llm42_sampling){0});
+        const int64_t b = submit(engine, MARKED(.max_new_tokens = 20));
+        finish(engine);
+        const run got = take(engine, b);
+        CHECK(!equal(&old, &want, 20));
+        CHECK_INT(equal(&got, &want, 20), reload);
+        llm42_engine_close(engine);
+    }
+    llm42_model_free(model);
+    model = good;
+}
+
 TEST(a_backend_whose_rows_change_with_their_place_is_refused) {
     const unsigned both = 1u << LLM42_SCHEDULE_FIXED | 1u << LLM42_SCHEDULE_INVARIANT,
                    invariant = 1u << LLM42_SCHEDULE_INVARIANT;
@@ -1183,6 +1209,40 @@ TEST(the_sampler) {
     CHECK(isnan(llm42_sample(logits, V, &(llm42_sampling){.temperature = 1, .top_k = 4, .seed = 9}, 1).logprob));
 }
 
+// The probability of each token is that with which it is drawn, for each filter, and at temperature 1 it is the raw
+// one.
+TEST(probabilities_are_those_of_draws) {
+    enum { V = 70, DRAWS = 20000 };
+    static const llm42_sampling how[] = {{.temperature = 1},
+                                         {.temperature = 0.7f},
+                                         {.temperature = 1.5f, .top_k = 7},
+                                         {.temperature = 0.8f, .top_p = 0.6f},
+                                         {.temperature = 1.2f, .top_k = 20, .top_p = 0.9f, .min_p = 0.1f}};
+    float logits[V];
+    uint64_t random = 5;
+    for (int i = 0; i < V; i++) logits[i] = (float)test_random_int(&random, 0, 40) / 10;  // with ties
+    for (int h = 0; h < 5; h++) {
+        int drawn[V] = {0}, raw = 0;
+        double sum = 0, off = 0;
+        for (int i = 0; i < DRAWS; i++) drawn[llm42_sample(logits, V, &how[h], i).token]++;
+        for (int id = 0; id < V; id++) {
+            const float logprob = llm42_sampled_logprob(logits, V, &how[h], id), own = llm42_logprob(logits, V, id);
+            const double p = exp(logprob);
+            raw += memcmp(&logprob, &own, sizeof own) == 0, sum += p;
+            CHECK_MSG(p > 0 || !drawn[id], "%d: token %d is drawn %d times", h, id, drawn[id]);
+            if (p > 0) off += (drawn[id] - DRAWS * p) * (drawn[id] - DRAWS * p) / (DRAWS * p);
+        }
+        CHECK_INT(raw, h ? 0 : V);
+        CHECK_NEAR(sum, 1, 1e-5);
+        CHECK_MSG(off < V + 5 * sqrt(2 * V), "%d: chi-square %g of at most %d tokens", h, off, V);
+        off = 0;  // a control: those without temperature and filters
+        for (int id = 0; id < V; id++) off += fabs(drawn[id] - DRAWS * exp(llm42_logprob(logits, V, id))) / DRAWS;
+        CHECK(h ? off > 0.2 : off < 0.1);
+    }
+    CHECK(llm42_sampled_logprob(logits, V, &(llm42_sampling){0}, llm42__argmax(logits, V)) == 0);
+    CHECK(isinf(llm42_sampled_logprob(logits, V, &(llm42_sampling){0}, (llm42__argmax(logits, V) + 1) % V)));
+}
+
 // The number whose hash is h.
 static uint64_t unhash(uint64_t h) {
     const uint64_t factor[2] = {0x94d049bb133111ebu, 0xbf58476d1ce4e5b9u};
@@ -1352,7 +1412,8 @@ int main(int argc, char **argv) {
     RUN_BOTH(a_request_whose_embedding_holds_nan);
     RUN(requests_that_are_never_released, a_cancelled_request_does_not_fail);
     RUN_BOTH(a_token_whose_embedding_holds_nan_is_decoded);
-    RUN(the_sampler, margins, unlikely_tokens_are_drawn_as_often_as_they_should, the_border_of_top_p);
+    RUN(the_sampler, probabilities_are_those_of_draws, weights_that_are_written, margins,
+        unlikely_tokens_are_drawn_as_often_as_they_should, the_border_of_top_p);
     llm42_model_free(model);
     return test_end("test_corners");
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The tables of the pages, and the numbers in their text, are those of the files that their specifications name
 # (sweep/pages): `make pages` would change nothing. Controls: each change of a page, a file or a specification is found.
+# The table of a GPU's special functions is that of the source.
 export LC_ALL=C
 source tests/check.sh
 out=${B:-build}/numbers
@@ -17,6 +18,13 @@ if command -v python3 >/dev/null; then
     sum=$(tail -n 1 "$log")
     echo "  $sum"
     check "pages with tables and numbers" grep -qE '^[12][0-9] pages with [3-9][0-9] tables and [1-9][0-9]{2} num' <<<"$sum"
+    table=sweep/results/science/special_functions.tsv
+    constants() { python3 sweep/science/sfu_constants.py "$@" | cmp - "$table"; }
+    check "the table of special functions has the constants of the source" constants
+    rm -rf "$out/source" && mkdir -p "$out/source/examples/util" && cp llm42.h "$out/source"
+    sed 's/13, 2023) >> 15/13, 2024) >> 15/' examples/util/llm42_sfu.h >"$out/source/examples/util/llm42_sfu.h"
+    check "control: another constant is found" eval \
+        'python3 sweep/science/sfu_constants.py "$out/source" | grep -P "\t2024\t" && ! constants "$out/source"'
     root=$out/pages
     rm -rf "$root" && mkdir -p "$root/sweep/pages" "$root/d"
     printf '# date: 2026-11-29\n# cuda kernels: 9\nrows\tcase\tms\n1\tfast\t4.125\n8\tfast\t5\n8\tslow\t\n' \

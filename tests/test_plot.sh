@@ -110,11 +110,11 @@ refuses 2 "differ in preset (dvr, best, paper) and mode (dvr, hybrid) and verifi
 refuses 2 "differ in preset (dvr, best, paper) and" "$dir/presets.tsv" "${by_ratio[@]}" --over planner
 refuses 2 "its cells differ in verify (eager, wait) and prefill (invariant, isolated) and chunked (on, off) and" \
     "$dir/presets.tsv" "${by_ratio[@]}" --over mode,verifier
-by_columns=mode,verifier,verify,prefill,chunked,bonus,planner,window,group
+by_columns=mode,verifier,verify,prefill,chunked,bonus,planner,window,group,workload
 refuses 2 "the legend 'DVR, verifier invariant, verify eager, prefill invariant, chunked on, bonus on, \
-planner default, W = 16, G = 128' has 112 letters, and 95 fit: fix a column of --over with --where" "$dir/presets.tsv" "${by_ratio[@]}" \
+planner default, W = 16, G = 128, workload sharegpt' takes 1055 pixels, and there are 970: fix a column of --over with --where" "$dir/presets.tsv" "${by_ratio[@]}" \
     --over $by_columns
-refuses 2 "has 97 letters, and 95 fit: fix a column of --over with --where, or give a shorter --reference-name" \
+refuses 2 "takes 982 pixels, and there are 970: fix a column of --over with --where, or give a shorter --reference-name" \
     "$four" --x window --y e2e_p99_s --over group --reference "$four" --reference-name "$(printf '%097d' 0)"
 refuses 2 "the panel title '10% deterministic, DVR" "$all" "${map[@]}" --mean seed --where mode=dvr \
     --over ratio,mode,verifier,verify,prefill,chunked,bonus,workload,calibration
@@ -165,7 +165,7 @@ awk 'BEGIN { print "input_len\toutput_len\tarrival_s"; for (i = 0; i < 40; i++) 
 "$B/sweep" --calibration $calibration --workload "lengths:$dir/own.tsv" --requests 40 --qps trace --trace-speed 1,1.5,2 \
     --ratio 0.1,1 --quiet --out "$dir/speeds.tsv" || exit 1
 draws "arrivals 1.5 times as fast" "$dir/speeds.tsv" --x ratio --y e2e_p99_s --where trace_speed=1.5
-says "lengths:own.tsv, 40 requests, EAGER, INVARIANT, W = 16, G = 128, the trace's arrivals, 1.5 times as fast, seed 42"
+check "the speed" [ "$(grep -o "prompts INVARIANT,\|the trace's arrivals,\|1.5 times as fast" "$dir/text" | wc -l)" = 3 ]
 draws "arrivals by their speed" "$dir/speeds.tsv" --x trace_speed --y e2e_p99_s --where ratio=1
 says "speed of the trace, as a multiple of its own"
 draws "a line for each speed" "$dir/speeds.tsv" --x ratio --y e2e_p99_s --over trace_speed
@@ -178,7 +178,7 @@ for cell in "window=16 group=2" "window=16 group=4" "window=64 group=2" "window=
     says "$(number "$four" e2e_p99_s $cell)"
 done
 says "P99 latency (s), by window W and group G"
-says "sharegpt, 60 requests, EAGER, ISOLATED, all deterministic, 12 queries/s, seed 42"
+says "sharegpt, 60 requests, verification EAGER, prompts ISOLATED, all deterministic, 12 queries/s, seed 42"
 says "simulated: llama-3.1-8b on NVIDIA H100 PCIe 80 GB, calibration h100-pcie-paper"
 silent grey
 cp "$dir/x.png" "$dir/first.png"
@@ -188,6 +188,8 @@ check "the same bytes" sh -c "cmp '$dir/x.png' '$dir/first.png' && cmp '$dir/x.s
 draws "text with marks" "$four" "${map[@]}" --title 'a_b^c {d} @e ~f "g" \h' --note "it's 100% #1"
 says 'a_b^c {d} @e ~f "g" \h'
 says "it's 100% #1"
+draws "a title of wide letters" "$four" "${map[@]}" --title "$(printf 'WW%.0s' {1..24})"
+check "it has two lines" [ "$(grep -c 'font-weight="bold"' "$dir/x.svg")" = 2 ]
 # gnuplot must not run what a file or an option says.
 evil="\`touch $dir/run\` ' . system('touch $dir/run') . '"
 sed "s|^# device: .*|# device: $evil|" "$four" >"$dir/evil.tsv"
@@ -199,6 +201,14 @@ draws "panels" "$all" "${map[@]}" --over ratio --mean seed
 check "rows without W are counted" grep -q "not drawn, because window or group does not apply: 4 rows" "$dir/log.x"
 says "10% deterministic" "all deterministic" "mean over 2 seeds"
 says "$(number "$all" e2e_p99_s mode=dvr window=16 group=2 ratio=1)"
+at_x() { sed -n "s/.*translate(\([0-9]*\).*$1.*/\1/p" | tail -n 1; }
+of_text() { grep -B 1 ">$1<" "$dir/x.svg" | at_x middle; }
+draws "low panels of two settings" "$all" "${map[@]}" --over ratio,seed --where group=2
+check "the label of y is on the sheet" [ "$(at_x 'rotate(-90)' <"$dir/x.svg")" -ge 25 ]
+check "the second setting has columns" [ "$(of_text "10% deterministic, seed 42") $(of_text "10% deterministic, seed 43")" = \
+    "$(of_text "all deterministic, seed 42") $(of_text "all deterministic, seed 43")" ]
+draws "the same, the other way round" "$all" "${map[@]}" --over seed,ratio --where group=2
+check "the first setting has rows" [ "$(of_text "seed 42, 10% deterministic")" = "$(of_text "seed 43, 10% deterministic")" ]
 grep -v "$(printf '\t64\t4\t1\t')" "$four" >"$dir/three.tsv"
 draws "three cells of four" "$dir/three.tsv" "${map[@]}" --grey "not run"
 says "grey: not run"
@@ -208,9 +218,12 @@ check "the picture says that it is unfinished" grep -q "unfinished: 4 of 8 cells
 
 # Lines; the modes to which x does not apply are levels.
 draws "lines" "$all" --x ratio --y total_tok_per_s --over mode --mean seed --where window=16 --where group=2
-says DVR nondeterministic batch-invariant "share of deterministic requests" "DVR: EAGER, ISOLATED, W = 16, G = 2"
+says DVR nondeterministic batch-invariant "share of deterministic requests" "DVR: verification EAGER, prompts ISOLATED, W = 16, G = 2"
 
+draws "presets" "$dir/presets.tsv" "${by_ratio[@]}" --over preset --log x
+cp "$dir/x.svg" "$dir/log.svg"
 draws "presets" "$dir/presets.tsv" "${by_ratio[@]}" --over preset
+check "shares are on a linear axis" sh -c "! cmp -s '$dir/x.svg' '$dir/log.svg'"
 for name in dvr best paper invariant; do says "preset $name"; done
 draws "a long legend" "$dir/presets.tsv" "${by_ratio[@]}" --over preset,verifier,verify,prefill,chunked,bonus
 says "preset dvr, verifier invariant, verify eager, prefill invariant, chunked on, bonus on"
@@ -224,7 +237,7 @@ says "mean over 2 seeds; small: standard deviation" "±$(only "$all" mode=dvr wi
     $1 == "backend" { for (i = 1; i <= NF; i++) at[$i] = i }
     $1 == "sim" { d = $at["e2e_p99_s"] - d }
     END { printf "%.2f", (d < 0 ? -d : d) / sqrt(2) }')"
-says "framed: the best; grey with a number: within noise of it (paired t test, 95%)"
+says "framed: the best; ≈: as good, within noise (paired t test, 95%)" ≈
 # Made-up values of four seeds: 10 +- 1 is the best; one cell is 0.02 worse with every seed, one is 1 worse on average.
 awk -F '\t' -v OFS='\t' '
     /^# grid/ { next }
@@ -240,15 +253,16 @@ awk -F '\t' -v OFS='\t' -v name=noise -v map=1 -v x=window -v y=group -v value=e
     -f sweep/plot/cells.awk "$dir/noise.tsv" >"$dir/ranks"
 check "best, worse by little but always, worse by chance, worse" [ "$(rank_of "16 2")$(rank_of "16 4")$(rank_of \
     "64 2")$(rank_of "64 4")" = 2010 ]
+check "equal cells: none is the best" [ "$(awk -F '\t' -v OFS='\t' -v name=noise -v map=1 -v x=window -v y=group \
+    -v value=preemptions -v best=less -f sweep/plot/cells.awk "$four" | grep -c '^[^!].*1$')" = 4 ]
 
 # Requests at once and drafts as axes. The value none stands left of the numbers, and no line joins it to them.
 "$B/sweep" --calibration $calibration --requests 64 --workload fixed:8x16 --qps offline --max-running 8,1024 \
     --draft none,0.2,0.9 --seed 1,2 --quiet --out "$dir/batches.tsv" >/dev/null 2>&1
 draws "a map of batches and drafts" "$dir/batches.tsv" --x draft --y max_running --value output_tok_per_s --where seed=1
 check "none comes first" [ "$(grep -xE 'none|0\.[29]' "$dir/text" | xargs)" = "none 0.2 0.9" ]
-says "most requests at once"
+says "most requests" "at once"
 # In the SVG a digit of a tic takes 14 pixels, and 20 in the PNG.
-at_x() { sed -n "s/.*translate(\([0-9]*\).*$1.*/\1/p" | head -n 1; }
 check "the label is left of numbers of four digits" [ "$(at_x 'rotate(-90)' <"$dir/x.svg")" -le \
     $(($(grep -B 1 '>1024<' "$dir/x.svg" | at_x end) - 4 * 20)) ]
 draws "drafts along x" "$dir/batches.tsv" --x draft --y output_tok_per_s --over max_running --mean seed --spread
@@ -268,7 +282,7 @@ draws "no overload" "$dir/load.tsv" --x window --y e2e_p99_s --where qps=1
 silent overload
 awk -F '\t' -v OFS='\t' '$1 == "sim" { $NF = "nan" } 1' "$dir/load.tsv" >"$dir/short.tsv"
 draws "too few requests" "$dir/short.tsv" --x window --y e2e_p99_s --where qps=9
-says "some cells may be overloaded: too few requests to tell"
+says "all cells may be overloaded (too few requests to tell)" "?"
 
 # Subtitles: planners of examples/planners.h have no --verify, and a line does not end within a setting.
 "$B/sweep" --calibration $calibration --requests 30 --planner default,every --window 32,64 --qps 4,8 --quiet \
@@ -279,8 +293,6 @@ check "its name" grep -q 'planner every' "$dir/text"
 where backend sim "$dir/planners.tsv" seed "$(printf %042d 4)" >"$dir/seed.tsv"
 draws "a long subtitle" "$dir/seed.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
 check "no line ends within a setting" sh -c "! grep -qE '(G|=)\$|^=' '$dir/text'"
-draws "the default planner" "$dir/planners.tsv" --x qps --y e2e_p99_s --where planner=default --where window=32
-check "it is eager" grep -q EAGER "$dir/text"
 draws "both" "$dir/planners.tsv" --x qps --y e2e_p99_s --over planner --where window=32
 check "one of them is eager" grep -qF 'EAGER (planner default)' "$dir/text"
 
@@ -322,6 +334,9 @@ draws "a fleet's curve" sweep/results/paper/figD.tsv --x replicas --y nondet_e2e
     --where mode=dvr --where group=8 --where ratio=0.5 --where requests=12000
 draws "replicas set apart" sweep/results/paper/figD_apart.tsv --x replicas --y det_e2e_p99_s --where mode=dvr \
     --where group=8 --over apart,ratio --where ratio=0.5
+
+draws "narrow cells" sweep/results/paper/figA.tsv --x ratio --y slowdown --value total_tok_per_s --where mode=hybrid
+check "their numbers fit" [ "$(grep -B 1 ' k<' "$dir/x.svg" | sed -n 's/.*font-size="\([0-9]*\).*/\1/p' | sort -n | tail -n 1)" -le 20 ]
 
 # What is committed: measured on a GPU, and beside the published values of another one.
 draws "a measured file" sweep/results/h200/grid_8b.tsv --x window --y group --value recompute_pct

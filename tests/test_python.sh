@@ -16,6 +16,9 @@ for t in $tests; do
     if [ "$t" = notebook ] && ! has nbclient,ipykernel,matplotlib; then
         skip "$t" "it needs the Python packages nbclient, ipykernel and matplotlib"
         continue
+    elif [ "$t" = torch ] && ! has torch; then
+        skip "$t" "it needs PyTorch"
+        continue
     fi
     check "$t" timeout 300 "$python" tests/python/tests.py "$t"
 done

@@ -125,6 +125,22 @@ check "the winner has the lowest latency, and fleets apart have two kinds of req
         if (($at["apart_s"] == "nan") != ($at["share"] == 1) || $at["lead_pct"] < 0) bad = 1
     }
     END { exit bad || n != 9 }' "$dir/map.tsv"
+check "a margin gate stands beside the winner, with the better of its windows" awk -F '\t' '
+    /^#/ { next }
+    FNR == NR && $4 ~ /^gate_/ { sum[$1, $2, $3, $4] += log($7) / 2; next }
+    FNR == NR || !n++ { for (i = 1; FNR != NR && i <= NF; i++) at[$i] = i; next }
+    {
+        best = sum[$1, $2, $3, "gate_" $at["gate_window"]]
+        for (w = 8; w <= 32; w += 24) if (sum[$1, $2, $3, "gate_" w] < best) bad = 1
+        if (!best || (exp(best) / $at["gate_s"] - 1) ^ 2 > 1e-6) bad = 1
+        lead = 100 * ($at[$at["winner"] "_s"] / $at["gate_s"] - 1)
+        if ((lead - $at["gate_lead_pct"]) ^ 2 > 1e-2 || $at["gate_verified"] <= 0) bad = 1
+    }
+    END { exit bad || n != 9 }' "$dir/map_runs.tsv" "$dir/map.tsv"
+cp "$dir/map_runs.tsv" "$dir/runs_before.tsv"
+check "the gate alone is simulated again" map --gpus 2 --requests 24 --seeds 1,2 --costs 1.01,2 --shares 0.5,1 \
+    --loads 10,offline --only gate
+check "that changes nothing" eval 'cmp <(grep -v "^#" "$dir/runs_before.tsv" | sort) <(grep -v "^#" "$dir/map_runs.tsv" | sort)'
 check "what the CPU measured stands beside the map" awk -F '\t' '
     !/^#/ && $1 == 0.5 && $2 == "offline" { n += $4 > 0 && $5 > 0 && $6 > 0 } END { exit n != 1 }' "$dir/map_measured.tsv"
 # By hand: 3% and 5% in two seeds are 4.0% in the mean; with t = 12.7 the interval reaches 0. With 4% twice it does not.
@@ -139,6 +155,14 @@ lead() {  # lead A B: of a winner of 1 s over A and B in the two seeds
 }
 check "leads that differ are not sure" test "$(lead 1.03 1.05)" = "dvr 4.0 0"
 check "leads that do not are" test "$(lead 1.04 1.04)" = "dvr 4.0 1"
+# One layer as PyTorch computes it on an H200: digests of what it gave. Control: with one digit of one of them changed,
+# exactly that one is not as expected. (Arithmetic that is not the GPU's has rows of its own, which must differ.)
+awk -F '\t' -v OFS='\t' '$2 == "h512.decode" && $3 == "down" && !$5 { sub(/^./, "x", $NF) } { print }' \
+    sweep/results/science/layer.tsv >"$dir/layer.tsv"
+layer() { CC=$CC STB=$STB "$python" sweep/science/layer.py "$dir/layer.tsv" --only h512 >"$dir/said"; }
+check "a wrong digest is found" eval '! layer'
+check "and it is the only one: a layer has a GPU's bits" eval 'grep -q "as expected" "$dir/said" &&
+    test "$(grep -c "NOT AS EXPECTED" "$dir/said")" = 1 && grep "down.*NOT AS" "$dir/said"'
 check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \
-    sweep/science/audit.* sweep/science/margins.py sweep/science/winner.py
+    sweep/science/audit.* sweep/science/margins.py sweep/science/winner.py sweep/science/layer*
 finish

@@ -282,16 +282,16 @@ class _Memory:
 
 
 class _Buffer:
-    """What numpy makes a read-only array of. It keeps the owner of the memory alive for as long as the array lives."""
+    """What numpy makes an array of. It keeps the owner of the memory alive for as long as the array lives."""
 
-    def __init__(self, address, count, kind, owner):
-        self.__array_interface__ = {"data": (address, True), "shape": (count,), "typestr": kind, "version": 3}
+    def __init__(self, address, shape, kind, owner, writable=False):
+        self.__array_interface__ = {"data": (address, not writable), "shape": shape, "typestr": kind, "version": 3}
         self.owner = owner
 
 
 def _view(pointer, count, kind, owner):
     address = ctypes.cast(pointer, ctypes.c_void_p).value
-    return np.asarray(_Buffer(address, count, kind, owner)) if address and count > 0 else np.empty(0, kind)
+    return np.asarray(_Buffer(address, (count,), kind, owner)) if address and count > 0 else np.empty(0, kind)
 
 
 def _ids(ids, what, kind="a sequence of token ids"):
@@ -366,6 +366,15 @@ class _Single:
         raise TypeError(f"{type(self).__name__}: it owns memory of the library and cannot be copied or pickled")
 
 
+_WEIGHT_TYPES = {"bf16": "<u2", "fp32": "<f4", "e4m3": "|u1"}
+# The shapes of a layer's vectors.
+_VECTORS = {**dict.fromkeys(("attention_norm", "ffn_norm", "o_bias", "down_bias"), lambda w, c: (c["dim"],)),
+            **dict.fromkeys(("q_norm", "k_norm"), lambda w, c: (c["head_dim"],)),
+            **{n + "_bias": lambda w, c, n=n: (getattr(w, n).n,) for n in ("q", "k", "v", "gate", "up", "alpha")},
+            "decay": lambda w, c: (w.alpha.n,), "taps": lambda w, c: (w.qkv.n, 4),
+            "head_norm": lambda w, c: (c["value_dim"],)}
+
+
 class Model(_Single):
     """A model: an HF folder, "synthetic:NAME" or "shape:NAME". It may serve any number of engines."""
 
@@ -376,6 +385,44 @@ class Model(_Single):
         desc = S["llm42_model_desc"](path=self.path.encode(), on_device=on_device, no_mmap=no_mmap, log=_log(log, keep))
         _check(lib.llm42_model_load(ctypes.byref(pointer), ctypes.byref(desc), ctypes.byref(error)), error)
         self._memory = _Memory(pointer, lib.llm42_model_free, keep)
+        self._writable = no_mmap or not pointer.contents.mapped_bytes
+
+    def weights(self):
+        """{name: array} of all weights, over the model's own memory: matrices [n, k], bf16 as uint16 and e4m3 as uint8,
+        with their scales, and vectors in fp32. The names are the fields of llm42_model, as "layer.0.q". They may be
+        written if the model was loaded with no_mmap=True: then call reload() of its engines and scorers."""
+        found, struct = {}, self._memory.pointer.contents
+        if not struct.embed.data:
+            raise Error(f"{self.name}: its weights are not in this process's memory", "LLM42_UNSUPPORTED")
+
+        def add(name, pointer, kind, *shape):
+            if pointer and shape[0]:
+                memory = _Buffer(ctypes.cast(pointer, ctypes.c_void_p).value, shape, kind, self._memory, self._writable)
+                found[name] = np.asarray(memory)
+
+        def matrix(name, m):
+            if not m.data:
+                return
+            add(name, m.data, _WEIGHT_TYPES[_enum_word("llm42_dtype", m.type)], m.n, m.k)
+            blocks = _enum_word("llm42_scaling", m.scaling) == "block"
+            add(name + ".scale", m.scale, "<f4", *((-(-m.n // 128), -(-m.k // 128)) if blocks else (m.n,)))
+
+        matrix("embed", struct.embed)
+        if struct.head.data != struct.embed.data:
+            matrix("head", struct.head)
+        add("final_norm", struct.final_norm, "<f4", self.config["dim"])
+        for i in range(self.config["layers"]):
+            layer, at = struct.layer[i], f"layer.{i}."
+            for name, _ in layer._fields_:
+                value = getattr(layer, name)
+                if isinstance(value, S["llm42_matrix"]):
+                    matrix(at + name, value)
+                elif name in _VECTORS:
+                    add(at + name, value, "<f4", *_VECTORS[name](layer, self.config))
+            for e in range(self.config["experts"] + (self.config["shared_ffn"] > 0) if layer.expert else 0):
+                for j, name in enumerate(("gate", "up", "down")):
+                    matrix(f"{at}expert.{e}.{name}", layer.expert[3 * e + j])
+        return found
 
     @property
     def config(self):
@@ -432,9 +479,10 @@ class Model(_Single):
         return _ids(prompt, what, "a text or a sequence of token ids")
 
     def score(self, prompt, top=0, **options):
-        """Scorer(model, ...).score(prompt, top)"""
+        """Scorer(model, ...).score(prompt, top, ...)"""
+        sampling = {name: options.pop(name) for name, _ in S["llm42_sampling"]._fields_ if name in options}
         with Scorer(self, **options) as scorer:
-            return scorer.score(prompt, top)
+            return scorer.score(prompt, top, **sampling)
 
     def __repr__(self):
         return f"llm42.Model({self.path!r})"
@@ -1039,6 +1087,11 @@ class Engine(_Single):
         memory = self._open()
         return lib.llm42_engine_now(memory.pointer)
 
+    def reload(self):
+        """Takes up weights that were written (see Model.weights), when every request is finished."""
+        with self._alone():
+            _check(lib.llm42_engine_reload(self._pointer(), ctypes.byref(self._error)), self._error)
+
     def submit(self, prompt, stop=None, **options):
         """Queues a request: a text or token ids, and fields of llm42_request_desc and llm42_sampling."""
         ids, keep, error = self.model.ids(prompt), [], self._error
@@ -1370,12 +1423,35 @@ class Scorer(_Single):
                         "the logits are not finite", "LLM42_BACKEND")
         return count
 
-    def score(self, prompt, top=0):
-        """The Score of a text or of token ids, with the `top` likeliest tokens of each position."""
+    def reload(self):
+        """Takes up weights that were written (see Model.weights)."""
+        error = S["llm42_error"]()
         with self._alone():
-            return self._score(prompt, top)
+            self._texts += 1  # logits() of a text that has begun is refused
+            if self._memory and self._table.reload:
+                _check(self._table.reload(self._memory.pointer, ctypes.pointer(error)), error)
 
-    def _score(self, prompt, top):
+    def score(self, prompt, top=0, **sampling):
+        """The Score of a text or of token ids, with the `top` likeliest tokens of each position.
+
+        Log-probabilities are raw, those of the softmax of the logits. With fields of llm42_sampling, as temperature=0.8
+        and top_k=20, they are those with which tokens are drawn so: -inf for a token that a filter removes."""
+        drawn, keep, error = S["llm42_sampling"](temperature=1), [], S["llm42_error"]()
+        _take(drawn, sampling, keep)
+        if sampling:
+            raise TypeError(f"score: no option '{next(iter(sampling))}': there are {_names('llm42_sampling')}")
+        _check(lib.llm42_sampling_check(ctypes.byref(drawn), ctypes.byref(error)), error)
+        raw = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p) == (1, 0, 0, 0)
+        with self._alone():
+            return self._score(prompt, top, None if raw else drawn)
+
+    def _sampled(self, logits, tokens, drawn):
+        """llm42_sampled_logprob of tokens [rows, n]."""
+        row = lambda i: logits[i].ctypes.data_as(ctypes.POINTER(ctypes.c_float))  # noqa: E731
+        return np.array([[lib.llm42_sampled_logprob(row(i), logits.shape[1], ctypes.byref(drawn), int(token))
+                          for token in of] for i, of in enumerate(tokens)], np.float32).reshape(tokens.shape)
+
+    def _score(self, prompt, top, drawn):
         ids, vocab = self.model.ids(prompt, "score"), self._logits.shape[1]
         if not 0 <= top <= vocab:
             raise ValueError(f"top: {top}: must be from 0 to the vocabulary of {vocab}")
@@ -1389,11 +1465,14 @@ class Scorer(_Single):
             best = logits[np.arange(len(logits)), out["token"]]
             following = ids[begin + 1:begin + 1 + len(logits)]
             at = np.arange(len(following))
-            logprobs[begin + 1:begin + 1 + len(at)] = logits[at, following] - best[at] + out["logprob"][at]
+            logprobs[begin + 1:begin + 1 + len(at)] = (
+                self._sampled(logits, following[:, None], drawn)[:, 0] if drawn else
+                logits[at, following] - best[at] + out["logprob"][at])
             if top:
                 order = np.argsort(-logits, axis=1, kind="stable")[:, :top]  # of equal ones the lower id first
                 top_ids[begin + 1:begin + 1 + len(logits)] = order
                 top_logprobs[begin + 1:begin + 1 + len(logits)] = (
+                    self._sampled(logits, order, drawn) if drawn else
                     np.take_along_axis(logits, order, 1) - best[:, None] + out["logprob"][:, None])
         return Score(ids, logprobs, *((top_ids, top_logprobs) if top else (None, None)))
 

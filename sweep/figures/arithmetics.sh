@@ -17,7 +17,7 @@ for file in "${raw%.tsv}_base42.tsv" "$raw"; do
             }
             { delete bar["sm89"] }'
 done >"$work/shares"
-title=$(tell "With an A100's tensor-core steps instead of an H200's %.0f%% of tiny42's greedy answers change (on a CPU)" \
+title=$(tell "With an A100's tensor-core steps instead of an H200's, %.0f%% of tiny42's greedy answers change (on a CPU)" \
     '$1 == "tiny42" && $2 == 0 && $3 == "sm80" { print $6 }' "$work/shares")
 reading="each answer of 128 tokens is compared with that of an H200's arithmetic (sm90)"
 notes=("240 answers of tiny42 and of tiny42 in FP8, 20 of base42" "all computed on a CPU; sm90 was compared with GPUs to the bit, of sm80, sm89 and sm100 only single steps"

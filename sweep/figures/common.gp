@@ -45,10 +45,10 @@ metric(name) = sprintf("< awk -F '\\t' '$2 == \"%s\"' '%s'", name, points)
 # Workloads of the offline figures: the load "in=512 out=256" in words, and the place of a mode or of a share of
 # deterministic requests on the x axis, whose tics are offline_tics.
 load_text(name) = system(sprintf("echo '%s' | sed 's/in=\\([0-9]*\\) out=/\\1 tokens in, /; s/, [0-9]*$/& out/'", name))
-place(x) = x eq "nondeterministic" ? 0 : x eq "batch_invariant" || x eq "det-deepgemm" ? 7.4 : \
+place(x) = x eq "nondeterministic" ? 0 : x eq "batch_invariant" || x eq "det-deepgemm" ? 7.3 : \
     x eq "0.02" ? 1 : x eq "0.05" ? 2 : x eq "0.1" ? 3 : x eq "0.2" ? 4 : x eq "0.5" ? 5 : 6
 offline_tics = "set xtics ('0' 0, '2' 1, '5' 2, '10' 3, '20' 4, '50' 5, '100' 6, " . \
-    "\"{/*0.85 batch-}\\n{/*0.85 invariant}\" 7.4) scale 0"
+    "\"{/*0.75 batch-}\\n{/*0.75 invariant}\" 7.3) scale 0; set xrange [-0.6:8.4]"
 
 # The smallest and the largest value of this metric, ours and published.
 edge(name, order) = real(system(sprintf("awk -F '\t' '$2 == \"%s\" { print $5; print $6 }' '%s' | grep -v nan | " . \

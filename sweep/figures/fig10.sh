@@ -70,8 +70,8 @@ awk -F '\t' -v requests="$requests" '
         for (i = 1; i <= n; i++) print order[i] cell[order[i], "rollbacks_pct"] cell[order[i], "recompute_pct"]
     }' "$points" >"$OUT/table4.md"
 published_in=$reference/fig10_offline_throughput.tsv
-title=$(tell "DVR keeps %.0f-%.0f%% of the throughput at 10%% deterministic requests and %.0f-%.0f%% at 100%%, batch-invariant \
-kernels %.0f-%.0f%%" '
+title=$(tell "DVR keeps %.0f to %.0f%% of the throughput at 10%% deterministic requests and %.0f to %.0f%% at 100%%, \
+batch-invariant kernels %.0f to %.0f%%" '
     $2 == "total_tok_per_s" && $3 ~ /W=64/ { v[$3, $4] = $5; load[$3] }
     function kept(x, l, least, most) {
         for (l in load) { least = smaller(least, v[l, x] / v[l, "nondeterministic"]) }
@@ -80,5 +80,5 @@ kernels %.0f-%.0f%%" '
     }
     END { print kept("0.1"), kept("1"), kept("batch_invariant") }')
 width=1200 reading="lines and bars: simulated; hollow marks: the authors' result file of Figure 10"
-notes=("$requests requests at once; the title is of W = 64, G = 8; DVR: EAGER (oldest windows first), ISOLATED")
+notes=("$requests requests at once; the title is of W = 64, G = 8; DVR: verification EAGER (oldest windows first), prompts ISOLATED")
 plot

@@ -32,5 +32,5 @@ reading="bold: simulated, mean over 16 seeds; squares and (small): the authors' 
 notes=("$(tell "the paper prints %.0f and %.0f for none deterministic, %.0f for batch-invariant, %.0f for one of 11: it costs \
 %.1f%%, in the result file %.1f%%" "$costs"'
     END { print printed, cost(paper, "dvr"), cost(file, "dvr") }' "$points" "$work/printed")"
-    "512 tokens in, 256 out, all at once; DVR: W = 64, G = 8, EAGER, ISOLATED")
+    "512 tokens in, 256 out, all at once; DVR: W = 64, G = 8, verification EAGER, prompts ISOLATED")
 plot

@@ -1,5 +1,5 @@
-# Figure 9: a, pass time against tokens; b, distribution of rollbacks; d, recomputed tokens by window.
-height = above + 1045 + below
+# Figure 9: a, pass time against tokens; b, distribution of rollbacks; d, recomputed tokens by window; the legend.
+height = above + 930 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
@@ -16,7 +16,21 @@ plot match("verify_pass_ms", "G=1") using 4:5 with lines lw 3.5 lc rgb sky, \
 unset logscale x
 unset label
 eval area(660, 1065, above + 60, above + 345)
-set title "d  recomputed tokens, in all"
+set title "b  rollbacks per verification pass"
+set xlabel "rollbacks / passes of a request"
+set ylabel "requests up to this (%)"
+set xrange [-0.01:1.01]
+set yrange [40:103]
+set ytics 10
+set xtics autofreq
+array shades[4] = [orange, green, blue, black]
+curve(w) = sprintf("< awk -F '\\t' '$1 == %d { print $2 FS $3 }' '%s'", w, cdf)
+end(w) = sprintf("< awk -F '\\t' '$1 == %d' '%s'", w, ends)
+plot for [i = 1:4] curve(2**(i + 4)) using 1:2 with steps lw 3.5 lc rgb shades[i], \
+    for [i = 1:4] match("cdf_pct", sprintf("W=%d", 2**(i + 4))) using 4:6 with points pt 6 lw 3 lc rgb shades[i], \
+    for [i = 1:4] end(2**(i + 4)) using 2:(100) with points pt 6 lw 3 lc rgb shades[i]
+eval area(130, 520, above + 520, above + 805)
+set title "d  recomputed tokens, in all" offset 0, -0.5
 set xlabel "window W"
 set ylabel "% of returned tokens"
 set xrange [-0.6:3.6]
@@ -26,22 +40,9 @@ set boxwidth 0.6
 set xtics scale 0
 plot match("recompute_pct", "G=1") using 0:5:xticlabel(4) with boxes lc rgb "#8FC3E3", \
     "" using 0:6 with points pt 6 lw 3 lc rgb black
-eval area(130, 1065, above + 505, above + 845)
-set title "b  rollbacks per verification pass, over requests"
-set xlabel "rollbacks / verification passes of a request"
-set ylabel "requests up to this (%)"
-set xrange [-0.01:1.01]
-set yrange [40:103]
-set ytics 10
-set xtics auto scale 0.6
-array shades[4] = [orange, green, blue, black]
-curve(w) = sprintf("< awk -F '\\t' '$1 == %d { print $2 FS $3 }' '%s'", w, cdf)
-end(w) = sprintf("< awk -F '\\t' '$1 == %d' '%s'", w, ends)
-plot for [i = 1:4] curve(2**(i + 4)) using 1:2 with steps lw 3.5 lc rgb shades[i], \
-    for [i = 1:4] match("cdf_pct", sprintf("W=%d", 2**(i + 4))) using 4:6 with points pt 6 lw 3 lc rgb shades[i], \
-    for [i = 1:4] end(2**(i + 4)) using 2:(100) with points pt 6 lw 3 lc rgb shades[i]
-eval legend(above + 945)
-set key vertical maxrows 2
+eval legend(above + 520)
+eval area(600, 1090, above + 520, above + 805)
+set key vertical maxrows 6
 plot for [i = 1:4] NaN with lines lw 3.5 lc rgb shades[i] title sprintf("W = %d", 2**(i + 4)), \
     NaN with lines lw 3.5 lc rgb sky title "calibration", \
     NaN with points pt 6 lw 3 lc rgb black title "published"

@@ -84,20 +84,20 @@ own() {  # own SERIES: how many times slower the batch-invariant passes of this 
     tell %.2f '$2 == "calibration_slowdown" && $3 == "'"$1"'" { print $5 }'
 }
 figure=figA1 reading="throughput of DVR / of batch-invariant kernels; blue: DVR is faster, orange: slower"
-title=$(tell "The paper's DVR outruns batch-invariant kernels that take $(own batch_invariant) times as long as fast ones \
-up to %g%% deterministic requests" '
+title=$(tell "Up to %g%% deterministic requests, the paper's DVR outruns batch-invariant kernels that take \
+$(own batch_invariant) times as long as fast ones" '
     $2 == "dvr_vs_invariant" && $3 == 0 { r = 100 * $4; if ($5 < 1 && (!lost || r < lost)) lost = r; share[++n] = r }
     END { for (i = 1; i <= n; i++) if (!lost || share[i] < lost) best = larger(best, share[i]); print best + 0 }')
-notes=("$load; DVR by the paper's policy: EAGER, oldest, ISOLATED; W = 64, G = 8")
+notes=("$load; DVR by the paper's policy: verification EAGER, oldest windows first, prompts ISOLATED; W = 64, G = 8")
 script=figA plot name=dvr ratio=dvr_vs_invariant own="$(own batch_invariant)" range=1
 figure=figA2
-title=$(tell "DVR with the best policy wins at every share if batch-invariant passes take %.2f times as long as fast ones" '
+title=$(tell "DVR with the best policy wins at every share if batch-invariant passes take at least %.2f times as long as fast ones" '
     $2 == "break_even_slowdown" && $3 == "dvr_best" { most = larger(most, $5) }
     END { print most }')
 grep -q $'\tbreak_even_slowdown\tdvr_best\t' "$points" || title="DVR with the best policy beside batch-invariant kernels"
-notes=("$load, prompts in chunks; DVR by the best policy tried: WAIT, PACKED, bonus; W = 64, G = 16")
+notes=("$load, prompts in chunks; DVR by the best policy tried: verification WAIT, prompts PACKED, bonus; W = 64, G = 16")
 script=figA plot name=dvr_best ratio=dvr_best_vs_invariant own="$(own batch_invariant_chunked)" range=1
-figure=figA3 reading="1.20: preset best is 20% faster than the better of the other two"
+figure=figA3 reading="throughput of preset best / of the better of the other two; 1.20: best is 20% faster"
 title=$(tell "Preset best reaches %.2f to %.2f times the throughput of the better of presets dvr and invariant" '
     $2 == "hybrid_vs_better" { least = smaller(least, $5); most = larger(most, $5) }
     END { print least, most }')

@@ -17,8 +17,8 @@ fine(v) = v < 0.0995 ? sprintf("%.3f", v) : v < 9.995 ? sprintf("%.2f", v) : spr
 both = "< awk -F '\\t' '$2 ~ /isolated/ { a[$3, $4] = $5 } $2 ~ /packed/ { b[$3, $4] = $5; k[++n] = $3 FS $4 } " . \
     "END { for (i = 1; i <= n; i++) { split(k[i], v, FS); " . \
     "print k[i] FS a[v[1], v[2]] FS b[v[1], v[2]] } }' '" . points . "'"
-plot both using (lg($2)):(lg($1)):(0.5):(0.5):(lg($3 / $4)) with boxxyerror lc palette, \
+plot both using (lg($2)):(lg($1)):(0.5):(0.5):(lg(real(short($3 / $4)))) with boxxyerror lc palette, \
     "" using (lg($2)):(lg($1)):(short($3 / $4)) with labels offset 0, 0.45 font font(26) tc rgb black, \
     "" using (lg($2)):(lg($1)):(fine($3) . "/" . fine($4)) with labels offset 0, -0.9 font font(17) tc rgb "#333333", \
-    "< cat '" . crosses . "'" using (lg($1) + 0.4):(lg($2) + 0.32) with points pt 2 ps 0.7 * marks lw 2.5 lc rgb black
+    marked using (lg($1) + 0.4):(lg($2) + 0.32):3 with labels font "sans-serif:Bold" . font(15) tc rgb black
 unset multiplot

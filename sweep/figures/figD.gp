@@ -1,6 +1,6 @@
 # GPUs that a fleet needs: the least number that holds the bound, for two loads; with replicas of their own for
 # deterministic requests; and P99 latency by number of GPUs.
-height = above + 1240 + below
+height = above + 1265 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
@@ -18,7 +18,7 @@ seeds(m, s) = sprintf("< awk -F '\\t' '$1 == \"%s\" && $2 == \"%s\" { k = $3; if
 flat(m, s) = sprintf("< awk -F '\\t' '$2 == \"%s\" && $3 == \"%s\" { print 0 FS $5; print 105 FS $5 }' '%s'", m, s, points)
 unset key
 left(p) = p % 2 ? 115 : 710
-top(p) = above + (p < 3 ? 75 : 655)
+top(p) = above + (p < 3 ? 95 : 675)
 titled(what, below) = what . "\n{/*0.8 " . below . "}"
 
 set xlabel "deterministic requests (%)"

@@ -88,8 +88,8 @@ worth() {
         END { if (base && value) printf "%.1f", value / base }' "$work/rows"
 }
 title="What drafts are worth, by the share of right ones"
-[ -z "$(worth 1)" ] || [ -z "$(worth 16)" ] || title="With 70% of drafts right, DVR is $(worth 1) times \
-as fast as ordinary decoding without drafts, and $(worth 16) times with 16 requests at once"
+[ -z "$(worth 1)" ] || [ -z "$(worth 16)" ] || title="With 70% of drafts right, DVR serves one request \
+$(worth 1) times as fast as ordinary decoding without drafts, and 16 at once $(worth 16) times as fast"
 width=1180 reading="lines: simulated; hollow marks: measured on an H200 with an oracle; dashed: without drafts"
 source=$(source_of "$raw")
 notes=("at most seven drafts of a request in a pass; best has batch-invariant passes here; the title is measured;\

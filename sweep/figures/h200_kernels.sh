@@ -1,14 +1,15 @@
 #!/bin/bash
 # Batch-invariant kernels beside those that are not, on one H200: the product down by rows in % of cuBLASLt's speed
-# (LLM-42, Fig. 4a), RMSNorm by rows (Fig. 4b), and what invariance costs whole passes. Others' kernels are in % of the
-# cuBLAS of their own run. Needs kernels.tsv (sweep/h200/run.sh kernels). If there is kernels_peers.tsv (PyTorch's
+# (LLM-42, Fig. 4a), RMSNorm by rows (Fig. 4b), and what invariance costs whole passes. All products are in % of the
+# first choice of cuBLASLt in our run. INVARIANT ones are cuBLASLt's algorithms in a fixed choice, or tiles of ours; a
+# note of each row says which. Needs kernels.tsv (sweep/h200/run.sh kernels). If there is kernels_peers.tsv (PyTorch's
 # kernels in the same call: part, subject, variant, rows, tflop_per_s, gb_per_s), its kernels are drawn, too.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do
 needs="kernels"
 # shellcheck source=sweep/figures/h200.inc
 source "$(dirname "$0")/h200.inc"
 table=$H200/kernels.tsv peers=$H200/kernels_peers.tsv
-rows "$table" part subject variant rows tflop_per_s gb_per_s relative_pct >"$work/rows"
+rows "$table" part subject variant rows tflop_per_s gb_per_s relative_pct note >"$work/rows"
 
 lines() { awk -F '\t' -v OFS='\t' -v figure="$figure" "$@"; }
 # Ours, then what others published. A published value without a number of rows has x "nan".
@@ -55,16 +56,28 @@ peak() {  # peak VARIANT: its TFLOP/s with 512 rows and more, least and most
 # ones cannot be compared.
 grep -q matmul_bf16_sustained "$table" && most=4096 upto= || most=512 upto=" up to 512 rows"
 width=1400
-title=$(tell "Batch-invariant products: ours have %.0f to %.0f%% of cuBLASLt's speed$upto, those in Triton at most %.0f%%" '
-    $2 == "pct_of_cublas down" && $3 == "invariant" && $4 <= '$most' { least = smaller(least, $5); most = larger(most, $5) }
-    $2 == "pct_of_cublas down" && $3 ~ /^peer .*_triton|^peer triton/ { triton = larger(triton, $6) }
-    END { print least, most, triton }')
-reading="100%: the kernel that is not batch-invariant, of the same run; filled marks: ours; hollow: of others"
-notes=("Triton, one fixed tile of 128 rows: measured by us in PyTorch (kernels_peers.tsv), \
+title=$(tell "Batch-invariant products: cuBLASLt's own algorithms in a fixed choice have %.0f to %.0f%% of the speed of its \
+first choice$upto, our fixed tile %.0f to %.0f%%, those in Triton at most %.0f%%" '
+    FILENAME == ARGV[2] && $1 == "products" && $2 == "down" && $3 == "invariant" && $8 ~ /^cublasLt/ { theirs[$4] }
+    FILENAME == ARGV[2] || $4 > '$most' { next }
+    $2 == "tflop_per_s down" && $3 == "cublas" { base[$4] = $5 }
+    $2 == "pct_of_cublas down" && $3 == "invariant" { speed[$4] = $5 }
+    $2 == "pct_of_cublas down" && $3 == "fixed_tile" { tile = smaller(tile, $5); best = larger(best, $5) }
+    $2 == "tflop_per_s down" && $3 ~ /^peer .*_triton|^peer triton/ { triton = larger(triton, 100 * $6 / base[$4]) }
+    END {
+        for (x in speed) if (x in theirs) { least = smaller(least, speed[x]); most = larger(most, speed[x]) }
+        print least, most, tile, best, triton
+    }' "$points" "$work/rows")
+reading="100%: the kernel that is not batch-invariant; filled marks: our kernels and passes; hollow: kernels of others"
+notes=("$(tell "of the %d INVARIANT products of this run %d are cuBLASLt's algorithms and the others tiles of ours" '
+    $1 == "products" && $3 == "invariant" { n++; k += $8 ~ /^cublasLt/ } END { print n, k }' "$work/rows")"
+    "Triton, one fixed tile of 128 rows: measured by us in PyTorch (kernels_peers.tsv), \
 $(peak triton_fixed_tile_128) TFLOP/s from 512 rows on"
     "Thinking Machines' batch_invariant_ops and TBIK: measured by us in PyTorch on another day, \
 $(peak tml_triton) and $(peak tbik_triton) TFLOP/s from 512 rows on"
-    "LLM-42: its published peaks on an H100; vLLM: published by Thinking Machines, of its default (triangle up: better attention)")
+    "$(tell "LLM-42 publishes %.0f%% of cuBLAS on an H100 for Triton; decode step: each in %% of the same program without invariance" '
+    $3 == "published batch_invariant_triton" && $2 ~ /^pct/ { print $6 }')"
+    "vLLM: published by Thinking Machines, of its default (triangle up: better attention)")
 [ -z "$upto" ] || notes+=("ours: no points beyond 512 rows, where this run timed products while the GPU warmed up")
 source="measured: $(model_name 8b), bf16, on $(device_of "$table"); $(made_of "$table")"
-plot most=$most
+plot most=$most kernels="$work/rows"

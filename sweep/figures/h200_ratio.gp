@@ -5,8 +5,8 @@ eval start("", width, height)
 set multiplot
 eval sheet_text
 set logscale x
-at_invariant = 190.0
-set xrange [1.8:230]
+at_invariant = 185.0
+set xrange [1.8:250]
 unset key
 rows(m, mode) = int(system("grep -c '" . m . " " . mode . "' '" . points . "'"))
 there = system("awk -F '\t' '/^h200/ { sub(/ .*/, \"\", $3); if (!had[$3]++) print $3 }' '" . points . "'")
@@ -28,7 +28,7 @@ do for [panel = 1:2] {
         eval area(125, 1060, above + 20, above + 440)
         set yrange [40:102]
         set ytics 10
-        set xtics (2, 5, 10, 20, 50, 100, "batch-\ninvariant" at_invariant)
+        set xtics (2, 5, 10, 20, 50, 100, "{/*0.75 batch-}\n{/*0.75 invariant}" at_invariant)
     } else {
         eval area(125, 1060, above + 565, above + 835)
         set title "the top of it: 95 to 102%" offset 0, -0.5
@@ -48,5 +48,6 @@ do for [panel = 1:2] {
 }
 eval legend(above + 960)
 eval "set key vertical maxrows 3 font 'sans-serif" . font(17) . "'"
-plot for [m in there] NaN with linespoints pt mark(m) lw 4 lc rgb colour(m) title named(m)
+plot for [m in there] NaN with linespoints pt mark(m) lw (m eq "invariant" ? 0 : 4) lc rgb colour(m) title named(m), \
+    NaN with points pt 6 lw 3 ps 1.5 * marks lc rgb black title "hollow: simulated"
 unset multiplot

@@ -65,14 +65,14 @@ if [ -r "$file" ]; then
         }' >"$work/late"
     { read -r late && read -r why; } <"$work/late" || true
 fi
-title=$(tell "Preset best keeps %.1f to %.1f%% of the nondeterministic throughput, preset dvr %.1f%% at 100%% deterministic" '
+title=$(tell "8B: preset best keeps %.1f to %.1f%% of the nondeterministic throughput, preset dvr %.1f%% at 100%% deterministic" '
     $3 == "best dvr" { least = smaller(least, $5); most = larger(most, $5) }
     $3 == "dvr dvr" && $4 == 100 { dvr = $5 }
     END { print least, most, dvr }')
 [ -r "$H200/presets.tsv" ] || title="What determinism costs, by share of deterministic requests"
 reading="output tokens/s in % of the nondeterministic mode; filled: measured; hollow: simulated"
 notes=("ShareGPT lengths, 1,024 requests at once$([ -z "$few" ] || [ "$few" = 1024 ] || echo " (8B, fixed shape: $few)")" \
-    "fixed shape: all replay passes have 8 windows of 32 rows (options FIXED, EAGER, PACKED)" "$late" "$why")
+    "fixed shape: all replay passes have 8 windows of 32 rows (verifier FIXED, verification EAGER, prompts PACKED)" "$late" "$why")
 [ ! -r "$H200/presets.tsv" ] ||
     notes+=("presets: % of themselves without deterministic requests (invariant: of best); not simulated")
 made=()

@@ -40,5 +40,5 @@ title=$(tell "Simulated shares of throughput are %.0f points off those of anothe
     $2 == "share_pct" && $6 != "nan" { d = $5 - $6; d = d < 0 ? -d : d; v[++n] = d; worst = larger(worst, d) }
     END { print median(v, n), worst }')
 width=1200 reading="% of the nondeterministic mode of the same device; lines and bars: simulated; hollow marks: published"
-notes=("camera-ready Figure 10; 2,048 requests at once; DVR with W = 32, G = 16: EAGER (oldest windows first), ISOLATED")
+notes=("camera-ready Figure 10; 2,048 requests at once; DVR with W = 32, G = 16, verification EAGER (oldest windows first), prompts ISOLATED")
 plot deepgemm="$work/deepgemm"

@@ -29,7 +29,8 @@ do for [p = 1:words(costs)] {
         cells using ($1 == p ? $2 : NaN):3:6 with labels font font(16) tc rgb black, \
         for [i = 1:5] marked using ($1 == p && $4 == i ? $2 + 0.33 : NaN):($3 + 0.27) \
             with points pt 7 ps 0.75 * marks lc rgb strong[i], \
-        marked using ($1 == p ? $2 + 0.33 : NaN):($3 + 0.27) with points pt 6 ps 0.8 * marks lw 1.5 lc rgb black
+        marked using ($1 == p ? $2 + 0.33 : NaN):($3 + 0.27) with points pt 6 ps 0.8 * marks lw 1.5 lc rgb black, \
+        gates using ($1 == p ? $2 - 0.33 : NaN):($3 - 0.28) with points pt 9 ps 0.75 * marks lc rgb black
     unset label
 }
 unset object 1

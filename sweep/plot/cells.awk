@@ -1,6 +1,6 @@
 # The cells of a TSV for sweep/plot.sh: checks the file and the request, and prints a line a cell: key of the panel or
 # curve (its values of `over`), x, y (empty for curves), value, standard deviation of the values of a mean (nan: of one
-# value), 1 if a row of it is overloaded, and its rank (2: the best of its panel, 1: within noise of that, else 0); then
+# value), 1 if a row of it is overloaded (2: may be), and its rank (2: the only best of its panel, 1: as good, else 0); then
 # lines that begin with "!", which say what else a figure must tell. An error is one line on standard error; the status
 # is 2 if other options would help, else 1.
 #
@@ -184,6 +184,9 @@ function find_best(i, v, panel) {
         if (!(panel in best_of) || (best == "more" ? v > best_value[panel] : v < best_value[panel])) {
             best_of[panel] = order[i]
             best_value[panel] = v
+            tied[panel] = 0
+        } else if (v == best_value[panel]) {
+            tied[panel] = 1
         }
     }
 }
@@ -191,7 +194,8 @@ function rank_of(cell, panel) {
     panel = cell
     sub(/\t.*/, "", panel)
     if (best == "" || none[cell]) return 0
-    return cell == best_of[panel] ? 2 : within_noise(cell, best_of[panel])
+    if (cell == best_of[panel] && !tied[panel]) return 2
+    return sum[cell] / n[cell] == best_value[panel] || within_noise(cell, best_of[panel])
 }
 
 /^#/ {
@@ -244,7 +248,7 @@ function rank_of(cell, panel) {
     if (!(key in seen_draw)) { seen_draw[key]; draw[++draws] = key }
     drawn_value[cell, key] = $at_value
     if (reference || !("overloaded" in at)) next
-    if (is_none($at["overloaded"]) && !is_none($at["offered_per_s"])) doubtful = 1
+    if (is_none($at["overloaded"]) && !is_none($at["offered_per_s"])) doubtful[cell]
     if ($at["overloaded"] != 1) next
     if (!overload || $at["served_per_s"] / $at["offered_per_s"] < served / offered) {
         served = $at["served_per_s"]
@@ -287,14 +291,13 @@ END {
     for (i = 1; i <= cells; i++) {
         cell = order[i]
         print cell, none[cell] ? "nan" : sum[cell] / n[cell], none[cell] ? "nan" : deviation(cell), \
-            (cell in overloaded) + 0, rank_of(cell)
+            cell in overloaded ? 1 : cell in doubtful ? 2 : 0, rank_of(cell)
     }
     if (!drawn) fail(2, kept ? "no row has a value of " value " and a place on the axes: it does not apply there" : \
         "no row has all that --where asks for")
     if (unfinished != "") print "!unfinished\t" unfinished
     if (mean != "") print "!mean\t" (least_n == most_n ? most_n : least_n " to " most_n)
     if (unplaced) print "!unplaced\t" unplaced
-    if (doubtful) print "!doubtful"
     if (overload) print "!overloaded\t" sprintf("%.3g of %.3g/s", served, offered) "\t" (overload == cells)
     # Settings that all cells share are for the subtitle, those that do not apply to some modes too. One that is on no
     # axis must not differ between cells: the figure would compare two things.

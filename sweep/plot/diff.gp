@@ -24,7 +24,7 @@ do for [l = 0:layers - 1:every] { set xtics add (sprintf("layer %d", l) 2 + l * 
 if (every > 1 || layers > 6) { do for [l = 0:layers - 1:every] { set xtics add (sprintf("%d", l) 2 + l * columns) } }
 set xtics add ("logits" places)
 set grid x y lc rgb pale lw 1 lt 1
-set xlabel (layers > 6 ? "operators in the order in which they run; a number: where this layer begins" : \
+set xlabel (layers > 6 ? "operators in the order in which they run; numbers: layers" : \
     "operators in the order in which they run")
 unset key
 size = places > 100 ? 0.4 * marks : marks

@@ -1,7 +1,7 @@
 # Places the cells of plot/cells.awk on a sheet: reads ours (which=ours) and the reference's (which=reference), and
 # writes the numbers to the file `table` and lines of gnuplot with sizes and texts to standard output.
 #
-# Its texts are placed by the functions of plot/text.awk.
+# Texts are placed by the functions of plot/text.awk.
 #
 # Variables: map (1: a heat map, else lines), x, y, value, over, mean, where (settings that --where has fixed, separated
 # by tabs), relative, logs (axes), title, notes (separated by tabs), grey (what empty cells are), source, beside (what
@@ -74,7 +74,8 @@ function phrase(c, v) {
     if (c == "window") return "W = " v
     if (c == "group") return "G = " v
     if (c == "seed") return "seed " v
-    if (c == "verify" || c == "prefill") return toupper(v)
+    if (c == "verify") return "verification " toupper(v)
+    if (c == "prefill") return "prompts " toupper(v)
     if (c == "replicas") return v " replica" (v == 1 ? "" : "s")
     if (c == "router" || c == "apart" || (c == "planner" && v != "default")) return c " " v
     return c in fixed ? c " " v : ""
@@ -94,9 +95,9 @@ function name_of(key, i, n, column, v, text, part) {
 }
 
 # The texts of the sheet: its headline, how to read it, and below the plots all conditions.
-function build_texts(width, i, n, c, kind, list, text, part, ofdvr, most, headline, reading, foot, headlines, readings, feet) {
+function build_texts(room, i, n, c, kind, list, text, part, ofdvr, headline, reading, foot, headlines, readings, feet) {
     headlines = wrap(title != "" ? title : capital(words(value)) (relative ? ", relative to the largest" : "") ", by " \
-        (map ? brief(x) " and " brief(y) : brief(x)), letters(width, "headline"), headline, 0)
+        (map ? brief(x) " and " brief(y) : brief(x)), room, "headline", headline, 0)
     kind = source
     sub(/:.*/, "", kind)
     part = mean == "" ? "" : "mean over " means (mean == "seed" ? " seeds" : " values of " mean)
@@ -106,11 +107,11 @@ function build_texts(width, i, n, c, kind, list, text, part, ofdvr, most, headli
     if (map && title != "")
         text = capital(words(value)) (relative ? ", relative to the largest" : "") (text == "" ? "" : "; ") text
     if (map && holes) text = text (text == "" ? "" : "; ") "grey: " (grey == "" ? "no value" : grey)
-    readings = wrap(text, letters(width, "reading"), reading, 0)
+    readings = wrap(text, room, "reading", reading, 0)
     if (best != "")
-        readings = wrap("framed: the best" (means + 0 > 1 ? "; grey with a number: within noise of it (paired t test, 95%)" : ""),
-            letters(width, "reading"), reading, readings)
-    most = letters(width, "foot")
+        readings = wrap((framed ? "framed: the best" : "") (framed && near ? "; " : "") (!near ? "" : means + 0 > 1 ? \
+            "\342\211\210: as good, within noise (paired t test, 95%)" : "\342\211\210: equally good"), room, "reading",
+            reading, readings)
     text = ""
     for (i = 1; i <= settings; i++) {
         c = setting[i]
@@ -122,17 +123,18 @@ function build_texts(width, i, n, c, kind, list, text, part, ofdvr, most, headli
         if (!partly[c]) text = text (text == "" ? "" : ", ") part
         else ofdvr = ofdvr (ofdvr == "" ? "" : ", ") part
     }
-    feet = wrap(text, most, foot, 0)
-    if (ofdvr != "") feet = wrap("DVR: " ofdvr, most, foot, feet)
+    feet = wrap(text, room, "foot", foot, 0)
+    if (ofdvr != "") feet = wrap("DVR: " ofdvr, room, "foot", foot, feet)
     if (overload != "")
         feet = wrap((overload_all ? "overloaded: served " overload : "crosses: overloaded (at worst served " overload ")") \
-            ", latencies grow with --requests", most, foot, feet)
+            ", latencies grow with --requests", room, "foot", foot, feet)
     if (doubtful)
-        feet = wrap((overload == "" ? "some" : "other") " cells may be overloaded: too few requests to tell", most, foot, feet)
-    if (device_note != "") feet = wrap(beside " " device_note, most, foot, feet)
+        feet = wrap((doubtful == cells ? "all cells" : "question marks:") " may be overloaded (too few requests to tell)",
+            room, "foot", foot, feet)
+    if (device_note != "") feet = wrap(beside " " device_note, room, "foot", foot, feet)
     n = split(notes, list, "\t")
-    for (i = 1; i <= n; i++) feet = wrap(list[i], most, foot, feet)
-    feet = wrap(source (unfinished == "" ? "" : "; " unfinished), most, foot, feet)
+    for (i = 1; i <= n; i++) feet = wrap(list[i], room, "foot", foot, feet)
+    feet = wrap(source (unfinished == "" ? "" : "; " unfinished), room, "foot", foot, feet)
     print_texts(headline, headlines, reading, readings, foot, feet)
 }
 
@@ -152,7 +154,6 @@ $1 ~ /^!/ {
     c = substr($1, 2)
     if (c == "unfinished") unfinished = $2
     else if (c == "mean") means = $2
-    else if (c == "doubtful") doubtful = 1
     else if (c == "overloaded") {
         overload = $2
         overload_all = $3
@@ -171,8 +172,11 @@ which == "ours" {
     cell[++cells] = $1 FS $2 FS $3
     ours[cell[cells]] = $4
     deviation[cell[cells]] = $5
-    crossed[cell[cells]] = $6
+    state[cell[cells]] = $6
+    doubtful += $6 == 2
     rank[cell[cells]] = $7
+    framed += $7 == 2
+    near += $7 == 1
     if ($4 != "nan") {
         if (!drawn++ || $4 < low) low = $4
         if (drawn == 1 || $4 > high) high = $4
@@ -218,73 +222,106 @@ END {
     else draw_lines()
 }
 
-# The size of letters, at most 20, in which every name of a panel or line fits into so many pixels. In size 20 a letter
-# takes `wide` pixels. It is an error if that size is less than `least`.
-function font_size(room, what, wide, least, i, longest, size) {
-    longest = beside != "" && !map ? beside : ""
-    for (i = 1; i <= panels; i++) if (length(name_of(panel_key[i])) > length(longest)) longest = name_of(panel_key[i])
-    size = int(length(longest) ? 20 * room / (wide * length(longest)) : 20)
+# The size of letters, at most 20, in which every name of a panel or line fits into so many pixels. It is an error if
+# that is less than `least`.
+function font_size(room, what, least, i, longest, size) {
+    longest = map ? "" : beside
+    for (i in names) if (wide(names[i], 20) > wide(longest, 20)) longest = names[i]
+    size = int(longest == "" ? 20 : 20 * room / wide(longest, 20))
     if (size >= least) return size > 20 ? 20 : size
-    print "plot: the " what " '" longest "' has " length(longest) " letters, and " int(20 * room / (wide * least)) \
-        " fit: fix a column of --over with --where" (longest == beside ? ", or give a shorter --reference-name" : "") \
-        >"/dev/stderr"
+    printf "plot: the %s \047%s\047 takes %d pixels, and there are %d: fix a column of --over with --where%s\n", what, longest,
+        wide(longest, least), room, longest == beside ? ", or give a shorter --reference-name" : "" >"/dev/stderr"
     exit 2
 }
 
-function draw_map(i, n, n_y, at, text, v, across, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
+# A text along a y axis of so many pixels, as a gnuplot string, in label_lines lines.
+function upright(text, room, i, lines, joined) {
+    label_lines = wrap(text, room > 240 ? room : 240, "label", lines, 0)
+    for (i = 1; i <= label_lines; i++) joined = joined (i > 1 ? " . \"\\n\" . " : "") quoted(lines[i])
+    return joined
+}
+
+# Gives each panel of a map its place. Those of one setting stand in its order. Those of two form a matrix, in which the
+# first one has rows, unless most places of it would be empty. Returns how many places there are.
+function place_panels(i, n, v, first, firsts, second, seconds, seen, at, places) {
+    places = panels
+    across = panels == 1 ? 1 : panels == 2 || panels == 4 || columns > 6 ? 2 : 3
+    n = split(over, v, ",")
+    for (i = 1; i <= panels; i++) {
+        split(panel_key[i] SUBSEP, v, SUBSEP)
+        if (!seen[1, v[1]]++) first[++firsts] = v[1]
+        if (!seen[2, v[2]]++) second[++seconds] = v[2]
+    }
+    if (n == 1 || (n == 2 && 2 * panels > firsts * seconds)) {
+        places = firsts * seconds
+        if (n == 2) across = seconds
+        sorted(first, firsts)
+        sorted(second, seconds)
+        for (i = 1; i <= firsts; i++) at[1, first[i]] = (i - 1) * seconds
+        for (i = 1; i <= seconds; i++) at[2, second[i]] = i
+        for (i = 1; i <= panels; i++) {
+            split(panel_key[i] SUBSEP, v, SUBSEP)
+            panel[panel_key[i]] = at[1, v[1]] + at[2, v[2]]
+        }
+    }
+    for (i = 1; i <= panels; i++) names[panel[panel_key[i]]] = name_of(panel_key[i])
+    return places
+}
+
+function draw_map(i, places, tics, widest, at, text, v, cell_w, cell_h, left, top, gap_w, gap_h, map_w, map_h) {
     sorted(xs, columns)
     sorted(ys, rows)
     for (i = 1; i <= columns; i++) x_at[xs[i]] = i
     for (i = 1; i <= rows; i++) {
         y_at[ys[i]] = i
-        if (length(ys[i]) > n) n = length(ys[i])
+        if (wide(ys[i], 20) > tics) tics = wide(ys[i], 20)
     }
     if (panels > 12) {
         print "plot: " panels " panels are too many: fix a column of --over with --where" >"/dev/stderr"
         exit 2
     }
     holes = cells < columns * rows * panels || drawn < cells
-    n_y = n
-    left = 84 + 16 * n_y
-    across = panels == 1 ? 1 : panels == 2 || panels == 4 || columns > 6 ? 2 : 3
+    places = place_panels()
     cell_w = panels == 1 ? 940 / columns : 1400 / (across * columns)
     cell_w = cell_w > 300 ? 300 : cell_w < 62 ? 62 : int(cell_w)
     cell_h = beside != "" || spread ? 97 : 72
     if (cell_w < 110) cell_h = int(cell_h * 0.8)
-    gap_w = across > 1 ? left : 0
     gap_h = panels > 1 ? 105 : 0
-    n = int((panels + across - 1) / across)
-    while (n * rows * cell_h < 15 * length(brief(y))) cell_h += 8  # a low map has room for the label of its y axis
-    width = across * columns * cell_w + (across - 1) * gap_w + left + 50
+    i = int((places + across - 1) / across)
+    map_h = i * rows * cell_h + (i - 1) * gap_h
+    # The label of the y axis, in as many lines as it needs, stands left of the numbers of its tics.
+    print "y_label = " upright(words(y), map_h + 60)
+    left = 75 + tics + 33 * (label_lines - 1)
+    print "label_gap = " int(left - 28)
+    gap_w = across > 1 ? int(50 + tics) : 0
+    map_w = across * columns * cell_w + (across - 1) * gap_w
+    width = int(map_w + left + 50)
     if (width < 1100) {
         left += int((1100 - width) / 2)
         width = 1100
     }
-    build_texts(width)
+    build_texts(width - 40)
     top = above + (panels > 1 ? 45 : 10)
-    printf "columns = %d; rows = %d; panels = %d; across = %d; cell_w = %d; cell_h = %d\n", columns, rows, panels,
-        across, cell_w, cell_h
-    map_w = across * columns * cell_w + (across - 1) * gap_w
-    map_h = n * rows * cell_h + (n - 1) * gap_h
+    printf "columns = %d; rows = %d; panels = %d; across = %d; cell_w = %d; cell_h = %d\n", columns, rows, places, across,
+        cell_w, cell_h
     printf "left = %d; top = %d; gap_w = %d; gap_h = %d; map_w = %d; map_h = %d; width = %d; height = %d\n", left, top,
         gap_w, gap_h, map_w, map_h, width, top + map_h + 95 + below
     print_array("x_name", xs, columns)
     print_array("y_name", ys, rows)
-    # The label of the y axis stands left of the numbers of its tics.
-    print "label_gap = " (n_y > 3 ? 42 + 16 * n_y : 90)
-    print "x_label = " quoted(words(x)) "; y_label = " quoted(13 * length(words(y)) > map_h ? brief(y) : words(y))
-    print "large = " (cell_w < 110 ? 26 * cell_w / 110 : 26) "; small = " (cell_w < 110 ? 20 * cell_w / 110 : 20)
-    print "title_size = " font_size(panels > 1 ? columns * cell_w + (across > 1 ? gap_w : 50) : width, "panel title", 15.5, 11)
+    print "x_label = " quoted(words(x))
+    for (i = 1; i <= cells; i++) if (wide(short(ours[cell[i]]), 26) > widest) widest = wide(short(ours[cell[i]]), 26)
+    v = widest > cell_w - 20 ? (cell_w - 20) / widest : 1
+    print "large = " 26 * v "; small = " 20 * v
+    print "title_size = " font_size(panels > 1 ? columns * cell_w + (across > 1 ? gap_w : 50) - 10 : width, "panel title", 11)
     print "beside = " (beside != "" || spread) "; more_is_better = " (value ~ /tok_per_s/ || relative)
-    for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
-    print_array("name", names, panels)
+    print_array("name", names, places)
     for (i = 1; i <= cells; i++) {
         split(cell[i], at, FS)
         v = ours[cell[i]]
         if (v == "nan") continue
         text = cell[i] in theirs ? theirs[cell[i]] == "nan" ? "" : "(" short(theirs[cell[i]]) ")" : ""
         if (spread && deviation[cell[i]] != "nan") text = "\302\261" short(deviation[cell[i]])
-        print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text, crossed[cell[i]], rank[cell[i]] >table
+        print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text, state[cell[i]], rank[cell[i]] >table
     }
 }
 function shade(v) {
@@ -308,6 +345,9 @@ function edge(at, sign, v) {
     v = deviation[at] == "nan" || ours[at] == "nan" ? ours[at] : ours[at] + sign * deviation[at]
     return logs ~ /y/ && v <= 0 && ours[at] > 0 ? ours[at] / 10 : v
 }
+
+# What the table says of a cell of lines that is overloaded, and of one that may be: the number, or nan.
+function marked(at) { return (state[at] == 1 ? ours[at] : "nan") OFS (state[at] == 2 ? ours[at] : "nan") }
 
 # Where the band of the value none begins and ends (side -1 and 1).
 function none_at(side) { return logs ~ /x/ ? none_x * step ^ (side / 8) : none_x + side * step / 8 }
@@ -335,7 +375,7 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         print "plot: " panels " lines cannot be told apart (8 can): fix a column of --over with --where" >"/dev/stderr"
         exit 2
     }
-    if (logs == "" && first_x > 0 && last_x / first_x >= 8) logs = "x"
+    if (logs == "" && x != "ratio" && first_x > 0 && last_x / first_x >= 8) logs = "x"
     if ((logs ~ /x/ && first_x <= 0) || (logs ~ /y/ && low <= 0)) {
         print "plot: --log " logs ": a logarithmic axis takes only values above 0" >"/dev/stderr"
         exit 2
@@ -348,22 +388,20 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         first_x = none_x
     }
     width = 1100
-    for (i = 1; i <= panels; i++) {
-        text = name_of(panel_key[i])
-        if (length(text) > longest) longest = length(text)
-    }
-    if (length(beside) > longest) longest = length(beside)
-    key_size = font_size(width - 130, "legend", 17, 12)
+    for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
+    key_size = font_size(width - 130, "legend", 12)
+    for (i in names) if (wide(names[i], key_size) > longest) longest = wide(names[i], key_size)
+    if (wide(beside, key_size) > longest) longest = wide(beside, key_size)
     keys = (panels > 1 || panel_key[1] != "" ? panels : 0) + (beside != "")
-    across = int(width / (longest * 0.75 * key_size + 130))
+    across = int(width / (longest + 130))
     if (across < 1) across = 1
     if (across > keys) across = keys
-    build_texts(width)
+    build_texts(width - 40)
     top = above + 20
     bottom = 105 + (keys ? 20 + 42 * int((keys + across - 1) / across) : 0) + below
     printf "width = %d; height = %d; top = %d; bottom = %d; keys = %d; key_rows = %d\n", width, top + 460 + bottom, top,
         bottom, keys, keys ? int((keys + across - 1) / across) : 0
-    printf "key_size = %g; spread = %d; ", key_size, spread
+    printf "key_size = %g; spread = %d; doubtful = %d; ", key_size, spread, doubtful
     printf "panels = %d; logs = \"%s\"; first_x = %g; last_x = %g; low = %g; high = %g\n", panels, logs, first_x,
         last_x, low, high
     print "beside = " quoted(beside)
@@ -373,12 +411,18 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         text = panel_key[k]
         print "hue[" k "] = " (text == "dvr" ? "dvr" : text == "batch_invariant" ? "invariant" : "ordinary")
     }
-    print "x_label = " quoted(words(x)) "; y_label = " quoted(relative ? "relative to the largest" : words(value))
-    # A tic at each value of x, where they leave room for their numbers.
+    print "x_label = " quoted(words(x)) "; y_label = " upright(relative ? "relative to the largest" : words(value), 520)
+    print "left = " 132 + 33 * label_lines
+    # A tic at each value of x that is far enough from the last one for its number.
     text = "none" in seen_x ? "\047none\047 " none_x : ""
-    for (i = 1; i <= n && (n <= 14 || text != ""); i += int((n + 13) / 14)) text = text (text == "" ? "" : ", ") list[i]
+    k = text == "" ? -1 : 0
+    for (i = 1; i <= n; i++) {
+        at = (918 - 33 * label_lines) * (logs ~ /x/ ? log(list[i] / first_x) / log(last_x / first_x) : (list[i] - first_x) / (last_x - first_x))
+        if (k >= 0 && at - k < wide(list[i], 20) + 15) continue
+        k = at
+        text = text (text == "" ? "" : ", ") list[i]
+    }
     print "x_tics = \"" text "\""
-    for (i = 1; i <= panels; i++) names[i] = name_of(panel_key[i])
     print_array("name", names, panels)
     # A curve's points in order of x. Rows to which x does not apply are a level across the figure.
     for (k = 1; k <= panels; k++) {
@@ -386,19 +430,19 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         if (at in ours) {  # a point that no line joins to the others, with a band as wide as itself
             for (i = -1; i <= 1; i++)
                 print k, i ? "edge" : "curve", none_at(i), ours[at], at in theirs ? theirs[at] : "nan", edge(at, -1), \
-                    edge(at, 1), crossed[at] ? ours[at] : "nan" >table
-            print k, "curve", none_x, "nan", "nan", "nan", "nan", "nan" >table
+                    edge(at, 1), marked(at) >table
+            print k, "curve", none_x, "nan", "nan", "nan", "nan", "nan", "nan" >table
         }
         for (i = 1; i <= n; i++) {
             at = panel_key[k] FS list[i] FS
             if (at in ours)
                 print k, "curve", list[i], ours[at], at in theirs ? theirs[at] : "nan", edge(at, -1), edge(at, 1), \
-                    crossed[at] ? ours[at] : "nan" >table
+                    marked(at) >table
         }
         for (i = 1; i <= columns; i++) {
             at = panel_key[k] FS xs[i] FS
             if (is_number(xs[i]) || xs[i] == "none" || !(at in ours)) continue
-            text = edge(at, -1) OFS edge(at, 1) OFS (crossed[at] ? ours[at] : "nan")
+            text = edge(at, -1) OFS edge(at, 1) OFS marked(at)
             print k, "level", first_x, ours[at], "nan", text >table
             print k, "level", last_x, ours[at], "nan", text >table
         }

@@ -20,10 +20,13 @@ function print_array(name, values, n, i) {
     print "]"
 }
 
-# How many letters a line may have on a sheet of so many pixels.
-function letters(width, what) {
-    return int((width - 40) / (what == "headline" ? 16.8 : what == "reading" ? 11.3 : 9.3))
+# The pixels that a text takes in font(size), by the widths of letters of DejaVu Sans. Other fonts are narrower.
+function wide(text, size, w) {
+    w = 95 * gsub(/[mwMW%@#+<=>^~]/, "", text) + 76 * gsub(/[A-HK-Z&]/, "", text) + 29 * gsub(/[ijlIJ\047]/, "", text)
+    w += 34 * gsub(/[ \001,.:;\/\\|f-]/, "", text) + 41 * gsub(/[()tr!]/, "", text) + 57 * gsub(/[csvxykz]/, "", text)
+    return (w + 65 * length(text)) * size / 77
 }
+function size_of(what) { return what == "headline" ? 1.13 * 21.5 : what == "reading" ? 16 : what == "foot" ? 13.5 : 20 }
 # Prints the texts, and the pixels that they take above and below the plots.
 function print_texts(headline, headlines, reading, readings, foot, feet) {
     print_array("headline", headline, headlines)
@@ -34,20 +37,34 @@ function print_texts(headline, headlines, reading, readings, foot, feet) {
     print "above = " above "; below = " below
 }
 
-# Appends a text to the n lines, in lines of at most `most` letters and of about the same length, none of which ends
-# beside a sign of equality. Returns the new n.
-function wrap(text, most, lines, n, pieces, cut) {
-    gsub(/ = /, hard "=" hard, text)
-    for (pieces = int((length(text) + most - 1) / most); pieces > 1; pieces--) {
-        for (cut = int(length(text) / pieces); cut < most && substr(text, cut, 1) != " "; cut++) ;
-        while (cut > 1 && substr(text, cut, 1) != " ") cut--
-        if (cut <= 1) cut = most
-        lines[++n] = substr(text, 1, cut)
-        sub(/ +$/, "", lines[n])
-        text = substr(text, cut + 1)
-        if (length(text) > (pieces - 1) * most) pieces++
+# Appends a text to the n lines, none of which is wider than `room` pixels. Returns the new n.
+function broken(text, room, size, lines, n, words, word, i, line) {
+    words = split(text, word, " ")
+    for (i = 1; i <= words; i++) {
+        if (i > 1 && wide(line " " word[i], size) <= room) { line = line " " word[i]; continue }
+        if (i > 1) lines[++n] = line
+        line = word[i]
     }
-    if (text != "") lines[++n] = text
-    for (cut = 1; cut <= n; cut++) gsub(hard, " ", lines[cut])
+    if (words) lines[++n] = line
+    for (i = 1; i <= n; i++) gsub(hard, " ", lines[i])
     return n
+}
+# The same in as few lines as fit on `room` pixels, which are of about the same width. None ends beside a sign of
+# equality, and only a word that is wider than a line is cut.
+function wrap(text, room, what, lines, n, size, words, word, i, most, limit) {
+    size = size_of(what)
+    gsub(/ = /, hard "=" hard, text)
+    words = split(text, word, " ")
+    text = ""
+    for (i = 1; i <= words; i++) {
+        for (; wide(word[i], size) > room; word[i] = substr(word[i], limit + 1)) {
+            for (limit = length(word[i]); wide(substr(word[i], 1, limit), size) > room; limit--) ;
+            text = text substr(word[i], 1, limit) " "
+        }
+        text = text word[i] " "
+    }
+    most = broken(text, room, size, lines, n)
+    for (limit = most > n ? wide(text, size) / (most - n) : room; limit < room; limit += 8)
+        if (broken(text, limit, size, lines, n) == most) return most
+    return broken(text, room, size, lines, n)
 }

@@ -6,9 +6,12 @@
 #     LLAMA=FOLDER/llama-server sweep/referee/lossless.sh llama     # needs the Python package gguf
 #     sweep/referee/lossless.sh transformers                        # needs transformers and torch
 #
-# From the environment: PYTHON (python3), OUT (sweep/results/referee), RUNS (which of serve, default all).
+# From the environment: PYTHON (python3), OUT (sweep/results/referee), RUNS (which of serve, default all), SERVE (how
+# build/serve is called; on a GPU "build/serve --backend cuda"), CONTROL (options of one more server, the control; default:
+# ordinary requests are the control. On an H200 tiny42 answers them like deterministic ones, so that "--leaves 2" is one).
 set -eu
 PYTHON=${PYTHON:-python3} OUT=${OUT:-sweep/results/referee} LLAMA=${LLAMA:-llama-server}
+SERVE=${SERVE:-build/serve --threads 1}
 work=$(mktemp -d)
 servers=()
 stop() {
@@ -52,12 +55,12 @@ judge() {  # judge NAME COMMENT OPTION...: the referee's report with a manifest
 }
 serve() {  # serve NAME PRESET OPTION...: build/serve with these drafts, and without
     case " ${RUNS:-$1} " in *" $1 "*) ;; *) return ;; esac
-    start 8140 build/serve --port 8140 --preset "$2" --prefix-cache --threads 1
-    start 8141 build/serve --port 8141 --preset "$2" --prefix-cache --threads 1 "${@:3}"
+    start 8140 $SERVE --port 8140 --preset "$2" --prefix-cache
+    start 8141 $SERVE --port 8141 --preset "$2" --prefix-cache "${@:3}"
     local control=(--field deterministic=true --control deterministic=false)
-    if [ "$2" = invariant ]; then  # which makes all requests deterministic
-        start 8143 build/serve --port 8143 --prefix-cache --threads 1 "${@:3}"
-        control=(--control-url http://127.0.0.1:8143/v1)
+    if [ -n "${CONTROL:-}" ] || [ "$2" = invariant ]; then  # which makes all requests deterministic
+        start 8143 $SERVE --port 8143 --prefix-cache ${CONTROL:-} "${@:3}"
+        control=(--field deterministic=true --control-url http://127.0.0.1:8143/v1)
     fi
     judge "serve_$1" "build/serve --preset $2 --prefix-cache ${*:3}" --url http://127.0.0.1:8141/v1 \
         --against http://127.0.0.1:8140/v1 --temperature 0 0.8 --tokens 48 --trials 4 "${control[@]}"

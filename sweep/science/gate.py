@@ -19,9 +19,11 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "python"))
 import llm42  # noqa: E402
 
-# How a request waits for verification, as options of the engine: at once, one token and the one behind it; or when a
-# window is full, so that it decodes on behind an uncertain token.
-POLICIES = {"at once": {"verify": "eager", "window": 2}, "window": {"verify": "wait", "window": 16}}
+# How a request waits for verification, as options of the engine: at once, one token and the one behind it; when a window
+# is full, so that it decodes on behind an uncertain token; or when any request's window is full ("shared"; as in
+# science/winner.py).
+POLICIES = {"at once": {"verify": "eager", "window": 2}, "window": {"verify": "wait", "window": 16},
+            "shared": {"verify": "eager", "window": 32}}
 RUN = ["model", "backend", "fast", "logits", "policy", "running", "temperature", "gate", "requests", "tokens", "verified_pct", "rollbacks",
        "differing"]
 BOUND = ["model", "backend", "logits", "rows", "temperature", "seed", "tokens", "flips", "largest_margin", "below_pct", "margin_median"]
@@ -120,7 +122,7 @@ def main():
                         help="thresholds (default 1e-9,0.03,0.1,0.3,0.5,1,2,4,1e9)")
     parser.add_argument("--temperature", type=numbers(float), default=[0, 0.8], help="a list (default 0,0.8)")
     parser.add_argument("--running", type=numbers(int), default=[4, 32], help="requests at once (default 4,32)")
-    parser.add_argument("--policy", type=numbers(str), default=list(POLICIES), help="at once,window: one or both")
+    parser.add_argument("--policy", type=numbers(str), default=list(POLICIES), help="at once,window,shared: some of these")
     parser.add_argument("--rows", type=numbers(int), default=[1, 4, 16], help="--bound: of passes (default 1,4,16)")
     parser.add_argument("--requests", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=400, help="of an answer (default 400)")

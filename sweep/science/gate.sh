@@ -35,6 +35,7 @@ case ${1:-} in
 answers)
     gate --model examples/tiny42 --gate $gates --running 32,4 --policy 'at once'
     gate --model examples/tiny42 --gate $gates --running 32 --policy window
+    gate --model examples/tiny42 --gate 1e-9,0.1,0.3 --running 32 --policy shared
     gate --model examples/tiny42 --gate $gates --running 32 --policy 'at once' --logits fp32
     [ -z "${BASE42:-}" ] || gate --model "$BASE42" --gate $few --running 16 --policy 'at once' --requests 32 --tokens 200
     gate --model examples/hybrid42 --gate $few --running 32 --policy 'at once' --temperature 0 --tokens 200

@@ -14,7 +14,9 @@ small.
                 of the numbers A that are tried, the one with the lowest P99 latency
 
 Beside them, out of competition: none serves without determinism, and fixed is dvr with FIXED replay passes (W = 32,
-G = 8), which have no such cost, but whose results depend on their size.
+G = 8), which have no such cost, but whose results depend on their size. gate_W verifies only tokens below a margin
+gate, and those that wait behind them (science/gate.md): dvr with windows of W rows, of which the best W counts. It
+promises nothing either.
 
 All of them serve the same requests at the same times, so that they are compared seed by seed. Three files are written:
 OUT_runs.tsv has the latencies of every seed, OUT.tsv the map, and OUT_measured.tsv what a GPU measured beside it. An
@@ -22,7 +24,8 @@ interval is Student's, with 95%, of the logarithm of the ratio of the best two.
 
     make build/sweep && python3 sweep/science/winner.py --out sweep/results/science/winner
 
-About half an hour in one thread; --reuse computes the last two files again from OUT_runs.tsv.
+About half an hour in one thread. --reuse computes the last two files again from OUT_runs.tsv, and --only WAY,...
+simulates some of the ways again (WAYS below).
 """
 import argparse
 import csv
@@ -36,10 +39,12 @@ import tempfile
 MECHANISMS = ("dvr", "hybrid", "invariant", "apart")
 # Student's t for 95%, by degrees of freedom.
 STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+WAYS = ("none", "invariant", "fixed", "verified", "gate", "apart")  # of calling the simulator; verified: dvr and hybrid
 P99, DET = "e2e_p99_s", "det_e2e_p99_s"
 KEYS = ("cost", "share", "load", "mechanism", "apart")
 RUN = KEYS + ("seed", "p99_s", "det_p99_s", "nondet_p99_s", "verified", "overloaded")
-MAP = ("cost", "share", "load", "none_s", "fixed_s", *(m + "_s" for m in MECHANISMS), "apart_gpus", "verified",
+GATE = ("gate_s", "gate_window", "gate_verified", "gate_lead_pct", "gate_low", "gate_high")
+MAP = ("cost", "share", "load", "none_s", "fixed_s", *GATE, *(m + "_s" for m in MECHANISMS), "apart_gpus", "verified",
        "overloaded_seeds", "winner", "second", "lead_pct", "lead_low", "lead_high", "sure", "det_winner")
 # The presets that one GPU can serve, by mechanism.
 PRESETS = {"dvr": "dvr", "best": "hybrid", "invariant": "invariant"}
@@ -85,6 +90,11 @@ def rate(options, load):
     return load if load == "offline" else f"{float(load) * options.gpus:g}"
 
 
+def way(mechanism):
+    """The simulator's call that serves a mechanism, as --only names it."""
+    return "verified" if mechanism in ("dvr", "hybrid") else mechanism.split("_")[0]
+
+
 def splits(options, share, costs):
     """Numbers of GPUs set apart that may be best: from those that give each kind the same load a GPU where the cost is
     least to those where it is greatest, and one more on either side."""
@@ -96,24 +106,29 @@ def simulate(options, path):
     costs = [float(cost) for cost in options.costs.split(",")]
     own, _, others = options.costs.partition(",")
     shared = ["--router", "least_tokens"]
+    ways = [("verified", ["--preset", "dvr,best"]),
+            ("gate", ["--preset", "dvr", "--gate", options.gate, "--window", options.windows, "--group", "128"])]
     calls = [("none", False, ["--mode", "nondeterministic", "--chunked", "on", *shared]),
              ("invariant", False, ["--preset", "invariant", "--slowdown", options.costs, *shared]),
              ("fixed", False, ["--preset", "dvr", "--verifier", "fixed", "--prefill", "packed", "--window", "32",
                                "--group", "8", "--ratio", options.shares, *shared]),
-             *(("", some != own, ["--preset", "dvr,best", "--slowdown", some, "--ratio", options.shares, *shared])
-               for some in (own, others) if some)]
+             *((name, some != own, ["--slowdown", some, "--ratio", options.shares, *shared, *flags])
+               for name, flags in ways for some in (own, others) if some)]
     for share in options.shares.split(","):
         apart = ",".join(map(str, splits(options, float(share), costs)))
         if float(share) < 1:
             calls.append(("apart", False, ["--preset", "invariant", "--slowdown", options.costs, "--ratio", share,
                                            "--router", "deterministic_apart", "--apart", apart]))
     back = {rate(options, load): load for load in options.loads.split(",")}
-    comments, runs = [], []
+    comments, runs = read(path) if options.only else ([], [])
+    runs = [row for row in runs if way(row["mechanism"]) not in options.only]
     for name, flipping, flags in calls:
+        if options.only and name not in options.only:
+            continue
         said, rows = sweep(options, flags, flipping)
         comments += [line for line in said if line not in comments]
         for row in rows:
-            mechanism = name or PRESETS[row["preset"]]
+            mechanism = {"verified": PRESETS.get(row["preset"]), "gate": "gate_" + row["window"]}.get(name, name)
             det = float(row["det_tokens"])
             cost = "nan" if mechanism in ("none", "fixed") else row["slowdown"]
             runs.append({"cost": cost, "share": row["ratio"], "load": back[row["qps"]],
@@ -177,6 +192,16 @@ class Runs:
         apart = [key for key in self.found if key[:4] == (*cell, "apart")]
         return {**keys, "apart": min(apart, key=self.mean)} if apart else keys
 
+    def gate(self, cell, winner):
+        """A margin gate with the best windows, and by how much the winner takes longer, with its interval, in %."""
+        keys = [key for key in self.found if key[:3] == cell and key[3].startswith("gate_")]
+        if not keys:
+            return {}
+        key = min(keys, key=self.mean)
+        verified = statistics.fmean(self.column(key, "verified"))
+        return dict(zip(GATE, (self.mean(key), key[3].removeprefix("gate_"), verified,
+                               *compare(self.column(key), self.column(winner)))))
+
     def best(self, keys):
         """The best two mechanisms of these, and the lead of the first with its interval, in %."""
         first, second = sorted(keys, key=lambda name: self.mean(keys[name]))[:2]
@@ -193,6 +218,7 @@ def draw_map(runs, path):
         rows.append({"cost": cell[0], "share": cell[1], "load": cell[2],
                      "none_s": runs.mean(("nan", "nan", cell[2], "none", "nan")),
                      "fixed_s": runs.mean(("nan", *cell[1:], "fixed", "nan")),
+                     **dict.fromkeys(GATE, math.nan), **runs.gate(cell, keys[first]),
                      **{name + "_s": runs.mean(keys[name]) if name in keys else math.nan for name in MECHANISMS},
                      "apart_gpus": keys["apart"][4] if "apart" in keys else "nan",
                      "verified": statistics.fmean(runs.column(keys["hybrid"], "verified")),
@@ -201,6 +227,8 @@ def draw_map(runs, path):
                      "sure": int(low > 0), "det_winner": min(det, key=det.get)})
     write(path, [line for line in runs.comments if not line.startswith("# grid:")] +
           [f"# geometric means of {len(runs.seeds)} seeds; NAME_s: P99 latency of all requests; none_s: no determinism",
+           "# gate_s: a margin gate with the best of its windows, out of competition; gate_verified: as verified;",
+           "#   gate_lead_pct: how much longer the winner takes; gate_low, gate_high: the ends of its 95% interval",
            "# apart_gpus: GPUs set apart; overloaded_seeds: of the winner; det_winner: by the P99 of",
            "#   deterministic requests alone; sure: 1 if the 95% interval of the lead does not reach 0"], MAP, rows)
 
@@ -253,9 +281,16 @@ def main():
     parser.add_argument("--costs", default="1.01,1.1,1.3,1.6")
     parser.add_argument("--shares", default="0.05,0.1,0.2,0.3,0.5,0.7,0.9,1")
     parser.add_argument("--loads", default="5,10,15,20,25,30,35,40,45,offline")
+    parser.add_argument("--gate", default="0.15", help="share of tokens below the margin gate (default 0.15)")
+    parser.add_argument("--windows", default="8,32", help="of the gate; the best one counts (default 8,32)")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[],
+                        help="simulate these ways, and keep the others of OUT_runs.tsv")
     parser.add_argument("--reuse", action="store_true", help="simulate nothing, read OUT_runs.tsv")
     parser.add_argument("--measured", default="sweep/results/h200", help="folder of the measured files")
     options = parser.parse_args()
+    for name in options.only:
+        if name not in WAYS:
+            parser.error(f"--only: {name}: there are {', '.join(WAYS)}")
     if not options.reuse:
         simulate(options, options.out + "_runs.tsv")
     runs = Runs(options.out + "_runs.tsv")

@@ -785,6 +785,77 @@ def test_score_of_generate():
         ids, schedule="fast", rows=32, compute="fp32").logprobs.tobytes()  # a control
 
 
+def test_score_as_drawn():
+    """With a temperature and filters a token has the probability with which it is drawn."""
+    m, ids = model(), model().encode(TEXTS[0])
+    raw, vocab = m.score(ids), m.config["vocab"]
+    assert m.score(ids, temperature=1, seed=3).logprobs.tobytes() == raw.logprobs.tobytes()
+    kept = m.score(ids, top=vocab, temperature=0.8, top_k=5)
+    assert (np.isfinite(kept.top_logprobs[1:]) == (np.arange(vocab) < 5)).all()
+    assert abs(np.exp(kept.top_logprobs[1:].astype(float)).sum(1) - 1).max() < 1e-6
+    warm = m.score(ids, top=vocab, temperature=2).top_logprobs[1:]
+    cold = m.score(ids, top=vocab).top_logprobs[1:].astype(float) / 2
+    assert abs(warm - cold + np.log(np.exp(cold).sum(1, keepdims=True))).max() < 1e-5
+    raises(TypeError, "no option 'heat': there are temperature", llm42.Scorer(m).score, ids, heat=1)
+    raises(llm42.Error, "temperature", m.score, ids, temperature=-1)
+
+
+def test_weights():
+    """What is written to a model's weights its engines and scorers have after a reload: the answers of new ones."""
+    m = llm42.Model("examples/tiny42", no_mmap=True)
+    weights = m.weights()
+    assert len(weights) == 38 and weights["layer.3.down"].shape == (128, 384) and "head" not in weights
+    raises(ValueError, "read-only", model().weights()["embed"].fill, 0)
+    raises(llm42.Error, "not in this process", llm42.Model("shape:tiny").weights)
+    for folder in ("tiny42-fp8", "hybrid42"):
+        found = llm42.Model("examples/" + folder).weights()
+        assert ("layer.0.q.scale" in found) == (folder == "tiny42-fp8") != ("layer.0.taps" in found), list(found)
+    with llm42.Engine(m, preset="best", prefix_cache=True) as engine, llm42.Scorer(m) as scorer:
+        options = {"prompt": TEXTS[3] * 5, "deterministic": True, "max_new_tokens": 20}
+        before = engine.generate(dict(options))
+        ids = np.concatenate([before.prompt, before.tokens])
+        scores, passes = scorer.score(ids).logprobs.tobytes(), scorer.logits(np.tile(ids, 5))
+        next(passes)
+        waiting = engine.submit(**options)
+        raises(llm42.Error, "1 requests are not finished", engine.reload)
+        engine.cancel(waiting)
+        weights["layer.1.up"][:, :40] ^= 0x8000
+        engine.reload()
+        scorer.reload()
+        raises(llm42.Error, "another text", next, passes)
+        after, new = engine.generate(dict(options)), llm42.Engine(m, preset="best").generate(dict(options))
+        assert bits([after]) == bits([new]) != bits([before])
+        assert scorer.score(ids).logprobs.tobytes() == m.score(ids).logprobs.tobytes() != scores
+    view = weights["embed"]
+    del m, weights, engine, scorer
+    gc.collect()
+    assert view.any()  # it keeps the memory
+
+
+def test_torch():
+    """Log-probabilities with llm42's bits and PyTorch's gradient, and a trainer whose ratios are 1 with them alone."""
+    import llm42_torch
+    import torch
+    m = llm42.Model("examples/tiny42", no_mmap=True)
+    tensors, arrays, scorer = llm42_torch.weights(m), m.weights(), llm42.Scorer(m)
+    for name, array in arrays.items():
+        assert tensors[name].data_ptr() == array.ctypes.data and tensors[name].shape == array.shape
+    tensors["embed"][3, 5] = 1.5
+    assert arrays["embed"][3, 5] == 0x3fc0
+    ids, own = m.encode(TEXTS[0]), torch.full((3,), -1.0, requires_grad=True)
+    exact = llm42_torch.logprobs(scorer, ids, own, temperature=0.5)
+    (exact * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
+    assert exact.tolist() == scorer.score(ids, temperature=0.5).logprobs[-3:].tolist() and own.grad.tolist() == [1, 2, 4]
+    raises(ValueError, "must be float32 [n]", llm42_torch.logprobs, scorer, ids, own.double())
+    out = f"{OUT}/rl.tsv"
+    run(sys.executable, "sweep/science/rl.py", "--steps", "2", "--prompts", "2", "--samples", "4", "--tokens", "6",
+        "--seeds", "1", "--out", out)
+    with open(out, encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file if not line.startswith("#")][1:]
+    assert [(r[0], r[4], r[6], r[7]) for r in rows if r[0] == "llm42"] == [("llm42", "1", "1", "1")] * 2, rows
+    assert all(float(r[4]) < 0.5 and r[6] != r[7] for r in rows if r[0] != "llm42"), rows  # the control
+
+
 def test_other_library():
     """LLM42_LIBRARY that names something else: one line says so."""
     other = os.path.join(OUT, "other.so")

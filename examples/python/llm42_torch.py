@@ -1,0 +1,53 @@
+"""llm42 in a trainer that PyTorch runs: weights, tokens and log-probabilities as tensors.
+
+    model = llm42.Model(folder, no_mmap=True)        # its weights may then be written
+    engine, scorer = llm42.Engine(model, preset="best"), llm42.Scorer(model)
+    weights = llm42_torch.weights(model)             # tensors over the model's memory
+    ...                                              # generate; compute `own`, PyTorch's log-probabilities; then
+    exact = llm42_torch.logprobs(scorer, ids, own, temperature=0.8)
+    loss(exact).backward()                           # exact has llm42's bits, and own gets the gradient
+    ...                                              # the optimiser's step; then
+    weights["layer.0.q"].copy_(trained)              # for each weight
+    engine.reload(), scorer.reload()
+
+README.md beside this file describes it, and sweep/science/rl.py is a whole trainer.
+"""
+import warnings
+
+import torch
+
+_TYPES = {"uint16": torch.bfloat16, "uint8": torch.float8_e4m3fn, "float32": torch.float32}
+
+
+def tensor(array):
+    """A tensor over an array's memory. Arrays of requests must not be written, but torch has no such tensors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)
+
+
+def weights(model):
+    """Model.weights() as tensors of their types, over the same memory. What is written to them the model has."""
+    return {name: tensor(array).view(_TYPES[array.dtype.name]) for name, array in model.weights().items()}
+
+
+class _Exact(torch.autograd.Function):
+    @staticmethod
+    def forward(context, own, exact):
+        return exact.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+def logprobs(scorer, ids, own, **sampling):
+    """The scorer's log-probabilities of the last tokens of ids, with the gradient of PyTorch's.
+
+    own: a tensor [n], float32, of PyTorch's log-probabilities of the last n of the ids, at the same sampling, which is
+    temperature, top_k, top_p and min_p (default: raw log-probabilities). The result has own's shape and device and the
+    bits of scorer.score(ids, **sampling), and whatever gradient it gets goes to own."""
+    if own.dim() != 1 or own.dtype != torch.float32 or len(own) >= len(ids):
+        raise ValueError(f"own: {own.dtype} {list(own.shape)}: must be float32 [n], with n below the {len(ids)} ids")
+    exact = tensor(scorer.score(ids, **sampling).logprobs[len(ids) - len(own):])
+    return _Exact.apply(own, exact.to(own.device))
