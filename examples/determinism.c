@@ -14,8 +14,9 @@
 //
 // Outputs are equal if all tokens and all bits of the log-probabilities are. `nondeterministic` is the control:
 // requests without verification. `together` counts the unique outputs of dvr, best and invariant together: the three
-// must have one result. The exit status is 1 if outputs that are promised to be equal are not. With --backend cuda the
-// GPU's manifest stands in the header, here and in the --tsv file. No tokenizer is needed.
+// must have one result. The exit status is 1 if outputs that are promised to be equal are not, and 3 if the control of
+// a suite never differs either, because equal outputs show nothing then: more requests or tokens are needed. With
+// --backend cuda the GPU's manifest stands in the header, here and in the --tsv file. No tokenizer is needed.
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
@@ -47,6 +48,9 @@ typedef struct study {
     double begin;
     int broken;           // promises
     int compared;         // results that were promised to be equal, and of which there were two
+    bool drifts;          // the control of this suite: unverified requests have different outputs
+    char blind[64];       // suites whose control does not
+    char same[256];       // prompts of which the control's outputs do not
     const char *running;  // suite
 } study;
 
@@ -191,12 +195,24 @@ static int suite_prompts(const study *s, int32_t *prompt[KINDS]) {
     return kinds;
 }
 
+// Adds a suite, or a prompt of it, to a list with commas, in which a suite stands once. What has no room is left out.
+static void append(char *list, size_t size, const char *suite, int length) {
+    const size_t used = strlen(list);
+    const char *name = strstr(list, suite) ? "" : suite;
+    char number[16] = "";
+    if (used + 32 > size) return;
+    if (length) snprintf(number, sizeof number, *name ? " %d" : "%d", length);
+    snprintf(list + used, size - used, "%s%s%s", used ? ", " : "", name, number);
+}
+
 // A line of what was tallied of a prompt of so many tokens.
 static void report_tally(study *s, const char *name, bool promised, int length, const tally *t) {
     int unique = (int)arrlen(t->unique);
     bool broken = promised && unique > 1;
     if (!t->trials) return;  // the batches were too small for this prompt's turn
     s->compared += promised && t->trials > 1;
+    s->drifts |= !promised && unique > 1;
+    if (!promised && unique == 1) append(s->same, sizeof s->same, s->running, length);
     s->broken += broken;
     printf("%-16s%8d%8d%11d%19d", name, length, t->trials, t->unique_tokens, unique);
     if (t->difference == s->tokens) printf("%14s", "-");
@@ -282,6 +298,7 @@ static void run_spans(study *s, const way *w) {
         "flip_rate_percent", "rollbacks", "recompute_percent"};
     bool broken = w->preset && identical < n;
     s->compared += w->preset != 0;
+    s->drifts |= !w->preset && identical < n;
     static const int digits[] = {0, 0, 1, 1, 3, 0, 2}, width[] = {9, 10, 9, 9, 8, 10, 9};
     printf("%-16s", w->name);
     for (int i = 0; i < 7; i++) {
@@ -341,6 +358,7 @@ static void run_score(study *s, const bool chosen[WAYS]) {
             progress(s, engine, w->name, k + 1, (int)s->requests);
         }
         report_scored(s, w->name, w->canonical, &canonical);
+        s->drifts |= !w->preset && canonical.other;
         if (by_fixed) report_scored(s, "paper, by FIXED", true, &paper);
         fflush(stdout);
         llm42_engine_close(engine);
@@ -375,6 +393,8 @@ static void write_tsv(study *s, FILE *file) {
 
 static void run_suite(study *s, const bool chosen[WAYS]) {
     const bool spans = !strcmp(s->running, "spans"), score = !strcmp(s->running, "score");
+    const int compared = s->compared;
+    s->drifts = false;
     printf("\n%s\n", s->running);
     if (spans)
         printf("%44s%9s%8s%19s\n%-16s%9s%10s%9s%9s%8s%10s%9s\n", "1st span", "2nd span", "flips", "recomputed",
@@ -389,6 +409,21 @@ static void run_suite(study *s, const bool chosen[WAYS]) {
     else if (!spans) run_unique(s, chosen);
     for (int i = 0; i < WAYS && spans; i++)
         if (chosen[i]) run_spans(s, &ways[i]), fflush(stdout);
+    if (chosen[0] && s->compared > compared && !s->drifts) append(s->blind, sizeof s->blind, s->running, 0);
+}
+
+// The last line, and the exit status.
+static int verdict(const study *s, bool control) {
+    if (s->broken) printf("\n%d promised results differ\n", s->broken);
+    else if (!s->compared) printf("\nno promise was tested: it takes two outputs of a prompt by a preset\n");
+    else if (s->blind[0])
+        printf("\nNO VERDICT: nondeterministic, the control, never differs in %s,\n"
+               "so equal outputs show nothing there: give more --requests or --tokens\n",
+               s->blind);
+    else printf("\nevery promise held%s\n", control ? "" : ", but no control was served (--preset all has one)");
+    if (!s->broken && !s->blind[0] && s->compared && s->same[0])
+        printf("This shows nothing of prompts of these lengths, whose control is equal, too:\n%s\n", s->same);
+    return s->broken ? 1 : s->blind[0] ? 3 : 0;
 }
 
 int main(int argc, char **argv) {
@@ -413,7 +448,8 @@ int main(int argc, char **argv) {
         ARGS_ARITHMETIC(&s.how.arithmetic),
         ARGS_END,
     };
-    args_status_1 = "a promise is broken, or something went wrong";
+    args_status_1 =
+        "a promise is broken, or something went wrong;\n3: the control never differs, so equal outputs show nothing";
     args_parse(argc, argv, "Counts unique outputs of equal requests in batches of every size, by preset.", options);
     static const char *const suites[] = {"single", "mixed", "prefix", "spans", "score", "all", NULL};
     int suite = args_choice("--suite", s.suite, suites), one = args_choice("--preset", s.preset, way_names);
@@ -436,14 +472,11 @@ int main(int argc, char **argv) {
         s.running = suites[i];
         run_suite(&s, chosen);
     }
-    if (s.broken) printf("\n%d promised results differ\n", s.broken);
-    else
-        printf(s.compared ? "\nevery promise held\n"
-                          : "\nno promise was tested: it takes two outputs of a prompt by a preset\n");
+    const int found = verdict(&s, chosen[0]);
     for (int i = 0; i < (int)arrlen(s.text); i++) arrfree(s.text[i]);
     arrfree(s.text);
     llm42_model_free(s.model);
     if (file) write_tsv(&s, file);
     int status = args_finish();
-    return s.broken ? 1 : status;
+    return found == 1 || !status ? found : status;
 }

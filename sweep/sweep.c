@@ -408,6 +408,48 @@ static void columns_print(const sweep *s, FILE *file) {
     fputc('\n', file);
 }
 
+// The largest M of the FIXED passes whose flips the calibration knows. build/bench lists in a comment those that it
+// served. What was fitted to published runs knows those of 512 rows.
+static int64_t flips_known(const char *path) {
+    char line[4096];
+    int64_t most = 0;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        for (const char *at = line; !strncmp(line, "#   fast_rows  ", 15) && (at = strstr(at, "  M = ")); at += 6)
+            most = strtoll(at + 6, NULL, 10);
+    if (file) fclose(file);
+    return most ? most : 512;
+}
+
+// Says in how many cells what is recomputed was extrapolated, and in how many nothing can be.
+static void flips_print(const sweep *s, FILE *file) {
+    const int64_t known = flips_known(s->set.calibration);
+    const int64_t cells = arrlen(s->grid.cells);
+    int64_t beyond = 0, none = 0;
+    double rate = 0;
+    for (int rows = 1; rows <= 1 << 16; rows *= 2) rate += llm42_calibration_flip_rate(s->calibration, rows, 0);
+    for (int64_t i = 0; i < cells; i++) {
+        llm42_engine_desc desc = {0};
+        cell_desc(&s->grid, &s->grid.cells[i], &desc);
+        const llm42_policy *p = &desc.policy;
+        if (p->mode != LLM42_MODE_DVR && p->mode != LLM42_MODE_HYBRID) continue;
+        if (p->verifier == LLM42_VERIFIER_INVARIANT) none += rate == 0;
+        else beyond += (int64_t)p->window * p->group > known;
+    }
+    if (s->set.no_flips || s->set.flip_scale == 0) return;
+    if (beyond)
+        fprintf(file,
+                "# extrapolated: in %" PRId64 " of %" PRId64
+                " cells a replay pass has more rows (W x G) than the %" PRId64
+                " up to which flips are known, so recompute_pct is a guess\n",
+                beyond, cells, known);
+    if (none)
+        fprintf(file,
+                "# no flips: in %" PRId64 " of %" PRId64 " cells nothing is rolled back, because with INVARIANT replay "
+                "passes the calibration has none\n",
+                none, cells);
+}
+
 static void header_print(const sweep *s, FILE *file) {
     const llm42_calibration *k = s->calibration;
     char name[256];
@@ -440,6 +482,7 @@ static void header_print(const sweep *s, FILE *file) {
         for (int i = 0; i < s->grid.count[a]; i++) fprintf(file, "%s%s", i ? "," : "", s->grid.values[a][i].text);
     }
     fputc('\n', file);
+    if (s->sim) flips_print(s, file);
     if (s->plan.empty)
         fprintf(file, "# empty: 0 input or output tokens count as 1, in %" PRId64 " of the file's requests\n",
                 s->plan.empty);

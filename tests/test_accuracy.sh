@@ -47,6 +47,11 @@ paste "$dir/accuracy.tsv" sweep/results/paper/accuracy.tsv | awk -F '\t' '
     END { exit bad || n < 280 }' >"$dir/log"
 judge "sweep/results/paper is not what the present code gives (make figures):"
 
+check "printed values beside those of the authors' files" diff <(cut -f 1-5 "$dir/accuracy_printed.tsv") \
+    <(cut -f 1-5 sweep/results/paper/accuracy_printed.tsv)
+check "control: most of the 55 differ by 0.1%" awk -F '\t' '$4 + 0 { n += ($4 - $5) ^ 2 > 1e-6 * $4 ^ 2 }
+    END { exit n < 40 }' "$dir/accuracy_printed.tsv"
+
 # Pairs of published values of one quantity and GPU that agree to the digits that both print (three at least), in other
 # figures or other series: one run that the paper states twice. All lines of accuracy.tsv, or only those that are
 # counted. Rollbacks are left out: they are counts, often below 100, and some are equal by chance. So is one pair of Table
@@ -149,6 +154,7 @@ check "skill where it costs three times as much" made_up '$5 = free[$3] - 3 * (f
 refuses() {  # refuses TEXT: it fails, says TEXT, and leaves the report alone
     mkdir -p "$dir/copy/sweep/experiments" "$dir/changed"
     cp "${script:-$accuracy}" "$dir/copy/$accuracy"
+    ln -sfn "$PWD"/sweep/{figures,reference} "$dir/copy/sweep/"
     cp "$dir/accuracy.md" "$dir/changed/"
     if OUT=$dir/changed bash "$dir/copy/$accuracy" >"$dir/said" 2>&1; then echo "it did not fail"; return 1; fi
     cat "$dir/said"

@@ -97,6 +97,7 @@ check "more deadlines are met" \
     awk '$1 == "default" {d = $6; o = $7} $1 == "deadline" {ok = $6 > d + 10 && $7 >= o} END {exit !ok}' \
     "$root/06_planner.out"
 check "the same answers" shows 06_planner 'the same under every planner$'
+check "control: ordinary answers differ" shows 06_planner '^control, .*: they differ$'
 check "planner every: 60 lines" at_most 60 examples/planners.h '/>>every/,/>>deadline/p'
 check "planner deadline: 60 lines" at_most 60 examples/planners.h '/>>deadline/,/>>find/p'
 # Columns are: drafter, passes, tokens a pass, drafts, accepted, ms, the answer.

@@ -7,7 +7,8 @@
 # It reads what the figure scripts leave (OUT/*_points.tsv, and OUT/*_seeds.tsv of those that simulate several seeds)
 # and runs the scripts whose results are missing. B, OUT and CALIBRATION mean what they mean to these scripts. Errors
 # are relative, in %. For quantities that are percentages themselves (names that end in _pct), an error is the
-# difference in points: ours minus the published value.
+# difference in points: ours minus the published value. Published values of the paper's first version are those of the
+# authors' result files; accuracy_printed.tsv has the few that the paper prints, beside these and ours.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -88,7 +89,7 @@ done
 # is no number, if a point stands twice, if it belongs to no group or to several, or if a group has fewer points than
 # are published.
 printf '%s\n' "${roles[@]/#/role;}" "${groups[@]/#/group;}" "${repeats[@]/#/repeat;}" >"$table.groups"
-trap 'rm -f "$table.groups" "$table.new" "$summary.new"' EXIT
+trap 'rm -f "$table.groups" "$table.groups.printed" "$table.new" "$summary.new"' EXIT
 awk -F '\t' -v OFS='\t' -v table="$table" '
     function die(text) { print "accuracy: " text >"/dev/stderr"; exit failed = 1 }
     BEGIN {
@@ -169,6 +170,19 @@ for seeds in "${seed_files[@]}"; do
 done
 mv "$table.new" "$table"
 
+awk -f sweep/figures/printed.awk sweep/reference/printed.tsv >"$table.groups.printed"
+awk -F '\t' -v OFS='\t' '
+    FILENAME == ARGV[1] { ours[$1, $2] = $5; file[$1, $2] = $6; next }
+    FNR == 1 {
+        print "# values as the paper prints them, those of the result files of its authors for the same, and ours, in its units"
+        print "where", "figure", "point", "printed", "file", "ours"
+    }
+    {
+        key = $1 SUBSEP $2 " " $3 " " $4
+        if (!(key in file)) { print "accuracy: no value for the printed " $1 " " $2 " " $3 " " $4 >"/dev/stderr"; exit 1 }
+        print $6, $1, $2 " " $3 " " $4, $5 * $7, file[key] * $7, ours[key] * $7
+    }' "$table" "$table.groups.printed" >"${table%.tsv}_printed.tsv"
+
 functions='
     function abs(x) { return x < 0 ? -x : x }
     function insert(list, n, x) {  # keeps list[1..n] sorted
@@ -244,7 +258,9 @@ awk -F '\t' "$functions"'
     END {
         print "This report compares " counted " published values with ours, which are all simulated: nothing ran on a" \
             " GPU."
-        print "The section \"How to read the tables\" at the end says what the columns mean."
+        print "Published values of the first version of the paper are those of the result files of its authors, which are of"
+        print "other runs than the few that it prints: `accuracy_printed.tsv` has both. Those of the camera-ready version are"
+        print "from its text and figures. The section \"How to read the tables\" at the end says what the columns mean."
         print ""
         print "| role | values | meaning |\n| --- | --- | --- |"
         for (r = 1; r <= roles; r++) print "| " role[r] " | " total[role[r]] + 0 " | " meaning[r] " |"

@@ -86,6 +86,10 @@ collect() {
     mv "$work/all" "$raw"
 }
 
+# printed: lines `metric series x value` of what the paper prints of this figure. (The other published values of its first
+# version are those of the authors' result files, which are of other runs.)
+printed() { awk -f sweep/figures/printed.awk $reference/printed.tsv | awk -F '\t' -v f="$figure" '$1 == f' | cut -f 2-; }
+
 # mean: lines that differ in the last field only become one with the mean of that, in order of first appearance.
 mean() {
     awk -F '\t' -v OFS='\t' '

@@ -31,7 +31,7 @@ latency=$(tell "P99 latency is %.1f s at best (W = %d, G = %d), but at least %.1
 recomputed=$(tell "Windows of 16 recompute %.1f to %.1f%% of the returned tokens, windows of 256 %.0f to %.0f%%" '
     $2 == "recompute_pct" { least[$4] = smaller(least[$4], $5); most[$4] = larger(most[$4], $5) }
     END { print least[16], most[16], least[256], most[256] }')
-common=(--x window --y group --mean seed --reference-name "published (Figure 12)" --grey "more than 512 rows")
+common=(--x window --y group --mean seed --reference-name "authors' file (Figure 12)" --grey "more than 512 rows")
 plot_sweep a "$raw" "${common[@]}" --value e2e_p99_s --title "$latency" \
     --reference $reference/fig12_p99_latency_s.tsv --reference-value p99_latency_s
 plot_sweep b "$raw" "${common[@]}" --value recompute_pct \

@@ -26,7 +26,7 @@ eval "set key vertical maxrows 3 width -4 font '" . font(17) . "'"
 plot NaN with lines lw 4 lc rgb grey title "not marked deterministic, first span", \
     NaN with lines lw 4 lc rgb orange title "not marked deterministic, second span", \
     NaN with lines lw 4 lc rgb blue title "marked deterministic: all equal", \
-    NaN with points pt 6 lw 3 lc rgb grey title "published median, first", \
-    NaN with points pt 6 lw 3 lc rgb orange title "published median, second", \
-    NaN with points pt 4 lw 3 lc rgb grey title "published share that drifts"
+    NaN with points pt 6 lw 3 lc rgb grey title "camera-ready, median, first", \
+    NaN with points pt 6 lw 3 lc rgb orange title "camera-ready, median, second", \
+    NaN with points pt 4 lw 3 lc rgb grey title "camera-ready, share that drifts"
 unset multiplot

@@ -42,10 +42,10 @@ published() { awk -F '\t' -v q="fig6 8B $1" '$1 == q { print $2 }' $reference/so
 title=$(tell "Marked deterministic, %d%% of answers stay equal in a batch; unmarked, %.0f%% change" '
     $2 == "all_equal_pct" { equal[$3] = $5 }
     END { print equal["paper"], 100 - equal["nondeterministic"] }')
-reading="tokens equal to those of the request served alone; hollow: published (Figure 6)"
+reading="tokens equal to those of the request served alone; hollow: Figure 6 of the camera-ready paper"
 notes=("first span: tokens up to the first difference; second span: between the first and the second"
     "lines: 96 greedy requests of $tokens tokens, tiny42 (1 M parameters, bf16) on a CPU, not simulated"
-    "published: Llama-3.1-8B on an H100 SXM")
+    "camera-ready paper: Llama-3.1-8B on an H100 SXM, with other prompts")
 source=" "
 plot cdf="$OUT/${figure}_cdf.tsv" tokens=$tokens first="$(published 'median first consistent span (of 512)')" \
     second="$(published 'median second span')" equal="$(published 'full 512-token match pct')"

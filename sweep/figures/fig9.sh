@@ -67,6 +67,6 @@ title=$(tell "A pass of %d rows takes %.2f times as long as one of %d, but windo
     $2 == "verify_pass_ms" { ms[$4] = $5 }
     $2 == "recompute_pct" { pct[$4] = $5 }
     END { print 256, ms[256] / ms[16], 16, 256, pct[256] / pct[32], 32 }')
-reading="lines and bars: simulated; hollow marks: published (Figure 9)"
-notes=("ShareGPT, 12 queries/s, all deterministic, verification EAGER, G = 1; 20,480 requests of five seeds; published marks of b are read off curves; c is not drawn")
+reading="lines and bars: simulated; hollow marks: the authors' numbers for Figure 9"
+notes=("ShareGPT, 12 queries/s, all deterministic, verification EAGER, G = 1; 20,480 requests of five seeds; the authors' marks of b are read off curves; c is not drawn")
 plot cdf="$cdf" ends="$work/ends"

@@ -37,6 +37,6 @@ crossing=$(tell %d "$ratios"' END { print (last && last < n ? x[last] : 0) }')
 [ "$crossing" = 0 ] || title=$(tell "DVR has %.2f to %.2f times the throughput of batch-invariant kernels up to %d requests, \
 then %.2f to %.2f times" "$ratios"' END { print from_to(1, last), x[last], from_to(last + 1, n) }')
 plot_sweep "" "$raw" --x requests --y output_tok_per_s --over mode --log xy --reference "$work/reference" \
-    --reference-name published --title "$title" \
+    --reference-name "authors' result file" --title "$title" \
     --note "lengths: SGLang's random data set, up to 1,024 tokens in and 512 out" \
-    --note "the calibration is fitted to the published points of the two modes without DVR"
+    --note "the calibration is fitted to the authors' points of the two modes without DVR"
