@@ -16,7 +16,7 @@ title=$(tell "With PyTorch's probabilities importance ratios are %.2f to %.2f; w
     END { print low[0], high[0], low[1] == high[1] ? low[1] : "nan" }' "$work/curves")
 reading="above: smallest and largest ratio of a step, over the 4,608 tokens of three seeds; below: their mean reward"
 notes=("fast: ordinary requests and PyTorch; mixed: deterministic requests and PyTorch; llm42: both sides by llm42"
-    "on the H200 fast and mixed are one run, so that the two curves are one"
+    "on the H200 the runs of fast and mixed are equal, so that their curves are one"
     "tiny42 learns by GRPO to write words without an e; PyTorch computes in fp32 on the CPU and in bf16 on the GPU")
 source=" "
 plot curves="$work/curves"
