@@ -380,7 +380,7 @@ typedef struct llm42_model_desc {
     bool on_device;  // the backend makes synthetic weights in its own memory (CUDA); default: on the host
     // Read the files of weights into memory. Default: map them, which takes no time and shares memory between
     // processes. A mapped file must not be changed while the model lives; if it is shortened, SIGBUS ends the process.
-    // Weights that were read may be written, although the pointers to them are const: see llm42_engine_reload.
+    // A program may write to weights that were read, although pointers to them are const: see llm42_engine_reload.
     bool no_mmap;
     llm42_log_fn *log;  // default: none
     void *log_user;
@@ -560,7 +560,7 @@ typedef struct llm42_mix {
 // - estimate gives the seconds that a pass of a mix would take alone. NULL: the engine goes by passes that it has run.
 // - arithmetic names how INVARIANT passes round their sums. States with the same name give the same result, on any
 //   device. NULL, or a function that returns NULL: the name is not known. Transcripts need the name.
-// - reload copies the model's weights again, which have changed. NULL: the backend uses them where they are.
+// - reload is called when the model's weights have changed, and copies them again. NULL: the backend keeps no copy.
 typedef struct llm42_backend {
     const char *name;
     llm42_result (*open)(void **state, const llm42_backend_desc *desc, llm42_error *error);
@@ -1082,8 +1082,9 @@ LLM42_API llm42_result llm42_engine_open(llm42_engine **engine, const llm42_engi
 // NULL is fine; live requests are dropped. Errors: INVALID (called inside an event; nothing is closed).
 LLM42_API llm42_result llm42_engine_close(llm42_engine *engine);
 // Takes up weights that were written into the model's memory, as a trainer does after each step, and empties the prefix
-// cache. Between that writing and this call nothing must run. A transcript still names the weights that it began with.
-// Errors: INVALID (a request is not finished, or called inside an event), and those of the backend: then call it again.
+// cache, whose KV is that of the old weights. Between the first write and this call no pass may run. A transcript still
+// names the weights that it began with. Errors: INVALID (a request is not finished, or called inside an event), and
+// those of the backend, after which the call must be repeated.
 LLM42_API llm42_result llm42_engine_reload(llm42_engine *engine, llm42_error *error);
 // The desc with every default resolved.
 LLM42_API const llm42_engine_desc *llm42_engine_config(const llm42_engine *engine);
@@ -1127,8 +1128,8 @@ LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
-// Natural log of the probability with which llm42_sample draws the token at this temperature and with these filters,
-// and -INFINITY if it never does. At temperature 1 without filters these are the bits of llm42_logprob.
+// Natural log of the probability with which llm42_sample draws the token at this temperature and with these filters;
+// -INFINITY for a token that is never drawn. At temperature 1 without filters it has the bits of llm42_logprob.
 LLM42_API float llm42_sampled_logprob(const float *logits, int vocab, const llm42_sampling *sampling, int token);
 // The score of the token that is drawn, its logit (greedy) or logit / temperature + Gumbel noise, minus the second
 // largest score. Top-k and other filters are ignored, so it may be that of a token which a filter removes.

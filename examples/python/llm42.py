@@ -388,9 +388,9 @@ class Model(_Single):
         self._writable = no_mmap or not pointer.contents.mapped_bytes
 
     def weights(self):
-        """{name: array} of all weights, over the model's own memory: matrices [n, k], bf16 as uint16 and e4m3 as uint8,
-        with their scales, and vectors in fp32. The names are the fields of llm42_model, as "layer.0.q". They may be
-        written if the model was loaded with no_mmap=True: then call reload() of its engines and scorers."""
+        """{name: array} of all weights, over the model's own memory. The names are the fields of llm42_model, as
+        "layer.0.q". Matrices are [n, k], of bf16 as uint16 or of e4m3 as uint8 with scales, and vectors are fp32. The
+        arrays may be written if the model was loaded with no_mmap=True; then reload() its engines and scorers."""
         found, struct = {}, self._memory.pointer.contents
         if not struct.embed.data:
             raise Error(f"{self.name}: its weights are not in this process's memory", "LLM42_UNSUPPORTED")
@@ -1088,7 +1088,7 @@ class Engine(_Single):
         return lib.llm42_engine_now(memory.pointer)
 
     def reload(self):
-        """Takes up weights that were written (see Model.weights), when every request is finished."""
+        """Takes up weights that were written (see Model.weights). Every request must be finished."""
         with self._alone():
             _check(lib.llm42_engine_reload(self._pointer(), ctypes.byref(self._error)), self._error)
 
@@ -1434,8 +1434,8 @@ class Scorer(_Single):
     def score(self, prompt, top=0, **sampling):
         """The Score of a text or of token ids, with the `top` likeliest tokens of each position.
 
-        Log-probabilities are raw, those of the softmax of the logits. With fields of llm42_sampling, as temperature=0.8
-        and top_k=20, they are those with which tokens are drawn so: -inf for a token that a filter removes."""
+        Log-probabilities are raw, those of the softmax of the logits. With fields of llm42_sampling, such as
+        temperature=0.8 and top_k=20, they are those with which tokens are then drawn: -inf for one that is removed."""
         drawn, keep, error = S["llm42_sampling"](temperature=1), [], S["llm42_error"]()
         _take(drawn, sampling, keep)
         if sampling:

@@ -1,4 +1,4 @@
-"""llm42 in a trainer that PyTorch runs: weights, tokens and log-probabilities as tensors.
+"""llm42 in a trainer written in PyTorch: weights, tokens and log-probabilities as tensors.
 
     model = llm42.Model(folder, no_mmap=True)        # its weights may then be written
     engine, scorer = llm42.Engine(model, preset="best"), llm42.Scorer(model)
@@ -20,14 +20,14 @@ _TYPES = {"uint16": torch.bfloat16, "uint8": torch.float8_e4m3fn, "float32": tor
 
 
 def tensor(array):
-    """A tensor over an array's memory. Arrays of requests must not be written, but torch has no such tensors."""
+    """A tensor over an array's memory. Do not write to one over a request's array, although PyTorch would allow it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
 
 
 def weights(model):
-    """Model.weights() as tensors of their types, over the same memory. What is written to them the model has."""
+    """Model.weights() as tensors of their types, over the model's memory: writing to them changes the model."""
     return {name: tensor(array).view(_TYPES[array.dtype.name]) for name, array in model.weights().items()}
 
 
@@ -42,11 +42,11 @@ class _Exact(torch.autograd.Function):
 
 
 def logprobs(scorer, ids, own, **sampling):
-    """The scorer's log-probabilities of the last tokens of ids, with the gradient of PyTorch's.
+    """The scorer's log-probabilities of the last tokens of ids, through which the gradient goes to PyTorch's own.
 
-    own: a tensor [n], float32, of PyTorch's log-probabilities of the last n of the ids, at the same sampling, which is
-    temperature, top_k, top_p and min_p (default: raw log-probabilities). The result has own's shape and device and the
-    bits of scorer.score(ids, **sampling), and whatever gradient it gets goes to own."""
+    own: a tensor [n], float32, of PyTorch's log-probabilities of the last n of the ids, with the same sampling.
+    sampling: temperature, top_k, top_p and min_p (default: raw log-probabilities). The result has the bits of
+    scorer.score(ids, **sampling), and own's shape and device. Its gradient is handed on to own as it is."""
     if own.dim() != 1 or own.dtype != torch.float32 or len(own) >= len(ids):
         raise ValueError(f"own: {own.dtype} {list(own.shape)}: must be float32 [n], with n below the {len(ids)} ids")
     exact = tensor(scorer.score(ids, **sampling).logprobs[len(ids) - len(own):])

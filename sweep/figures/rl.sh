@@ -11,11 +11,12 @@ for device in cpu h200; do
           n[k]++; sum[k] += $3; if ($4 < low[k]) low[k] = $4; if ($5 > high[k]) high[k] = $5 }
         END { for (i = 1; i <= count; i++) { k = order[i]; print k, sum[k] / n[k], low[k], high[k] } }'
 done >"$work/curves"  # curve, step, mean reward of the seeds, smallest and largest ratio of their tokens
-title=$(tell "Before a step of training importance ratios are %.2f to %.2f; with llm42 on both sides all are exactly %g" '
+title=$(tell "With PyTorch's probabilities importance ratios are %.2f to %.2f; with llm42 on both sides all are exactly %g" '
     { ours = $1 ~ /llm42/; low[ours] = smaller(low[ours], $4); high[ours] = larger(high[ours], $5) }
     END { print low[0], high[0], low[1] == high[1] ? low[1] : "nan" }' "$work/curves")
-reading="above: smallest and largest ratio in a step's 1,536 tokens, of three seeds; below: mean reward of the three"
+reading="above: smallest and largest ratio of a step, over the 4,608 tokens of three seeds; below: their mean reward"
 notes=("fast: ordinary requests and PyTorch; mixed: deterministic requests and PyTorch; llm42: both sides by llm42"
+    "on the H200 the runs of fast and mixed are equal, so that their curves are one"
     "tiny42 learns by GRPO to write words without an e; PyTorch computes in fp32 on the CPU and in bf16 on the GPU")
 source=" "
 plot curves="$work/curves"

@@ -4,10 +4,11 @@
     python3 sweep/science/layer.py FILE.npz --out sweep/results/science/layer.tsv
     python3 sweep/science/layer.py sweep/results/science/layer.tsv [--only decode]
 
-FILE.npz is what sweep/science/layer_dump.py wrote on a GPU. Each step is computed from the GPU's own inputs (`given`)
-and from the layer's input alone (`chain`). A table keeps digests of what the GPU gave, so that the second command needs
-no file of a GPU. Products and attention are in layer.c, which is compiled here (CC, STB); the rest is below. What came
-out is in sweep/results/science/layer.md.
+FILE.npz is what sweep/science/layer_dump.py wrote on a GPU. Each step is computed twice: from what the GPU gave to the
+step (`given`), and from the layer's input alone, through all steps (`chain`). The table that the first command writes
+has digests of what the GPU returned, so that the second command compares with them without FILE.npz. Products and
+attention are in layer.c, which is compiled here (CC, STB), and the rest is below. sweep/results/science/layer.md says
+what came out.
 """
 import argparse, ctypes, hashlib, json, os, re, subprocess, sys, tempfile
 import numpy as np

@@ -3,9 +3,10 @@
 
     python3 sweep/science/layer_dump.py FILE.npz
 
-It needs a GPU; on a CPU it runs few of the cases, as a test of itself. Inputs are made from seeds by numpy (`normal`),
-so that sweep/science/layer.py can make them again. The file has the results, and as JSON (`about`) the versions, what
-had other bits when it ran again, and names, grids, blocks and shared memory of the kernels that ran.
+The script needs a GPU. (On a CPU it runs a few of the cases, as a test of itself.) Inputs are made from seeds by numpy
+(`normal`), so that sweep/science/layer.py can make them again. Each step runs twice. The file has the results of the
+first time, and as JSON (`about`) the versions, the steps that had other bits the second time, and names, grids, blocks
+and shared memory of the kernels that ran.
 """
 import json, sys, tempfile
 import numpy as np

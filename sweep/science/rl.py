@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Equal bits in training and serving: tiny42 learns by GRPO to write without the letter e.
 
-On-policy learning divides the probability that the trainer gives a token by the one that the server drew it with. Right
-after the tokens are drawn both have the same weights, so this ratio should be 1. It is not if the two round differently.
-Three ways to learn are compared:
+A trainer divides the probability that it gives a token by the one with which the server drew it. Right after the draw
+both have the same weights, so this ratio should be 1, but it is not if the two round differently. Three ways to learn
+are compared:
 
     fast    tokens are drawn by ordinary requests (FAST passes), and the trainer's probabilities are PyTorch's
     mixed   tokens are drawn by deterministic requests, and the trainer's probabilities are PyTorch's
@@ -12,8 +12,9 @@ Three ways to learn are compared:
 
 The reward of an answer is the share of its words that have no e. Each step draws --samples answers to each of --prompts
 beginnings at temperature 1, in one engine, and takes one step of AdamW on the clipped loss of GRPO. The trainer keeps
-fp32 weights and rounds them to bf16 when it uses them. PyTorch computes in bf16 on a GPU and in fp32 on a CPU, where its
-bf16 is slow. After each step the rounded weights are written into the memory of the model that engine and scorer use.
+fp32 weights and rounds them to bf16 when it uses them. llm42 computes in bf16, and PyTorch in bf16 on a GPU but in fp32
+on a CPU, where its bf16 is slow. After each step the rounded weights are written into the memory of the model, which
+engine and scorer use.
 
     make shared && python3 sweep/science/rl.py --out sweep/results/science/rl.tsv
 
