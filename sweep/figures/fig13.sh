@@ -60,7 +60,7 @@ throughput=$(tell "The simulator does not fit another GPU: in %d of %d cells thr
 common=(--x window --y group --mean seed --reference $reference/sosp_fig13_8b.tsv --reference-name "published (camera-ready Figure 13)" \
     --grey "more than 1,024 rows")
 plot_sweep a "$raw" "${common[@]}" --value recompute_pct \
-    --title "$recomputed"
+    --title "$recomputed" --note "three pale cells have 64 rows: in this calibration FAST passes of up to 64 rows sum alike"
 plot_sweep b "$raw" "${common[@]}" --value total_tok_per_s --reference-value throughput_vs_best --relative \
     --title "$throughput" \
     --note "we cannot explain the published 0.16 at G = 1, W = 16"

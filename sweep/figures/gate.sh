@@ -8,7 +8,7 @@ for file in "$raw" "${raw%.tsv}_h200.tsv"; do
     rows "$file" model backend fast logits policy running temperature verified_pct differing requests gate
 done | awk -F '\t' '$5 == "at once" && $6 != 4 { print $1 "_" $2 "_" $3 "_" $4 "_" $7 "\t" $8 "\t" 100 * $9 / $10 "\t" $9 "\t" $11 }' \
     >"$work/curves"
-title=$(tell "A gate that verifies %.0f%% of the tokens leaves %.0f of 128 answers wrong, instead of %.0f" '
+title=$(tell "A gate that verifies %.0f%% of the tokens leaves %.0f of 128 answers of tiny42 wrong, instead of %.0f" '
     $1 == "tiny42_cpu_default_bf16_0" && $5 == 0.3 { share = $2; left = $4 }
     $1 == "tiny42_cpu_default_bf16_0" && $5 < 1e-6 { all = $4 }
     END { print share, left, all }' "$work/curves")

@@ -31,5 +31,5 @@ eval legend(above + 20)
 eval area(740, 1090, above + 20, above + 820)
 set key vertical maxrows 7
 plot NaN with lines lw 2 dt 2 lc rgb grey title "predicted = counted", \
-    for [i = 1:6] NaN with points pt (i % 2 ? 6 : 7) lw 2.5 lc rgb colour[i] title name(i)
+    for [i = 1:6] NaN with points pt (i < 5 ? 6 : 4) + (i % 2 ? 0 : 1) lw 2.5 lc rgb colour[i] title name(i)
 unset multiplot

@@ -23,8 +23,8 @@ h200=sweep/results/h200/passes.tsv
     rows $h200 case rows ms | grep '^fixed_replay' | sed 's/^fixed_replay/h200/'
 } >"$work/curves"
 mv "$work/curves" "$OUT/${figure}_curves.tsv"
-title=$(tell "From 128 to 256 rows a verification pass grows by %.0f%% on the published H100 PCIe, %.0f%% on the SXM, %.0f%% on our \
-H200" '
+title=$(tell "With 256 instead of 128 rows a verification pass takes %.0f%% longer on the published H100 PCIe, %.0f%% on the SXM, \
+%.0f%% on our H200" '
     $2 == 128 { base[$1] = $3 }
     $2 == 256 { grown[$1] = 100 * $3 / base[$1] - 100 }
     END { print grown["published_pcie"], grown["published_sxm"] + 0.0001, grown["h200"] }' "$OUT/${figure}_curves.tsv")
