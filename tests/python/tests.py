@@ -847,6 +847,8 @@ def test_torch():
     (exact * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
     assert exact.tolist() == scorer.score(ids, temperature=0.5).logprobs[-3:].tolist() and own.grad.tolist() == [1, 2, 4]
     raises(ValueError, "must be float32 [n]", llm42_torch.logprobs, scorer, ids, own.double())
+    assert llm42_torch.logprobs(scorer, TEXTS[0], own, temperature=0.5).tolist() == exact.tolist()  # a text
+    raises(ValueError, "no_mmap=True", llm42_torch.weights, model())
     out = f"{OUT}/rl.tsv"
     run(sys.executable, "sweep/science/rl.py", "--steps", "2", "--prompts", "2", "--samples", "4", "--tokens", "6",
         "--seeds", "1", "--out", out)
