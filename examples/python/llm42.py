@@ -1427,8 +1427,10 @@ class Scorer(_Single):
         """Takes up weights that were written (see Model.weights)."""
         error = S["llm42_error"]()
         with self._alone():
+            if self._memory is None:
+                raise Error("the scorer is closed")
             self._texts += 1  # logits() of a text that has begun is refused
-            if self._memory and self._table.reload:
+            if self._table.reload:
                 _check(self._table.reload(self._memory.pointer, ctypes.pointer(error)), error)
 
     def score(self, prompt, top=0, **sampling):
@@ -1441,7 +1443,8 @@ class Scorer(_Single):
         if sampling:
             raise TypeError(f"score: no option '{next(iter(sampling))}': there are {_names('llm42_sampling')}")
         _check(lib.llm42_sampling_check(ctypes.byref(drawn), ctypes.byref(error)), error)
-        raw = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p) == (1, 0, 0, 0)
+        every = not 0 < drawn.top_k < self._logits.shape[1] and drawn.top_p in (0, 1) and drawn.min_p == 0
+        raw = drawn.temperature == 1 and every  # no filter removes a token
         with self._alone():
             return self._score(prompt, top, None if raw else drawn)
 

@@ -798,6 +798,9 @@ def test_score_as_drawn():
     assert abs(warm - cold + np.log(np.exp(cold).sum(1, keepdims=True))).max() < 1e-5
     raises(TypeError, "no option 'heat': there are temperature", llm42.Scorer(m).score, ids, heat=1)
     raises(llm42.Error, "temperature", m.score, ids, temperature=-1)
+    with llm42.Scorer(m, arithmetic="sm90") as scorer:
+        assert scorer.score(ids, top_k=vocab, top_p=1).logprobs.tobytes() == scorer.score(ids).logprobs.tobytes()
+    raises(llm42.Error, "is closed", scorer.reload)
 
 
 def test_weights():
