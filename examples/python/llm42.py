@@ -1090,6 +1090,9 @@ class Engine(_Single):
     def reload(self):
         """Takes up weights that were written (see Model.weights), when every request is finished."""
         with self._alone():
+            if self._recorder:
+                raise Error("reload: the transcript names the weights that it began with: close this engine, and open "
+                            "one with another record")
             _check(lib.llm42_engine_reload(self._pointer(), ctypes.byref(self._error)), self._error)
 
     def submit(self, prompt, stop=None, **options):

@@ -829,6 +829,8 @@ def test_weights():
         after, new = engine.generate(dict(options)), llm42.Engine(m, preset="best").generate(dict(options))
         assert bits([after]) == bits([new]) != bits([before])
         assert scorer.score(ids).logprobs.tobytes() == m.score(ids).logprobs.tobytes() != scores
+    with llm42.Engine(m, record=f"{OUT}/reload.txt") as engine:
+        raises(llm42.Error, "the transcript names", engine.reload)
     view = weights["embed"]
     del m, weights, engine, scorer
     gc.collect()
