@@ -850,13 +850,18 @@ def test_torch():
     ids, own = m.encode(TEXTS[0]), torch.full((3,), -1.0, requires_grad=True)
     exact = llm42_torch.logprobs(scorer, ids, own, temperature=0.5)
     (exact * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
-    assert exact.tolist() == scorer.score(ids, temperature=0.5).logprobs[-3:].tolist() and own.grad.tolist() == [1, 2, 4]
+    assert exact.tolist() == scorer.score(ids, temperature=0.5).logprobs[-3:].tolist()
+    assert own.grad.tolist() == [1, 2, 4]
     raises(ValueError, "must be float32 [n]", llm42_torch.logprobs, scorer, ids, own.double())
     assert llm42_torch.logprobs(scorer, TEXTS[0], own, temperature=0.5).tolist() == exact.tolist()  # a text
     raises(ValueError, "no_mmap=True", llm42_torch.weights, model())
     out = f"{OUT}/rl.tsv"
-    run(sys.executable, "sweep/science/rl.py", "--steps", "2", "--prompts", "2", "--samples", "4", "--tokens", "6",
-        "--seeds", "1", "--out", out)
+    short = (sys.executable, "sweep/science/rl.py", "--steps", "2", "--prompts", "2", "--samples", "4", "--tokens", "6",
+             "--seeds", "1", "--out", out)
+    run(*short)
+    for wrong, said in ("ways=fats", "'fats'"), ("samples=1", "at least 2"), ("model=examples/hybrid42", "no plain"):
+        done = subprocess.run([*short, "--" + wrong], stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode and said in done.stderr.splitlines()[-1], done.stderr
     with open(out, encoding="utf-8") as file:
         rows = [line.split("\t") for line in file if not line.startswith("#")][1:]
     assert [(r[0], r[4], r[6], r[7]) for r in rows if r[0] == "llm42"] == [("llm42", "1", "1", "1")] * 2, rows
