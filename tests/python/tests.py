@@ -855,6 +855,9 @@ def test_torch():
     raises(ValueError, "must be float32 [n]", llm42_torch.logprobs, scorer, ids, own.double())
     assert llm42_torch.logprobs(scorer, TEXTS[0], own, temperature=0.5).tolist() == exact.tolist()  # a text
     raises(ValueError, "no_mmap=True", llm42_torch.weights, model())
+    with open("examples/python/README.md", encoding="utf-8") as file:
+        piece = re.search(r"^import llm42, llm42_torch\n.*?(?=^```$)", file.read(), re.M | re.S)[0]
+    exec(piece, {"ids": ids, "own": own})  # pylint: disable=exec-used
     out = f"{OUT}/rl.tsv"
     short = (sys.executable, "sweep/science/rl.py", "--steps", "2", "--prompts", "2", "--samples", "4", "--tokens", "6",
              "--seeds", "1", "--out", out)
@@ -1140,7 +1143,7 @@ def test_sweep():
 def test_readme():
     """The pieces of Python in the README run, one after the other."""
     with open("examples/python/README.md", encoding="utf-8") as file:
-        blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+        blocks = [b for b in re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S) if "torch" not in b]
     names = {}
     for block in blocks:
         exec(block, names)  # pylint: disable=exec-used
