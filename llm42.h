@@ -1128,9 +1128,9 @@ LLM42_API bool llm42_number(const char *begin, const char *end, double *value);
 // Draws a token from logits [V]. position is that of the row that gave the logits.
 LLM42_API llm42_output llm42_sample(const float *logits, int vocab, const llm42_sampling *sampling, int position);
 LLM42_API float llm42_logprob(const float *logits, int vocab, int token);
-// Natural log of the probability with which llm42_sample draws the token at this temperature and with these filters;
-// -INFINITY for a token that is never drawn. At temperature 1 without filters it has the bits of llm42_logprob.
-LLM42_API float llm42_sampled_logprob(const float *logits, int vocab, const llm42_sampling *sampling, int token);
+// logprob [V]: the natural log of the probability with which llm42_sample draws each token; -INFINITY for one that a
+// filter removes. At temperature 1 without filters these are the bits of llm42_logprob.
+LLM42_API void llm42_sampled_logprobs(const float *logits, int vocab, const llm42_sampling *sampling, float *logprob);
 // The score of the token that is drawn, its logit (greedy) or logit / temperature + Gumbel noise, minus the second
 // largest score. Top-k and other filters are ignored, so it may be that of a token which a filter removes.
 LLM42_API float llm42_margin(const float *logits, int vocab, const llm42_sampling *sampling, int position);
@@ -3677,21 +3677,24 @@ float llm42_logprob(const float *logits, int vocab, int token) {
 }
 
 // The sum is taken in the order of llm42__sum_exp.
-float llm42_sampled_logprob(const float *logits, int vocab, const llm42_sampling *p, int token) {
+void llm42_sampled_logprobs(const float *logits, int vocab, const llm42_sampling *p, float *logprob) {
     const int best = llm42__argmax(logits, vocab);
-    if (!(p->temperature > 0)) return token == best ? 0 : -INFINITY;
+    for (int id = 0; id < vocab; id++) logprob[id] = -INFINITY;
+    logprob[best] = 0;
+    if (!(p->temperature > 0)) return;
     const llm42__choices c = {logits, vocab, logits[best], 1.0f / p->temperature};
     llm42__kept kept = llm42__filter(&c, p);
-    float partial[16] = {0}, drawn = -INFINITY;
+    float partial[16] = {0};
     for (int id = 0; id < vocab; id++) {
         const uint32_t key = llm42__sort_key(logits[id]);
         const float below = (logits[id] - c.largest) * c.scale;
         if (!(key > kept.key || (key == kept.key && kept.ties-- > 0))) continue;
         if (p->min_p > 0 && llm42__exp(-below) * p->min_p > 1) continue;
         partial[id % 16] += llm42__exp(below);
-        if (id == token) drawn = below;
+        logprob[id] = below;
     }
-    return drawn - llm42__log_f32(llm42__tree(partial, 16));
+    const float all = llm42__log_f32(llm42__tree(partial, 16));
+    for (int id = 0; id < vocab; id++) logprob[id] -= all;
 }
 
 // >>cpu ----------------------------------------------------------------------------------------------------------

@@ -1218,17 +1218,18 @@ TEST(probabilities_are_those_of_draws) {
                                          {.temperature = 1.5f, .top_k = 7},
                                          {.temperature = 0.8f, .top_p = 0.6f},
                                          {.temperature = 1.2f, .top_k = 20, .top_p = 0.9f, .min_p = 0.1f}};
-    float logits[V];
+    float logits[V], logprob[V];
     uint64_t random = 5;
     for (int i = 0; i < V; i++) logits[i] = (float)test_random_int(&random, 0, 40) / 10;  // with ties
     for (int h = 0; h < 5; h++) {
         int drawn[V] = {0}, raw = 0;
         double sum = 0, off = 0;
         for (int i = 0; i < DRAWS; i++) drawn[llm42_sample(logits, V, &how[h], i).token]++;
+        llm42_sampled_logprobs(logits, V, &how[h], logprob);
         for (int id = 0; id < V; id++) {
-            const float logprob = llm42_sampled_logprob(logits, V, &how[h], id), own = llm42_logprob(logits, V, id);
-            const double p = exp(logprob);
-            raw += memcmp(&logprob, &own, sizeof own) == 0, sum += p;
+            const float own = llm42_logprob(logits, V, id);
+            const double p = exp(logprob[id]);
+            raw += memcmp(&logprob[id], &own, sizeof own) == 0, sum += p;
             CHECK_MSG(p > 0 || !drawn[id], "%d: token %d is drawn %d times", h, id, drawn[id]);
             if (p > 0) off += (drawn[id] - DRAWS * p) * (drawn[id] - DRAWS * p) / (DRAWS * p);
         }
@@ -1239,8 +1240,8 @@ TEST(probabilities_are_those_of_draws) {
         for (int id = 0; id < V; id++) off += fabs(drawn[id] - DRAWS * exp(llm42_logprob(logits, V, id))) / DRAWS;
         CHECK(h ? off > 0.2 : off < 0.1);
     }
-    CHECK(llm42_sampled_logprob(logits, V, &(llm42_sampling){0}, llm42__argmax(logits, V)) == 0);
-    CHECK(isinf(llm42_sampled_logprob(logits, V, &(llm42_sampling){0}, (llm42__argmax(logits, V) + 1) % V)));
+    llm42_sampled_logprobs(logits, V, &(llm42_sampling){0}, logprob);  // greedy
+    for (int id = 0; id < V; id++) CHECK(id == llm42__argmax(logits, V) ? logprob[id] == 0 : isinf(logprob[id]));
 }
 
 // The number whose hash is h.

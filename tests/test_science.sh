@@ -161,6 +161,9 @@ awk -F '\t' -v OFS='\t' '$2 == "h512.decode" && $3 == "down" && !$5 { sub(/^./, 
     sweep/results/science/layer.tsv >"$dir/layer.tsv"
 layer() { CC=$CC STB=$STB "$python" sweep/science/layer.py "$dir/layer.tsv" --only h512 >"$dir/said"; }
 check "a wrong digest is found" eval '! layer'
+check "a table without digests of the case says so" eval \
+    '! CC=$CC STB=$STB "$python" sweep/science/layer.py sweep/results/science/rl.tsv --only h512.decode 2>"$dir/said.2" &&
+    grep -q "nothing was compared" "$dir/said.2"'
 check "and it is the only one: a layer has a GPU's bits" eval 'grep -q "as expected" "$dir/said" &&
     test "$(grep -c "NOT AS EXPECTED" "$dir/said")" = 1 && grep "down.*NOT AS" "$dir/said"'
 check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \

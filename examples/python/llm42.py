@@ -1090,6 +1090,9 @@ class Engine(_Single):
     def reload(self):
         """Takes up weights that were written (see Model.weights). Every request must be finished."""
         with self._alone():
+            if self._recorder:
+                raise Error("reload: the transcript names the weights that it began with: close this engine, and open "
+                            "one with another record")
             _check(lib.llm42_engine_reload(self._pointer(), ctypes.byref(self._error)), self._error)
 
     def submit(self, prompt, stop=None, **options):
@@ -1427,8 +1430,10 @@ class Scorer(_Single):
         """Takes up weights that were written (see Model.weights)."""
         error = S["llm42_error"]()
         with self._alone():
+            if self._memory is None:
+                raise Error("the scorer is closed")
             self._texts += 1  # logits() of a text that has begun is refused
-            if self._memory and self._table.reload:
+            if self._table.reload:
                 _check(self._table.reload(self._memory.pointer, ctypes.pointer(error)), error)
 
     def score(self, prompt, top=0, **sampling):
@@ -1441,15 +1446,20 @@ class Scorer(_Single):
         if sampling:
             raise TypeError(f"score: no option '{next(iter(sampling))}': there are {_names('llm42_sampling')}")
         _check(lib.llm42_sampling_check(ctypes.byref(drawn), ctypes.byref(error)), error)
-        raw = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p) == (1, 0, 0, 0)
+        every = not 0 < drawn.top_k < self._logits.shape[1] and drawn.top_p in (0, 1) and drawn.min_p == 0
+        raw = drawn.temperature == 1 and every  # no filter removes a token
         with self._alone():
             return self._score(prompt, top, None if raw else drawn)
 
     def _sampled(self, logits, tokens, drawn):
-        """llm42_sampled_logprob of tokens [rows, n]."""
-        row = lambda i: logits[i].ctypes.data_as(ctypes.POINTER(ctypes.c_float))  # noqa: E731
-        return np.array([[lib.llm42_sampled_logprob(row(i), logits.shape[1], ctypes.byref(drawn), int(token))
-                          for token in of] for i, of in enumerate(tokens)], np.float32).reshape(tokens.shape)
+        """The log-probabilities with which tokens [rows, n] are drawn."""
+        values, real = np.empty(logits.shape[1], np.float32), ctypes.POINTER(ctypes.c_float)
+        found = np.empty(tokens.shape, np.float32)
+        for i, of in enumerate(tokens):
+            lib.llm42_sampled_logprobs(logits[i].ctypes.data_as(real), len(values), ctypes.byref(drawn),
+                                       values.ctypes.data_as(real))
+            found[i] = values[of]
+        return found
 
     def _score(self, prompt, top, drawn):
         ids, vocab = self.model.ids(prompt, "score"), self._logits.shape[1]

@@ -28,7 +28,11 @@ def tensor(array):
 
 def weights(model):
     """Model.weights() as tensors of their types, over the model's memory: writing to them changes the model."""
-    return {name: tensor(array).view(_TYPES[array.dtype.name]) for name, array in model.weights().items()}
+    arrays = model.weights()
+    if not all(array.flags.writeable for array in arrays.values()):  # writing would end the process by SIGSEGV
+        raise ValueError(f"{model.path}: its weights are mapped and must not be written, but tensors can be: load it "
+                         "with no_mmap=True")
+    return {name: tensor(array).view(_TYPES[array.dtype.name]) for name, array in arrays.items()}
 
 
 class _Exact(torch.autograd.Function):
@@ -42,11 +46,12 @@ class _Exact(torch.autograd.Function):
 
 
 def logprobs(scorer, ids, own, **sampling):
-    """The scorer's log-probabilities of the last tokens of ids, through which the gradient goes to PyTorch's own.
+    """The scorer's log-probabilities of the last tokens of ids, or of a text; their gradient goes to PyTorch's own.
 
     own: a tensor [n], float32, of PyTorch's log-probabilities of the last n of the ids, with the same sampling.
     sampling: temperature, top_k, top_p and min_p (default: raw log-probabilities). The result has the bits of
     scorer.score(ids, **sampling), and own's shape and device. Its gradient is handed on to own as it is."""
+    ids = scorer.model.ids(ids, "logprobs")
     if own.dim() != 1 or own.dtype != torch.float32 or len(own) >= len(ids):
         raise ValueError(f"own: {own.dtype} {list(own.shape)}: must be float32 [n], with n below the {len(ids)} ids")
     exact = tensor(scorer.score(ids, **sampling).logprobs[len(ids) - len(own):])

@@ -21,6 +21,9 @@ stop() {
 }
 trap 'stop; rm -rf "$work"' EXIT
 start() {  # start PORT COMMAND...: a server, once it answers
+    if curl -s "http://127.0.0.1:$1/" >"$work/models"; then
+        echo "lossless.sh: port $1: another server answers there" && exit 1
+    fi
     "${@:2}" >"$work/server.$1" 2>&1 &
     servers+=($!)
     for _ in {1..200}; do

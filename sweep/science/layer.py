@@ -210,7 +210,7 @@ class Table:
     columns = "part case step inputs control values equal first gpu cpu kernel digest".split()
 
     def __init__(self, dump=None, kernels=None, known=()):
-        self.dump, self.kernels, self.rows, self.failed = dump, kernels, [], 0
+        self.dump, self.kernels, self.rows, self.compared, self.failed = dump, kernels, [], 0, 0
         # Controls that changed nothing say nothing.
         self.known = {tuple(row[:5]): (row[-1], row[5] == row[6]) for row in known if not row[4] or row[5] != row[6]}
 
@@ -226,7 +226,7 @@ class Table:
         if self.dump is None:  # a control must have another digest
             if key in self.known:
                 good = (digest(cpu) == self.known[key][0]) == self.known[key][1]
-                self.failed += not good
+                self.compared, self.failed = self.compared + 1, self.failed + (not good)
                 print(*key, "as expected" if good else "NOT AS EXPECTED", sep="\t")
             return
         gpu, word = np.ascontiguousarray(gpu()).reshape(cpu.shape), np.dtype("u%d" % cpu.itemsize)
@@ -234,6 +234,7 @@ class Table:
         where = np.unravel_index(differ.argmax(), differ.shape)
         number = lambda a: "%.9g" % (fp32(a[where][None])[0] if cpu.dtype == np.uint16 else a[where])
         first = [",".join(map(str, where)), number(gpu), number(cpu)] if differ.any() else [""] * 3
+        self.compared += 1
         self.rows.append([*key, gpu.size, gpu.size - int(differ.sum()), *first,
                           self.kernel(part, case, step), digest(gpu)])
         print(*self.rows[-1], sep="\t", flush=True)
@@ -330,6 +331,9 @@ def main():
                 f.write("# %s: %s\n" % (key, about[key]))
             for line in (table.columns, *table.rows):
                 f.write("\t".join(map(str, line)) + "\n")
+    if not table.compared:
+        sys.exit(f"layer.py: nothing was compared: {options.file} has no results of cases whose names have "
+                 f"'{options.only}'")
     sys.exit(table.failed > 0)
 
 

@@ -40,6 +40,7 @@ except ImportError:
     sys.exit("rl.py: it needs PyTorch: python3 -m pip install torch")
 
 WAYS = ("fast", "mixed", "llm42")
+PLAIN = {"embed", "head", "final_norm", "attention_norm", "ffn_norm", "q", "k", "v", "o", "gate", "up", "down"}
 COLUMNS = ("way", "seed", "step", "reward", "equal", "mean_abs_log_ratio", "ratio_low", "ratio_high", "kl", "clipped",
            "seconds")
 BEGINNINGS = ("It was", "Once upon a time", "The Count", "She said that", "In the morning", "He looked at",
@@ -52,6 +53,9 @@ class Trainer:
 
     def __init__(self, model, device):
         self.config, self.device, self.into = model.config, device, llm42_torch.weights(model)
+        if not PLAIN.issuperset(name.split(".")[-1] for name in self.into) or (
+                self.config["arch"], self.config["rope"]) != ("llama", 0):
+            sys.exit(f"rl.py: {model.path}: is no plain Llama in bf16, which is all that the trainer computes")
         self.weights = {name: w.to(device, torch.float32, copy=True).requires_grad_() for name, w in self.into.items()}
         d, base = self.config["head_dim"], self.config["rope_theta"]
         angle = torch.arange(512.0)[:, None] * base ** (-torch.arange(0, d, 2) / d)
@@ -60,7 +64,7 @@ class Trainer:
         self.optimiser = None
 
     def logprobs(self, ids):
-        """[texts, tokens - 1], in fp32: of each token behind those before it. ids: [texts, tokens], padded at the end."""
+        """[texts, tokens - 1], in fp32: of each token behind those before it. ids: [texts, tokens], padded behind."""
         w = {name: weight.to(torch.bfloat16).to(self.type) for name, weight in self.weights.items()}
         texts, n, c = *ids.shape, self.config
 
@@ -108,7 +112,8 @@ def reward(text):
 def ask(options, engine, way, seed, step):
     """The answers to this step's beginnings, --samples of each behind one another."""
     first = step * options.prompts
-    asked = [{"prompt": BEGINNINGS[(first + p) % len(BEGINNINGS)], "seed": 1 + s + 1000 * (p + 1000 * (step + 1000 * seed))}
+    asked = [{"prompt": BEGINNINGS[(first + p) % len(BEGINNINGS)],
+              "seed": 1 + s + 1000 * (p + 1000 * (step + 1000 * seed))}
              for p in range(options.prompts) for s in range(options.samples)]
     return engine.generate(asked, deterministic=way != "fast", max_new_tokens=options.tokens, ignore_stop=True,
                            temperature=1, progress=False)
@@ -160,9 +165,18 @@ def main():
     parser.add_argument("--rate", type=float, default=1e-4, help="of AdamW")
     parser.add_argument("--clip", type=float, default=0.2)
     options = parser.parse_args()
+    ways = options.ways.split(",")
+    for way in ways:
+        if way not in WAYS:
+            parser.error(f"--ways: '{way}': must be of {','.join(WAYS)}")
+    for name, least in (("steps", 1), ("seeds", 1), ("prompts", 1), ("samples", 2), ("tokens", 1)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name}: must be at least {least}")
+    if not os.access(os.path.dirname(options.out) or ".", os.W_OK):
+        parser.error(f"--out: {options.out}: cannot be written")
     rows = []
     for seed in range(1, options.seeds + 1):
-        for way in options.ways.split(","):
+        for way in ways:
             begun = time.monotonic()
             rows += learn(options, way, seed)
             last = rows[-1]

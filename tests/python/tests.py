@@ -798,6 +798,9 @@ def test_score_as_drawn():
     assert abs(warm - cold + np.log(np.exp(cold).sum(1, keepdims=True))).max() < 1e-5
     raises(TypeError, "no option 'heat': there are temperature", llm42.Scorer(m).score, ids, heat=1)
     raises(llm42.Error, "temperature", m.score, ids, temperature=-1)
+    with llm42.Scorer(m, arithmetic="sm90") as scorer:
+        assert scorer.score(ids, top_k=vocab, top_p=1).logprobs.tobytes() == scorer.score(ids).logprobs.tobytes()
+    raises(llm42.Error, "is closed", scorer.reload)
 
 
 def test_weights():
@@ -826,6 +829,8 @@ def test_weights():
         after, new = engine.generate(dict(options)), llm42.Engine(m, preset="best").generate(dict(options))
         assert bits([after]) == bits([new]) != bits([before])
         assert scorer.score(ids).logprobs.tobytes() == m.score(ids).logprobs.tobytes() != scores
+    with llm42.Engine(m, record=f"{OUT}/reload.txt") as engine:
+        raises(llm42.Error, "the transcript names", engine.reload)
     view = weights["embed"]
     del m, weights, engine, scorer
     gc.collect()
@@ -845,11 +850,21 @@ def test_torch():
     ids, own = m.encode(TEXTS[0]), torch.full((3,), -1.0, requires_grad=True)
     exact = llm42_torch.logprobs(scorer, ids, own, temperature=0.5)
     (exact * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
-    assert exact.tolist() == scorer.score(ids, temperature=0.5).logprobs[-3:].tolist() and own.grad.tolist() == [1, 2, 4]
+    assert exact.tolist() == scorer.score(ids, temperature=0.5).logprobs[-3:].tolist()
+    assert own.grad.tolist() == [1, 2, 4]
     raises(ValueError, "must be float32 [n]", llm42_torch.logprobs, scorer, ids, own.double())
+    assert llm42_torch.logprobs(scorer, TEXTS[0], own, temperature=0.5).tolist() == exact.tolist()  # a text
+    raises(ValueError, "no_mmap=True", llm42_torch.weights, model())
+    with open("examples/python/README.md", encoding="utf-8") as file:
+        piece = re.search(r"^import llm42, llm42_torch\n.*?(?=^```$)", file.read(), re.M | re.S)[0]
+    exec(piece, {"ids": ids, "own": own})  # pylint: disable=exec-used
     out = f"{OUT}/rl.tsv"
-    run(sys.executable, "sweep/science/rl.py", "--steps", "2", "--prompts", "2", "--samples", "4", "--tokens", "6",
-        "--seeds", "1", "--out", out)
+    short = (sys.executable, "sweep/science/rl.py", "--steps", "2", "--prompts", "2", "--samples", "4", "--tokens", "6",
+             "--seeds", "1", "--out", out)
+    run(*short)
+    for wrong, said in ("ways=fats", "'fats'"), ("samples=1", "at least 2"), ("model=examples/hybrid42", "no plain"):
+        done = subprocess.run([*short, "--" + wrong], stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode and said in done.stderr.splitlines()[-1], done.stderr
     with open(out, encoding="utf-8") as file:
         rows = [line.split("\t") for line in file if not line.startswith("#")][1:]
     assert [(r[0], r[4], r[6], r[7]) for r in rows if r[0] == "llm42"] == [("llm42", "1", "1", "1")] * 2, rows
@@ -1128,7 +1143,7 @@ def test_sweep():
 def test_readme():
     """The pieces of Python in the README run, one after the other."""
     with open("examples/python/README.md", encoding="utf-8") as file:
-        blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+        blocks = [b for b in re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S) if "torch" not in b]
     names = {}
     for block in blocks:
         exec(block, names)  # pylint: disable=exec-used
