@@ -29,9 +29,13 @@
 #     BASE42=FOLDER bash sweep/h200/run.sh determinism-base42    hostile loads, compared to the bit; needs `make cuda`
 #     bash sweep/h200/run.sh determinism-8b                      and build/tests/test_cuda
 #     bash sweep/h200/run.sh sglang                              SGLang's three subtests by 8B
+#     bash sweep/h200/run.sh sglang-prefix                       SGLang's prefixes of 1 to 4,097 tokens by 8B;
+#                                                                PREFIXES=1,64: others
 #     bash sweep/h200/run.sh sglang-cost                         256 requests of 1,024 tokens in and out, as SGLang's
-#                                                                measurement of its cost; LENGTHS=4096x4096
-#                                                                SECONDS_MAX=1500: as many tokens, half an hour
+#                                                                measurement of its cost, in as many calls as it takes;
+#                                                                LENGTHS=4096x4096 PRESETS=best SECONDS_MAX=240: as
+#                                                                many tokens. LENGTHS=8192x8192 also needs REQUESTS=64
+#                                                                SEEDS=42,43,44,45: four times 64 requests
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
@@ -51,6 +55,9 @@
 # What is there when the time is up stays: every file is written anew after each cell, or line by line. Environment:
 # sweep/h200/common.sh.
 source "$(dirname "$0")/common.sh"
+# What programs of several backends take. offered: FAST products are those that serving engines have.
+gpu=(--backend "$BACKEND") offered=()
+[ "$BACKEND" != cuda ] || gpu+=(--algorithm-file "$algorithms") offered=(--offered)
 bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     local name=$1
     shift
@@ -73,9 +80,21 @@ law() {
         --backend "$BACKEND" "${gpu[@]}" --out "$OUT/$1.tsv" "${@:2}"
     stamp "$1"
 }
+# deterministic NAME FLAG...: build/determinism, into OUT/NAME.tsv. That its control never differs is no failure here.
+deterministic() {
+    "$B/determinism" "${gpu[@]}" "${@:2}" --tsv "$OUT/$1.tsv" | tee "$OUT/$1.txt.part" || [ "${PIPESTATUS[0]}" = 3 ]
+    mv "$OUT/$1.txt.part" "$OUT/$1.txt"
+    stamp "$1"
+}
+# pieces NAME FLAG...: a grid that may take several calls. Finished cells are kept in a folder of this revision.
+pieces() {
+    mkdir -p "$OUT/$1-$today.cells"
+    measure "$@" --cells "$OUT/$1-$today.cells"
+    [ "$(revision_of "$1")" != unfinished ] || echo "run.sh: cells of $1 are left: the same command goes on"
+}
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
-    winner eight eight-bits determinism-eight hybrids determinism-hybrid)
+parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online sglang
+    sglang-prefix sglang-cost ratio-8b margins winner eight eight-bits determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -87,6 +106,7 @@ files_of() {
     prompts | attention | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
     sglang) echo sglang_8b ;;
+    sglang-prefix) echo sglang_prefix ;;
     sglang-cost) echo sglang_cost ;;
     ratio-8b) echo ratio_8b ;;
     margins) echo flip_margin_base42 flip_margin_8b ;;
@@ -99,8 +119,12 @@ files_of() {
     esac
 }
 today=$(sed -n 's/^enum { LLM42__KERNELS = \([0-9]*\) };.*/\1/p' kernels.cu)
-# revision_of FILE: of the kernels that it was measured with; nothing if there is no such file
-revision_of() { [ ! -r "$OUT/$1.tsv" ] || sed -n 's/^# cuda kernels: //p' "$OUT/$1.tsv" | head -n 1; }
+# revision_of FILE: of the kernels that it was measured with, or `unfinished`; nothing if there is no such file
+revision_of() {
+    [ -r "$OUT/$1.tsv" ] || return 0
+    if grep -q '^# unfinished' "$OUT/$1.tsv"; then echo unfinished; return; fi
+    sed -n 's/^# cuda kernels: //p' "$OUT/$1.tsv" | head -n 1
+}
 stale() {  # stale PART: a file of it is not of today's revision
     local file
     for file in $(files_of "$1"); do [ "$(revision_of "$file")" = "$today" ] || return 0; done
@@ -127,7 +151,7 @@ all)
     for part in "${parts[@]}"; do
         stale "$part" || continue
         if ((SECONDS >= 60 * ${MINUTES:-9})); then left=$((left + 1)); continue; fi
-        bash "$0" "$part"
+        MINUTES=$((${MINUTES:-9} - SECONDS / 60)) bash "$0" "$part"
     done
     [ "$left" = 0 ] || echo "run.sh all: $left parts are left: the same command goes on"
     ;;
@@ -139,11 +163,15 @@ determinism-base42)
     hostile determinism_base42 --part determinism --model "$BASE42" --loads 8 --requests "${REQUESTS:-20000}"
     ;;
 sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
+sglang-prefix)
+    deterministic sglang_prefix --model "$MODEL_8B" --suite prefix --prefix-tokens "${PREFIXES:-1,511,2048,4097}" \
+        --requests "${REQUESTS:-50}" --tokens 64 --kv-tokens "${KV_TOKENS:-262144}" "${offered[@]}"
+    ;;
 sglang-cost)
     # At share 0 both presets serve ordinary requests alone, as mode NONDETERMINISTIC does: twice, for the spread.
-    measure "sglang_cost${LENGTHS:+_$LENGTHS}" --model "$MODEL_8B" --workload "fixed:${LENGTHS:-1024x1024}" \
-        --requests "${REQUESTS:-256}" --max-running 256 --kv-tokens 786432 --token-budget 2048 --qps offline \
-        --preset best,invariant,dvr --ratio 0,1
+    pieces "sglang_cost${LENGTHS:+_$LENGTHS}" --model "$MODEL_8B" --workload "fixed:${LENGTHS:-1024x1024}" \
+        --requests "${REQUESTS:-256}" --max-running 256 --kv-tokens "${KV_TOKENS:-786432}" --token-budget 2048 \
+        --qps offline --preset "${PRESETS:-best,invariant,dvr}" --ratio 0,1 --seed "${SEEDS:-42}"
     ;;
 scoring)
     REQUESTS=${REQUESTS:-16} BACKEND=$BACKEND B=$B OUT=$OUT BASE42=$BASE42 bash sweep/experiments/scoring.sh
