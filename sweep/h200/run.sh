@@ -22,6 +22,9 @@
 #     bash sweep/h200/run.sh presets            ShareGPT lengths, all at once: presets best and invariant, by share
 #     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
+#     BASE42=FOLDER bash sweep/h200/run.sh fig6    350 requests of 512 tokens that arrive at 6 a second, beside the same
+#                                               served alone, ordinary and deterministic; of 8B only ALONE of them (150).
+#                                               It takes three calls
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves; MODEL_8B=synthetic:llama-3.1-8b-fp8 or
 #                                               synthetic:qwen3-30b-a3b-fp8: of that shape
@@ -92,8 +95,15 @@ pieces() {
     measure "$@" --cells "$OUT/$1-$today.cells"
     [ "$(revision_of "$1")" != unfinished ] || echo "run.sh: cells of $1 are left: the same command goes on"
 }
+# owed NAME SECONDS: OUT/NAME.tsv is not of today's revision, and there is time to make it, which takes so long.
+owed() {
+    [ "$(revision_of "$1")" != "$today" ] || return 1
+    ((SECONDS + $2 > 60 * ${MINUTES:-9})) || return 0
+    echo "run.sh: no time is left for $1: the same command goes on"
+    return 1
+}
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online sglang
+parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online fig6 sglang
     sglang-prefix sglang-cost ratio-8b margins winner eight eight-bits determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
@@ -105,6 +115,7 @@ files_of() {
     mixture) echo passes_mixture stages_mixture ;;
     prompts | attention | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
+    fig6) echo fig6_{base42,8b}_{nondeterministic,dvr} ;;
     sglang) echo sglang_8b ;;
     sglang-prefix) echo sglang_prefix ;;
     sglang-cost) echo sglang_cost ;;
@@ -161,6 +172,29 @@ determinism-8b)
 determinism-base42)
     need_base42
     hostile determinism_base42 --part determinism --model "$BASE42" --loads 8 --requests "${REQUESTS:-20000}"
+    ;;
+fig6)
+    need_base42
+    for model in base42 8b; do
+        for preset in nondeterministic dvr; do
+            name=fig6_${model}_$preset folder=$BASE42 alone=0 takes=150
+            [ $model = base42 ] || folder=$MODEL_8B alone=${ALONE:-150} takes=440
+            owed "$name" "$takes" || continue
+            deterministic "$name" --model "$folder" --suite spans --preset $preset --requests "${REQUESTS:-350}" \
+                --tokens "${TOKENS:-512}" --qps "${QPS:-6}" --alone "$alone" --kv-tokens 131072 "${offered[@]}"
+        done
+    done
+    # How many answers have their first other token there.
+    for file in "$OUT"/fig6_*.tsv; do
+        awk -F '\t' -v name="$(basename "$file" .tsv)" '
+            $4 == "request_first_span_tokens" { n++; for (top = 16; top <= $5; top *= 2); below[top]++; if ($5 > most) most = $5 }
+            $4 == "identical" { identical = $5 }
+            END {
+                printf "%s: %d answers, %d identical to the bit; first other token up to the", name, n, identical
+                for (top = 16; top <= most; top *= 2) printf "%s %dth: %d", (top > 16 ? "," : ""), top, below[top]
+                print ", later or none: " below[top] + 0
+            }' "$file"
+    done
     ;;
 sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
 sglang-prefix)
