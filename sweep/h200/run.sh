@@ -46,6 +46,8 @@
 #                                                          `make shared CUDA=1` and numpy; TEXTS=N: fewer or more
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
+#     bash sweep/h200/run.sh grid-online                   window x group x share of 8B, where requests arrive at 12 a
+#                                                          second (QPS=X; SHARES=0.1,0.5,1): two calls
 #     bash sweep/h200/run.sh ratio-8b           the shares alone, of 1,024 requests unless REQUESTS says otherwise
 #     bash sweep/h200/run.sh kernels            single operators: speed by rows, and which keep bits; needs `make kernels`
 #     bash sweep/h200/run.sh leaves             products with leaves beside cuBLAS's without; needs `make kernels`
@@ -104,7 +106,7 @@ owed() {
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
 parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online fig6 sglang
-    sglang-prefix sglang-cost ratio-8b margins winner eight eight-bits determinism-eight hybrids determinism-hybrid)
+    sglang-prefix sglang-cost ratio-8b grid-online margins winner eight eight-bits determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -120,6 +122,7 @@ files_of() {
     sglang-prefix) echo sglang_prefix ;;
     sglang-cost) echo sglang_cost ;;
     ratio-8b) echo ratio_8b ;;
+    grid-online) echo grid_online ;;
     margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
@@ -190,8 +193,8 @@ fig6)
             $4 == "request_first_span_tokens" { n++; for (top = 16; top <= $5; top *= 2); below[top]++; if ($5 > most) most = $5 }
             $4 == "identical" { identical = $5 }
             END {
-                printf "%s: %d answers, %d identical to the bit; first other token up to the", name, n, identical
-                for (top = 16; top <= most; top *= 2) printf "%s %dth: %d", (top > 16 ? "," : ""), top, below[top]
+                printf "%s: %d answers, %d identical to the bit; first other token up to", name, n, identical
+                for (top = 16; top <= most; top *= 2) printf "%s %d: %d", (top > 16 ? "," : ""), top, below[top]
                 print ", later or none: " below[top] + 0
             }' "$file"
     done
@@ -383,6 +386,11 @@ grid-8b)
     SECONDS_MAX=120 measure ratio_8b "${model[@]}" "${common_8b[@]}" "${ratios[@]}"
     ;;
 ratio-8b) measure ratio_8b --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${common_8b[@]}" "${ratios[@]}" ;;
+grid-online)
+    SECONDS_MAX=$((60 * ${MINUTES:-9} - 45)) pieces grid_online --model "$MODEL_8B" --requests "${REQUESTS:-256}" \
+        "${common_8b[@]}" --mode dvr,nondeterministic --window 16,32,64 --group 1,4,16 \
+        --ratio "${SHARES:-0.1,1}" --qps "${QPS:-12}"
+    ;;
 kernels)
     "$B/kernels" --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/kernels.tsv" | tee "$OUT/kernels.txt"
     stamp kernels
