@@ -25,6 +25,9 @@
 #     BASE42=FOLDER bash sweep/h200/run.sh fig6    350 requests of 512 tokens that arrive at 6 a second, beside the same
 #                                               served alone, ordinary and deterministic; of 8B only ALONE of them (150).
 #                                               It takes three calls
+#     BASE42=FOLDER bash sweep/h200/run.sh tbik    TBIK's experiment at temperature 0.6: different answers and the
+#                                               largest difference of the five largest probabilities, by ranks, which
+#                                               share the GPU, and by requests at once. It takes two calls
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves; MODEL_8B=synthetic:llama-3.1-8b-fp8 or
 #                                               synthetic:qwen3-30b-a3b-fp8: of that shape
@@ -105,7 +108,7 @@ owed() {
     return 1
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online fig6 sglang
+parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online fig6 tbik sglang
     sglang-prefix sglang-cost ratio-8b grid-online margins winner eight eight-bits determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
@@ -118,6 +121,7 @@ files_of() {
     prompts | attention | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
     fig6) echo fig6_{base42,8b}_{nondeterministic,dvr} ;;
+    tbik) echo tbik_base42 tbik_8b ;;
     sglang) echo sglang_8b ;;
     sglang-prefix) echo sglang_prefix ;;
     sglang-cost) echo sglang_cost ;;
@@ -197,6 +201,21 @@ fig6)
                 for (top = 16; top <= most; top *= 2) printf "%s %d: %d", (top > 16 ? "," : ""), top, below[top]
                 print ", later or none: " below[top] + 0
             }' "$file"
+    done
+    ;;
+tbik)
+    need_base42
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    for model in base42 8b; do
+        folder=$BASE42 ranks=1,2,4,8 batches=8,16,32 takes=300
+        [ $model = base42 ] || folder=$MODEL_8B ranks=1,2 batches=8,32 takes=480
+        owed "tbik_$model" "$takes" || continue
+        "$B/ranks" "${gpu[@]}" --model "$folder" --devices 1 --temperature 0.6 --requests "${REQUESTS:-32}" \
+            --tokens "${TOKENS:-96}" --tensor-parallel $ranks --batch "${BATCHES:-$batches}" --out "$work/one.tsv" ||
+            [ $? = 3 ]  # then no output differs without leaves either
+        mv "$work/one.tsv" "$OUT/tbik_$model.tsv"
+        stamp "tbik_$model"
     done
     ;;
 sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
