@@ -1,12 +1,14 @@
 #!/bin/bash
-# Measures an NVIDIA H200: one part a call, each of at most nine minutes. All parts but `stale` and
-# `pytorch` need `make cuda`.
+# Measures an NVIDIA H200: one part a call, each of at most nine minutes. All parts but `stale`, `pytorch`
+# and `launches` need `make cuda`.
 #
 #     bash sweep/h200/run.sh stale              says of each part's files of which revision of the kernels they are
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh graphs             the same passes with CUDA graphs and without
+#     bash sweep/h200/run.sh launches           what it costs PyTorch that Python launches each kernel of a decode pass
+#                                               (pytorch.py --launches), beside the same in a CUDA graph
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
 #     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
 #                                               beside PyTorch's, too; ShareGPT lengths as in part presets
@@ -108,8 +110,9 @@ owed() {
     return 1
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online fig6 tbik sglang
-    sglang-prefix sglang-cost ratio-8b grid-online margins winner eight eight-bits determinism-eight hybrids determinism-hybrid)
+parts=(determinism-8b determinism-base42 scoring passes graphs launches mixture prompts attention kernels presets group
+    online fig6 tbik sglang sglang-prefix sglang-cost ratio-8b grid-online margins winner eight eight-bits
+    determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -117,8 +120,9 @@ files_of() {
     scoring) echo scoring ;;
     passes) echo passes stages ;;
     graphs) echo passes_graphs passes_no_graphs ;;
+    launches) echo launches ;;
     mixture) echo passes_mixture stages_mixture ;;
-    prompts | attention | presets | group) echo "$1" ;;
+    prompts | attention | kernels | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
     fig6) echo fig6_{base42,8b}_{nondeterministic,dvr} ;;
     tbik) echo tbik_base42 tbik_8b ;;
@@ -137,10 +141,12 @@ files_of() {
     esac
 }
 today=$(sed -n 's/^enum { LLM42__KERNELS = \([0-9]*\) };.*/\1/p' kernels.cu)
-# revision_of FILE: of the kernels that it was measured with, or `unfinished`; nothing if there is no such file
+# revision_of FILE: of the kernels that it was measured with, or `unfinished`; nothing if there is no such file. What
+# PyTorch alone measures does not depend on them: it counts as today's.
 revision_of() {
     [ -r "$OUT/$1.tsv" ] || return 0
     if grep -q '^# unfinished' "$OUT/$1.tsv"; then echo unfinished; return; fi
+    if grep -q '^# PyTorch' "$OUT/$1.tsv" && ! grep -q '^# cuda kernels' "$OUT/$1.tsv"; then echo "$today"; return; fi
     sed -n 's/^# cuda kernels: //p' "$OUT/$1.tsv" | head -n 1
 }
 stale() {  # stale PART: a file of it is not of today's revision
@@ -194,7 +200,12 @@ fig6)
     # How many answers have their first other token there.
     for file in "$OUT"/fig6_*.tsv; do
         awk -F '\t' -v name="$(basename "$file" .tsv)" '
-            $4 == "request_first_span_tokens" { n++; for (top = 16; top <= $5; top *= 2); below[top]++; if ($5 > most) most = $5 }
+            $4 == "request_first_span_tokens" {
+                for (top = 16; top <= $5; top *= 2);
+                below[top]++
+                n++
+                if ($5 > most) most = $5
+            }
             $4 == "identical" { identical = $5 }
             END {
                 printf "%s: %d answers, %d identical to the bit; first other token up to", name, n, identical
@@ -422,6 +433,10 @@ leaves)
 pytorch)
     "${PYTHON:-python3}" sweep/h200/pytorch.py --out "$OUT/pytorch.tsv"
     stamp pytorch
+    ;;
+launches)
+    "${PYTHON:-python3}" sweep/h200/pytorch.py --launches --out "$OUT/launches.tsv"
+    stamp launches
     ;;
 exchange)
     "$B/kernels" --part exchange --model "$MODEL_8B" --out "$OUT/exchange.tsv" | tee "$OUT/exchange.txt"
