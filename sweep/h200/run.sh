@@ -6,7 +6,8 @@
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
-#     bash sweep/h200/run.sh graphs             the same passes with CUDA graphs and without
+#     bash sweep/h200/run.sh graphs             the same passes with CUDA graphs and without, and 16 requests of
+#                                               1,024 tokens in and out, as SGLang's measurement of its graphs
 #     bash sweep/h200/run.sh launches           what it costs PyTorch that Python launches each kernel of a decode pass
 #                                               (pytorch.py --launches), beside the same in a CUDA graph
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
@@ -119,7 +120,7 @@ files_of() {
     determinism-base42) echo determinism_base42 ;;
     scoring) echo scoring ;;
     passes) echo passes stages ;;
-    graphs) echo passes_graphs passes_no_graphs ;;
+    graphs) echo {passes,served}_{graphs,no_graphs} ;;
     launches) echo launches ;;
     mixture) echo passes_mixture stages_mixture ;;
     prompts | attention | kernels | presets | group) echo "$1" ;;
@@ -250,8 +251,13 @@ passes)
     bench stages --suite stages --seconds 120
     ;;
 graphs)
-    bench passes_graphs --suite passes --quick
-    bench passes_no_graphs --suite passes --quick --no-graphs
+    for name in graphs no_graphs; do
+        flags=()
+        [ $name = graphs ] || flags=(--no-graphs)
+        bench passes_$name --suite passes --quick "${flags[@]}"
+        bench served_$name --suite workloads --preset invariant --workload fixed:1024x1024 --requests 16 \
+            --max-running 16 "${flags[@]}"
+    done
     ;;
 mixture)
     MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
