@@ -42,9 +42,9 @@
 #                                                                PREFIXES=1,64: others
 #     bash sweep/h200/run.sh sglang-cost                         256 requests of 1,024 tokens in and out, as SGLang's
 #                                                                measurement of its cost, in as many calls as it takes;
-#                                                                LENGTHS=4096x4096 PRESETS=best SECONDS_MAX=240: as
-#                                                                many tokens. LENGTHS=8192x8192 also needs REQUESTS=64
-#                                                                SEEDS=42,43,44,45: four times 64 requests
+#                                                                LENGTHS=4096x4096 SECONDS_MAX=240: as many tokens;
+#                                                                LENGTHS=8192x8192 REQUESTS=44 SEEDS=42,43 PRESETS=best
+#                                                                SECONDS_MAX=300: twice as many as have room at once
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
