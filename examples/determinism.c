@@ -5,9 +5,11 @@
 // The suites:
 //   single  one prompt, in batches of 1 to N copies.
 //   mixed   prompts of different lengths, drawn into batches of 1 to N.
-//   prefix  prompts that share beginnings of different lengths, with the prefix cache on and warm.
+//   prefix  prompts that share beginnings of different lengths, with the prefix cache on and warm. The lengths of
+//           SGLang's test are --prefix-tokens 1,511,2048,4097.
 //   spans   each request is served among all others and alone. Prints consistent spans (how many tokens stay equal),
-//           flip rate (share of wrong candidates), rollbacks and recompute %.
+//           flip rate (share of wrong candidates), rollbacks and recompute %. The load of LLM-42's measurement is
+//           --requests 350 --tokens 512 --qps 6.
 //   score   requests are served all at once. Then their finished texts are scored in INVARIANT passes. Prints how many
 //           log-probabilities have other bits, and how far apart the probabilities are. Preset paper has a second row,
 //           whose texts are scored in FIXED passes.
@@ -28,6 +30,7 @@
 #include "stb_ds.h"
 
 enum { KINDS = 4, LONG_TEXT = 300, TEXT = 48 };  // prompts that mixed and prefix draw from; lengths of texts
+enum { MOST = 1024 };                            // requests
 
 typedef int32_t *output;  // [2 x --tokens]: tokens, then the bits of their log-probabilities
 typedef struct tally {
@@ -38,8 +41,13 @@ typedef struct tally {
 typedef struct study {
     engine_options how;
     const char *suite, *preset, *tsv_path;
-    int64_t requests, tokens, seed;
+    int64_t requests, tokens, seed, alone;
+    double qps;
     float temperature;
+    const char *prefix_list;
+    int32_t prefix[KINDS];  // tokens of the beginnings that prompts of suite prefix share
+    int prefixes;           // 0: those of the suite
+    int longest;            // text, of those that prompts are cut from
     llm42_model *model;
     int32_t **text;  // [KINDS + requests], of the model's own making
     FILE *tsv;       // collects what follows the header in tsv_text, until every engine has told its manifest
@@ -78,7 +86,7 @@ static llm42_engine *open_engine(study *s, const way *w, bool prefix_cache) {
     desc.preset = w->preset;
     if (!w->preset) desc.policy.mode = LLM42_MODE_NONDETERMINISTIC;
     desc.max_running = (int)s->requests + KINDS;
-    desc.max_context = LONG_TEXT + TEXT + (int)s->tokens;
+    desc.max_context = s->longest + TEXT + (int)s->tokens;
     if (desc.max_context > s->model->config.context) desc.max_context = s->model->config.context;
     args_check(llm42_engine_open(&engine, &desc, &error), &error);
     return engine;
@@ -99,10 +107,12 @@ static void make_texts(study *s) {
     int32_t start = config->bos >= 0 ? config->bos : 0;
     int room = config->context - (int)s->tokens - 8, longest = room < LONG_TEXT ? room : LONG_TEXT;
     if (longest < TEXT) args_fail(2, "--tokens: the model's context of %d leaves no room for prompts", config->context);
+    if (s->longest > LONG_TEXT && s->longest > room)
+        args_fail(2, "--prefix-tokens: %d: the model's context leaves room for %d", s->longest, room);
     s->begin = llm42_engine_now(engine);
     for (int i = 0; i < KINDS + (int)s->requests; i++) {
         llm42_request_desc desc = {.prompt = &start, .prompt_count = 1, .ignore_stop = true};
-        desc.max_new_tokens = (i < KINDS ? longest : TEXT) - 1;
+        desc.max_new_tokens = (i >= KINDS ? TEXT : i || s->longest == LONG_TEXT ? longest : s->longest) - 1;
         desc.sampling = (llm42_sampling){.temperature = 0.8f, .seed = (uint64_t)s->seed + (uint64_t)i};
         int64_t id;
         args_check(llm42_engine_submit(engine, &desc, &id, &error), &error);
@@ -146,9 +156,11 @@ static void tally_add(const study *s, tally *t, output o) {
     else arrfree(o);
 }
 
-static int64_t submit(const study *s, llm42_engine *engine, const way *w, const int32_t *prompt, int count) {
+// arrival: on the engine's clock; 0: now
+static int64_t submit(const study *s, llm42_engine *engine, const way *w, const int32_t *prompt, int count,
+                      double arrival) {
     llm42_error error = {0};
-    llm42_request_desc desc = {.prompt = prompt, .prompt_count = count, .ignore_stop = true};
+    llm42_request_desc desc = {.prompt = prompt, .prompt_count = count, .ignore_stop = true, .arrival = arrival};
     desc.max_new_tokens = (int)s->tokens;
     desc.sampling.temperature = s->temperature;
     desc.deterministic = w->preset != 0;
@@ -163,12 +175,12 @@ static void run_batches(study *s, const way *w, int32_t *const *prompt, int kind
     llm42_error error = {0};
     uint64_t hash = (uint64_t)s->seed;
     for (int n = 1; n <= s->requests; n++) {
-        int kind[256];
-        int64_t id[256];
+        int kind[MOST];
+        int64_t id[MOST];
         for (int i = 0; i < n; i++) {
             hash = hash * 6364136223846793005u + 1442695040888963407u;
             kind[i] = (int)((hash >> 33) % (uint64_t)kinds);
-            id[i] = submit(s, engine, w, prompt[kind[i]], (int)arrlen(prompt[kind[i]]));
+            id[i] = submit(s, engine, w, prompt[kind[i]], (int)arrlen(prompt[kind[i]]), 0);
         }
         args_run(engine);
         for (int i = 0; i < n; i++) {
@@ -184,10 +196,12 @@ static void run_batches(study *s, const way *w, int32_t *const *prompt, int kind
 // one text, each with a few words of its own behind it, so that most shared parts end inside a page.
 static int suite_prompts(const study *s, int32_t *prompt[KINDS]) {
     bool prefix = !strcmp(s->running, "prefix");
-    int kinds = strcmp(s->running, "single") ? KINDS : 1;
+    int kinds = prefix && s->prefixes ? s->prefixes : strcmp(s->running, "single") ? KINDS : 1;
     for (int k = 0; k < kinds; k++) {
         const int32_t *from = s->text[prefix ? 0 : k];
-        int longest = (int)arrlen(from), length = kinds == 1 ? TEXT : k == 0 ? 1 : longest * k / (KINDS - 1);
+        int longest = (int)arrlen(from), length = k == 0 ? 1 : longest * k / (KINDS - 1);
+        if (!strcmp(s->running, "single")) length = TEXT;
+        if (prefix && s->prefixes) length = s->prefix[k];
         prompt[k] = NULL;
         memcpy(arraddnptr(prompt[k], length), from, sizeof(int32_t) * (size_t)length);
         for (int i = 1; i <= 5 && prefix; i++) arrput(prompt[k], s->text[KINDS + k % (int)s->requests][i]);
@@ -261,15 +275,19 @@ static void run_unique(study *s, const bool chosen[WAYS]) {
     }
 }
 
-// Serves every request alone, then all at once, and compares the two.
+// Serves all requests together, at once or as they arrive, and then as many alone as --alone says. Compares the two.
 static void run_spans(study *s, const way *w) {
     llm42_engine *alone = open_engine(s, w, false), *loaded = open_engine(s, w, false);
     int n = (int)s->requests, tokens = (int)s->tokens, identical = 0, drifted = 0, first, second;
-    double first_sum = 0, second_sum = 0;
-    for (int i = 0; i < n; i++) submit(s, loaded, w, s->text[KINDS + i], TEXT);
-    args_run(loaded);
+    double first_sum = 0, second_sum = 0, arrival = s->qps > 0 ? llm42_engine_now(loaded) : 0;
     for (int i = 0; i < n; i++) {
-        submit(s, alone, w, s->text[KINDS + i], TEXT);
+        submit(s, loaded, w, s->text[KINDS + i], TEXT, arrival);
+        if (s->qps > 0) arrival -= log(1 - llm42_uniform(llm42_hash((uint64_t)(s->seed * MOST + i)))) / s->qps;
+    }
+    args_run(loaded);
+    if (s->alone && s->alone < n) n = (int)s->alone;
+    for (int i = 0; i < n; i++) {
+        submit(s, alone, w, s->text[KINDS + i], TEXT, 0);
         args_run(alone);
         output a = output_of(llm42_engine_request(alone, i + 1)), b = output_of(llm42_engine_request(loaded, i + 1));
         llm42_consistent_spans(a, tokens, b, tokens, &first, &second);
@@ -349,7 +367,7 @@ static void run_score(study *s, const bool chosen[WAYS]) {
         const bool by_fixed = w->preset == LLM42_PRESET_PAPER;
         if (!invariant.state) invariant = open_scoring(config, LLM42_SCHEDULE_INVARIANT);
         if (by_fixed) fixed = open_scoring(config, LLM42_SCHEDULE_FIXED);
-        for (int k = 0; k < s->requests; k++) submit(s, engine, w, s->text[k], (int)arrlen(s->text[k]));
+        for (int k = 0; k < s->requests; k++) submit(s, engine, w, s->text[k], (int)arrlen(s->text[k]), 0);
         args_run(engine);
         for (int k = 0; k < s->requests; k++) {
             const llm42_request *r = llm42_engine_request(engine, k + 1);
@@ -381,9 +399,12 @@ static windows_words windows_text(const study *s) {
 static void write_tsv(study *s, FILE *file) {
     fprintf(file,
             "# llm42 %s determinism, model %s, %s, backend %s, seed %d, temperature %g, tokens %d, requests %d, "
-            "W and G %s\n",
+            "W and G %s",
             LLM42_VERSION, s->how.model, s->how.dtype, s->how.table->name, (int)s->seed, (double)s->temperature,
             (int)s->tokens, (int)s->requests, windows_text(s).text);
+    if (s->qps > 0) fprintf(file, ", %g requests a second", s->qps);
+    if (s->prefixes) fprintf(file, ", prefix tokens %s", s->prefix_list);
+    fputc('\n', file);
     args_manifest_print(&s->how.manifest, file);
     if (fclose(s->tsv)) args_fail(1, "out of memory");
     fprintf(file, "suite\tpreset\tprompt_tokens\tmetric\tvalue\n%s", s->tsv_text);
@@ -434,13 +455,19 @@ int main(int argc, char **argv) {
         ENGINE_BACKEND(&s.how),
         ARGS_TEXT("suite NAME", &s.suite, "single, mixed, prefix, spans, score or all"),
         ARGS_IN("model,m DIR", &s.how.model, "model folder or file"),
-        ARGS_INT("requests N", &s.requests, 1, 256, "requests in the largest batch"),
+        ARGS_INT("requests N", &s.requests, 1, MOST, "requests in the largest batch"),
         ARGS_INT("tokens,n N", &s.tokens, 1, 100000, "new tokens of each request"),
         ARGS_TEXT("preset NAME", &s.preset, args_words(names, way_names)),
         ARGS_TEXT("planner NAME", &s.how.planner, args_words(planners, planner_names)),
         ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "seed of the prompts and of their order"),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
+        ARGS_TEXT("prefix-tokens LIST", &s.prefix_list, "prefix: tokens of shared beginnings, at most 4 numbers"),
+        ARGS_REAL("qps X", &s.qps, 0, 1e6, "spans: requests that arrive in a second; 0: all at once"),
+        ARGS_INT("alone N", &s.alone, 0, MOST, "spans: requests that are served alone, too; 0: all"),
+        ENGINE_KV(&s.how),
         ENGINE_RANKS(&s.how),
+        ENGINE_ALGORITHMS(&s.how),
+        ARGS_FLAG("offered", &s.how.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
         ARGS_INT("threads,t N", &s.how.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_OUT("tsv FILE", &s.tsv_path, "write the numbers there too"),
         ENGINE_WINDOWS(&s.how),
@@ -455,6 +482,14 @@ int main(int argc, char **argv) {
     int suite = args_choice("--suite", s.suite, suites), one = args_choice("--preset", s.preset, way_names);
     bool chosen[WAYS];
     for (int i = 0; i < WAYS; i++) chosen[i] = one == WAYS || one == i;
+    s.longest = LONG_TEXT;
+    if (s.prefix_list && args_list_count(s.prefix_list) > KINDS)
+        args_fail(2, "--prefix-tokens: at most %d numbers", (int)KINDS);
+    if (s.prefix_list) s.prefixes = args_ids("--prefix-tokens", s.prefix_list, s.prefix);
+    for (int i = 0; i < s.prefixes; i++) {
+        if (s.prefix[i] < 1) args_fail(2, "--prefix-tokens: 0: at least 1");
+        if (s.prefix[i] > s.longest) s.longest = s.prefix[i];
+    }
     engine_look_up(&s.how);
     s.model = engine_model(&s.how);
     FILE *file = s.tsv_path ? llm42_file_create(s.tsv_path) : NULL;  // tried before the long part

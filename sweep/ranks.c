@@ -2,9 +2,11 @@
 // parallelism). This program makes the tables of the paper on tree-based invariant kernels (TBIK). It serves the same
 // prompts with each number of ranks and each number of requests at once. For each way of serving it counts how many
 // different outputs a prompt has, by tokens and by log-probability bits. It also says how far probabilities are apart
-// before the first token that differs. Then it scores the outputs of two ranks by one rank. The exit status is 1 if a
-// promise is broken, and 3 if the ways without one have no different outputs either, because equal ones show nothing
-// then. make build/ranks && build/ranks
+// before the first token that differs. Then it scores the outputs of two ranks by one rank. For FAST passes and for
+// INVARIANT ones it also says how far the five largest probabilities behind a token of the same texts are apart, where
+// each number of ranks scores them in passes of each number of rows. The exit status is 1 if a promise is broken, and 3
+// if the ways without one have no different outputs either, because equal ones show nothing then.
+// make build/ranks && build/ranks
 #define _POSIX_C_SOURCE 200809L
 #define LLM42_IMPLEMENTATION
 #include "examples/util/llm42_synthetic.h"
@@ -12,7 +14,7 @@
 #include "examples/lib/scoring.h"
 #include "stb_ds.h"
 
-enum { MOST = 16, CONFIGURATIONS = 4 * MOST };
+enum { MOST = 16, CONFIGURATIONS = 4 * MOST, TOP = 5 };
 
 typedef struct way {
     const char *name;
@@ -20,14 +22,15 @@ typedef struct way {
     llm42_mode mode;
     bool leaves;  // as many as --leaves says; else one
     bool same;    // one result is promised whatever the ranks and the batch
+    bool top;     // its passes are compared: those of the other ways have the order of one of these
 } way;
 static const way ways[] = {
-    {"nondeterministic", LLM42_PRESET_DVR, LLM42_MODE_NONDETERMINISTIC, false, false},
-    {"paper", LLM42_PRESET_PAPER, LLM42_MODE_DEFAULT, false, false},
-    {"invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, false, false},
-    {"invariant, leaves", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, true, true},
-    {"dvr, leaves", LLM42_PRESET_DVR, LLM42_MODE_DEFAULT, true, true},
-    {"best, leaves", LLM42_PRESET_BEST, LLM42_MODE_DEFAULT, true, true},
+    {"nondeterministic", LLM42_PRESET_DVR, LLM42_MODE_NONDETERMINISTIC, false, false, true},
+    {"paper", LLM42_PRESET_PAPER, LLM42_MODE_DEFAULT, false, false, false},
+    {"invariant", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, false, false, true},
+    {"invariant, leaves", LLM42_PRESET_INVARIANT, LLM42_MODE_DEFAULT, true, true, true},
+    {"dvr, leaves", LLM42_PRESET_DVR, LLM42_MODE_DEFAULT, true, true, false},
+    {"best, leaves", LLM42_PRESET_BEST, LLM42_MODE_DEFAULT, true, true, false},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -169,6 +172,58 @@ static scored score(study *s, const way *w, const answer *answers) {
     return d;
 }
 
+// The five likeliest tokens behind each token of all texts, by the first configuration, and their probabilities by
+// another.
+typedef struct top_five {
+    int32_t *token;  // [tokens, TOP], a stb_ds array
+    int at, vocab;   // next token; of the model
+    bool first;
+    double *p, largest;  // [tokens, TOP], of the first configuration; difference
+} top_five;
+
+static void top_take(void *user, const float *logits, const llm42_output *out) {
+    top_five *t = user;
+    for (int k = 0; k < TOP; k++) {
+        int best = -1;
+        for (int id = 0; id < t->vocab && t->first; id++) {
+            bool taken = false;
+            for (int e = 0; e < k && (best < 0 || logits[id] > logits[best]); e++)
+                taken |= t->token[t->at * TOP + e] == id;
+            if (!taken && (best < 0 || logits[id] > logits[best])) best = id;
+        }
+        if (t->first) arrput(t->token, best);
+        const int32_t id = t->token[t->at * TOP + k];
+        // The likeliest token's log-probability comes with it.
+        const double p = llm42_exp64((double)(logits[id] - logits[out->token]) + (double)out->logprob);
+        if (t->first) arrput(t->p, p);
+        t->largest = fmax(t->largest, fabs(p - t->p[t->at * TOP + k]));
+    }
+    t->at++;
+}
+
+// The largest difference of those probabilities between all configurations, which score the same texts.
+static double top_difference(study *s, const way *w, const answer *answers) {
+    const bool fast = w->mode == LLM42_MODE_NONDETERMINISTIC;
+    top_five t = {.vocab = s->model->config.vocab};
+    for (int c = 0; c < s->ranks_count * s->batch_count; c++) {
+        const llm42_engine_desc desc = way_desc(s, w, s->ranks[c / s->batch_count], 1);
+        scoring scorer = scoring_of(&desc, fast ? LLM42_SCHEDULE_FAST : LLM42_SCHEDULE_INVARIANT,
+                                    s->batch[c % s->batch_count]);
+        scorer.keep_logits = true, scorer.each = top_take, scorer.user = &t;
+        t.at = 0, t.first = c == 0;
+        scoring_open(&scorer);
+        for (int i = 0; i < s->requests; i++) {
+            scored unused = {0};
+            scoring_compare(&scorer, s->prompt[i], (int)arrlen(s->prompt[i]), answers[i].tokens, answers[i].logprobs,
+                            (int)s->tokens, &unused);
+        }
+        scoring_close(&scorer);
+    }
+    arrfree(t.token);
+    arrfree(t.p);
+    return t.largest;
+}
+
 static void run_way(study *s, const way *w) {
     answer *answers[CONFIGURATIONS];
     int count = 0, two = -1;  // two: a configuration of two ranks
@@ -197,6 +252,12 @@ static void run_way(study *s, const way *w) {
         put(s, w, "scored_other_bits", f.other);
         put(s, w, "scored_mean_probability_difference", f.sum / f.tokens);
         put(s, w, "scored_largest_probability_difference", f.largest);
+    }
+    if (w->top) {
+        const double top = top_difference(s, w, answers[0]);
+        broken |= w->same && top != 0;
+        printf("%*s%14.3g", two >= 0 ? 0 : 40, "", top);
+        put(s, w, "largest_top_five_difference", top);
     }
     s->broken += broken;
     s->drifts |= !w->same && d.bits > 1;
@@ -265,6 +326,7 @@ int main(int argc, char **argv) {
         ARGS_INT("requests N", &s.requests, 1, 4096, "prompts"),
         ARGS_INT("tokens,n N", &s.tokens, 1, 100000, "new tokens of each"),
         ARGS_INT("prompt-tokens N", &s.prompt_tokens, 8, 100000, "of the longest prompt"),
+        ENGINE_ALGORITHMS(&s.how),
         ARGS_FLOAT("temperature T", &s.temperature, 0, 100, "0: greedy"),
         ARGS_INT("seed,s S", &s.seed, 1, INT32_MAX, "of the prompts"),
         ENGINE_THREADS(&s.how),
@@ -289,11 +351,11 @@ int main(int argc, char **argv) {
     if (s.tsv_path && !file) args_fail(1, "%s: cannot write: %s", s.tsv_path, strerror(errno));
     if (file && !(s.tsv = open_memstream(&text, &size))) args_fail(1, "out of memory");
     make_prompts(&s);
-    printf("%s, bf16, %s, temperature %g: %d prompts, %d new tokens, ranks %s, batches %s, %d leaves\n\n%42s%40s\n"
-           "%-20s%8s%14s%14s%12s%14s%14s\n",
+    printf("%s, bf16, %s, temperature %g: %d prompts, %d new tokens, ranks %s, batches %s, %d leaves\n\n%42s%40s%14s\n"
+           "%-20s%8s%14s%14s%12s%14s%14s%14s\n",
            s.model->name, s.how.table->name, (double)s.temperature, (int)s.requests, (int)s.tokens, s.ranks_run,
-           s.batch_list, (int)s.how.leaves, "different outputs", "two ranks, scored by one", "", "tokens", "with bits",
-           "largest dp", "other, %", "mean dp", "largest dp");
+           s.batch_list, (int)s.how.leaves, "different outputs", "two ranks, scored by one", "top five", "", "tokens",
+           "with bits", "largest dp", "other, %", "mean dp", "largest dp", "largest dp");
     for (int i = 0; i < WAYS; i++) run_way(&s, &ways[i]);
     printf("\ndifferent outputs of a prompt over all ranks and batches, mean; dp: difference of probability\n%s\n",
            s.broken   ? "a promised result differs"

@@ -91,6 +91,7 @@ int scoring_text(const scoring *s, const int32_t *ids, int count, int prompt, fl
         for (int i = 0; i < rows && begin + i + 1 < count; i++) {
             const float *logits = pass.logits ? pass.logits + (size_t)i * vocab : NULL;
             if (!(s->row[i].flags & LLM42_ROW_SAMPLE)) continue;
+            if (s->each) s->each(s->user, logits, &s->out[i]);
             const float below = logits ? logits[ids[begin + i + 1]] - logits[s->out[i].token] : 0;
             logprob[begin + i + 1] = below + s->out[i].logprob;
         }

@@ -16,6 +16,9 @@ typedef struct scoring {
     int rows;          // most rows of a pass; under FIXED also M, the shape that passes are padded to
     bool keep_logits;  // .logits then has those of the last pass; without it only what is needed is copied
     float *logits;     // [max_rows, V]
+    // NULL, or called for each row of scoring_text that has an output, in order; with keep_logits it has logits, too.
+    void (*each)(void *user, const float *logits, const llm42_output *out);
+    void *user;
     void *state;
     llm42_row *row;     // [max_rows]
     llm42_output *out;  // [max_rows]

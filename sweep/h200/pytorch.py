@@ -4,6 +4,7 @@ random weights in bf16, each pass in a CUDA graph.
 
     python3 sweep/h200/pytorch.py --out FILE     needs PyTorch 2.6 or newer, and a GPU of 80 GB
     python3 sweep/h200/pytorch.py --eight --out FILE     the same with the layers' products in FP8
+    python3 sweep/h200/pytorch.py --launches --out FILE     decode passes whose kernels Python launches one by one
     python3 sweep/h200/pytorch.py --attention --out FILE     attention alone, as `build/kernels --part attention`
 
 q, k and v are one product, and so are gate and up; products are those of torch.nn.functional.linear. Attention is
@@ -17,6 +18,10 @@ KV cache are kernels of their own, and which kernel computes attention is PyTorc
 --eight: the products of the layers are those of torch._scaled_mm on e4m3, with a scale for each output of w and for each
 row of x, which is quantised by a compiled function. The head stays in bf16. Sums are PyTorch's fast ones
 (use_fast_accum), which round more often than llm42's.
+
+--launches: what it costs that Python launches each kernel of a decode pass, with 512 tokens of context. Eager operators,
+and those with norms, rotation and gates by torch.compile, are timed twice: launched by Python, and in a CUDA graph.
+Both times are from the first launch to the end of the last kernel, between two events.
 
 --attention: the causal attention of one prompt in one layer, by cuDNN and by FlashAttention, which PyTorch is told to
 take. A graph has several prompts with inputs of their own, so that no cache holds what a launch reads. TFLOP/s count
@@ -111,8 +116,23 @@ class Model:
         return F.linear(self.add_norm(x, delta, self.last_norm)[1], self.head).argmax(-1)
 
 
+def median_ms(launch):
+    """Milliseconds of what launch() launches: the median of 21 after half a second of work."""
+    def timed():
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        launch()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end)
+    spent = 0.0
+    while spent < 500:
+        spent += timed()
+    return statistics.median(timed() for _ in range(21))
+
+
 def time_graph(run):
-    """Milliseconds of a CUDA graph of what run() launches: the median of 21 after half a second of work."""
+    """Milliseconds of a CUDA graph of what run() launches."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -122,30 +142,20 @@ def time_graph(run):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         kept = run()  # what it returns is not overwritten while it is there
-    def timed():
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end)
-    spent = 0.0
-    while spent < 500:
-        spent += timed()
-    ms = statistics.median(timed() for _ in range(21))
+    ms = median_ms(graph.replay)
     del kept
     return ms
 
 
-def measure(model, sequences, rows, at, prompt):
-    """Milliseconds of a pass."""
+def measure(model, sequences, rows, at, prompt, timer=time_graph):
+    """Milliseconds of a pass, or what another timer gives."""
     tokens = torch.randint(VOCAB, (sequences, rows), device="cuda")
     cache = [[torch.randn((sequences, KV_HEADS, at + rows, DIM), device="cuda", dtype=torch.bfloat16) for _ in range(2)]
              for _ in range(LAYERS)]
     angle = torch.arange(at, at + rows, device="cuda")[:, None] * 500000.0 ** (
         -torch.arange(0, DIM, 2, device="cuda") / DIM)
     cos, sin = angle.cos()[None, :, None, :], angle.sin()[None, :, None, :]
-    return time_graph(lambda: model.forward(tokens, cache, at, cos, sin, rows > 1, prompt))
+    return timer(lambda: model.forward(tokens, cache, at, cos, sin, rows > 1, prompt))
 
 
 PASSES = [("decode", rows, 1, context - 1) for context, all_rows in ((512, (1, 8, 16, 64, 256)), (4096, (1, 8, 64)))
@@ -161,6 +171,19 @@ def passes(eager, eight):
     for name, sequences, rows, at in PASSES:
         ms = measure(model, sequences, rows, at, name == "prompt")
         yield f"{name}\t{sequences * rows}\t{at + rows}\t{ms:.4f}"
+        torch.cuda.empty_cache()
+
+
+def launches():
+    """The lines of the table of launches."""
+    yield "operators\trows\tcontext_tokens\tlaunched_ms\tgraph_ms\tratio"
+    for compiled in (False, True):
+        model = Model(compiled, False)
+        for rows in (1, 8, 16, 64, 256):
+            graph, launched = (measure(model, rows, 1, 511, False, timer) for timer in (time_graph, median_ms))
+            name = "compiled" if compiled else "eager"
+            yield f"{name}\t{rows}\t512\t{launched:.4f}\t{graph:.4f}\t{launched / graph:.3f}"
+        del model
         torch.cuda.empty_cache()
 
 
@@ -201,20 +224,22 @@ def main():
     args.add_argument("--out", help="the table goes there too")
     args.add_argument("--eager", action="store_true", help="nothing is compiled by torch.compile")
     args.add_argument("--eight", action="store_true", help="products of the layers in FP8")
+    args.add_argument("--launches", action="store_true", help="decode passes launched by Python, and in CUDA graphs")
     args.add_argument("--attention", action="store_true", help="attention of prompts alone, by cuDNN and FlashAttention")
     args = args.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("pytorch.py: no CUDA device: it needs a GPU that PyTorch can use")
     torch.manual_seed(42)
     torch._dynamo.config.recompile_limit = 64  # beyond it nothing more would be compiled
-    how = f"cuDNN {torch.backends.cudnn.version()}" if args.attention else \
+    how = f"cuDNN {torch.backends.cudnn.version()}" if args.attention else "decode passes" if args.launches else \
         ("eager operators" if args.eager else "norms, rotation and gates by torch.compile") + \
         (", products by torch._scaled_mm on e4m3" if args.eight else "")
     lines = [f"# PyTorch {torch.__version__}, CUDA {torch.version.cuda}, {how}",
              f"# cuda device: {torch.cuda.get_device_name()}"]
     print("\n".join(lines), flush=True)
     with torch.inference_mode():
-        for line in attention() if args.attention else passes(args.eager, args.eight):
+        table = attention() if args.attention else launches() if args.launches else passes(args.eager, args.eight)
+        for line in table:
             lines.append(line)
             print(line, flush=True)
     if args.out:

@@ -1,12 +1,15 @@
 #!/bin/bash
-# Measures an NVIDIA H200: one part a call, each of at most nine minutes. All parts but `stale` and
-# `pytorch` need `make cuda`.
+# Measures an NVIDIA H200: one part a call, each of at most nine minutes. All parts but `stale`, `pytorch`
+# and `launches` need `make cuda`.
 #
 #     bash sweep/h200/run.sh stale              says of each part's files of which revision of the kernels they are
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
 #                                               is time (MINUTES=9); the same command goes on with the next part
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
-#     bash sweep/h200/run.sh graphs             the same passes with CUDA graphs and without
+#     bash sweep/h200/run.sh graphs             the same passes with CUDA graphs and without, and 16 requests of
+#                                               1,024 tokens in and out, as SGLang's measurement of its graphs
+#     bash sweep/h200/run.sh launches           what it costs PyTorch that Python launches each kernel of a decode pass
+#                                               (pytorch.py --launches), beside the same in a CUDA graph
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
 #     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
 #                                               beside PyTorch's, too; ShareGPT lengths as in part presets
@@ -22,6 +25,12 @@
 #     bash sweep/h200/run.sh presets            ShareGPT lengths, all at once: presets best and invariant, by share
 #     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
+#     BASE42=FOLDER bash sweep/h200/run.sh fig6    350 requests of 512 tokens that arrive at 6 a second, beside the same
+#                                               served alone, ordinary and deterministic; of 8B only ALONE of them (150).
+#                                               It takes three calls
+#     BASE42=FOLDER bash sweep/h200/run.sh tbik    TBIK's experiment at temperature 0.6: different answers and the
+#                                               largest difference of the five largest probabilities, by ranks, which
+#                                               share the GPU, and by requests at once. It takes two calls
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves; MODEL_8B=synthetic:llama-3.1-8b-fp8 or
 #                                               synthetic:qwen3-30b-a3b-fp8: of that shape
@@ -29,9 +38,13 @@
 #     BASE42=FOLDER bash sweep/h200/run.sh determinism-base42    hostile loads, compared to the bit; needs `make cuda`
 #     bash sweep/h200/run.sh determinism-8b                      and build/tests/test_cuda
 #     bash sweep/h200/run.sh sglang                              SGLang's three subtests by 8B
+#     bash sweep/h200/run.sh sglang-prefix                       SGLang's prefixes of 1 to 4,097 tokens by 8B;
+#                                                                PREFIXES=1,64: others
 #     bash sweep/h200/run.sh sglang-cost                         256 requests of 1,024 tokens in and out, as SGLang's
-#                                                                measurement of its cost; LENGTHS=4096x4096
-#                                                                SECONDS_MAX=1500: as many tokens, half an hour
+#                                                                measurement of its cost, in as many calls as it takes;
+#                                                                LENGTHS=4096x4096 SECONDS_MAX=240: as many tokens;
+#                                                                LENGTHS=8192x8192 REQUESTS=44 SEEDS=42,43 PRESETS=best
+#                                                                SECONDS_MAX=300: twice as many as have room at once
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
@@ -39,6 +52,8 @@
 #                                                          `make shared CUDA=1` and numpy; TEXTS=N: fewer or more
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
+#     bash sweep/h200/run.sh grid-online                   window x group x share of 8B, where requests arrive at 12 a
+#                                                          second (QPS=X; SHARES=0.1,0.5,1): two calls
 #     bash sweep/h200/run.sh ratio-8b           the shares alone, of 1,024 requests unless REQUESTS says otherwise
 #     bash sweep/h200/run.sh kernels            single operators: speed by rows, and which keep bits; needs `make kernels`
 #     bash sweep/h200/run.sh leaves             products with leaves beside cuBLAS's without; needs `make kernels`
@@ -51,6 +66,9 @@
 # What is there when the time is up stays: every file is written anew after each cell, or line by line. Environment:
 # sweep/h200/common.sh.
 source "$(dirname "$0")/common.sh"
+# What programs of several backends take. offered: FAST products are those that serving engines have.
+gpu=(--backend "$BACKEND") offered=()
+[ "$BACKEND" != cuda ] || gpu+=(--algorithm-file "$algorithms") offered=(--offered)
 bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     local name=$1
     shift
@@ -73,22 +91,47 @@ law() {
         --backend "$BACKEND" "${gpu[@]}" --out "$OUT/$1.tsv" "${@:2}"
     stamp "$1"
 }
+# deterministic NAME FLAG...: build/determinism, into OUT/NAME.tsv. That its control never differs is no failure here.
+deterministic() {
+    "$B/determinism" "${gpu[@]}" "${@:2}" --tsv "$OUT/$1.tsv" | tee "$OUT/$1.txt.part" || [ "${PIPESTATUS[0]}" = 3 ]
+    mv "$OUT/$1.txt.part" "$OUT/$1.txt"
+    stamp "$1"
+}
+# pieces NAME FLAG...: a grid that may take several calls. Finished cells are kept in a folder of this revision.
+pieces() {
+    mkdir -p "$OUT/$1-$today.cells"
+    measure "$@" --cells "$OUT/$1-$today.cells"
+    [ "$(revision_of "$1")" != unfinished ] || echo "run.sh: cells of $1 are left: the same command goes on"
+}
+# owed NAME SECONDS: OUT/NAME.tsv is not of today's revision, and there is time to make it, which takes so long.
+owed() {
+    [ "$(revision_of "$1")" != "$today" ] || return 1
+    ((SECONDS + $2 > 60 * ${MINUTES:-9})) || return 0
+    echo "run.sh: no time is left for $1: the same command goes on"
+    return 1
+}
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes graphs mixture prompts attention presets group online sglang sglang-cost ratio-8b margins
-    winner eight eight-bits determinism-eight hybrids determinism-hybrid)
+parts=(determinism-8b determinism-base42 scoring passes graphs launches mixture prompts attention kernels presets group
+    online fig6 tbik sglang sglang-prefix sglang-cost ratio-8b grid-online margins winner eight eight-bits
+    determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
     determinism-base42) echo determinism_base42 ;;
     scoring) echo scoring ;;
     passes) echo passes stages ;;
-    graphs) echo passes_graphs passes_no_graphs ;;
+    graphs) echo {passes,served}_{graphs,no_graphs} ;;
+    launches) echo launches ;;
     mixture) echo passes_mixture stages_mixture ;;
-    prompts | attention | presets | group) echo "$1" ;;
+    prompts | attention | kernels | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
+    fig6) echo fig6_{base42,8b}_{nondeterministic,dvr} ;;
+    tbik) echo tbik_base42 tbik_8b ;;
     sglang) echo sglang_8b ;;
+    sglang-prefix) echo sglang_prefix ;;
     sglang-cost) echo sglang_cost ;;
     ratio-8b) echo ratio_8b ;;
+    grid-online) echo grid_online ;;
     margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
@@ -99,8 +142,14 @@ files_of() {
     esac
 }
 today=$(sed -n 's/^enum { LLM42__KERNELS = \([0-9]*\) };.*/\1/p' kernels.cu)
-# revision_of FILE: of the kernels that it was measured with; nothing if there is no such file
-revision_of() { [ ! -r "$OUT/$1.tsv" ] || sed -n 's/^# cuda kernels: //p' "$OUT/$1.tsv" | head -n 1; }
+# revision_of FILE: of the kernels that it was measured with, or `unfinished`; nothing if there is no such file. What
+# PyTorch alone measures does not depend on them: it counts as today's.
+revision_of() {
+    [ -r "$OUT/$1.tsv" ] || return 0
+    if grep -q '^# unfinished' "$OUT/$1.tsv"; then echo unfinished; return; fi
+    if grep -q '^# PyTorch' "$OUT/$1.tsv" && ! grep -q '^# cuda kernels' "$OUT/$1.tsv"; then echo "$today"; return; fi
+    sed -n 's/^# cuda kernels: //p' "$OUT/$1.tsv" | head -n 1
+}
 stale() {  # stale PART: a file of it is not of today's revision
     local file
     for file in $(files_of "$1"); do [ "$(revision_of "$file")" = "$today" ] || return 0; done
@@ -127,7 +176,7 @@ all)
     for part in "${parts[@]}"; do
         stale "$part" || continue
         if ((SECONDS >= 60 * ${MINUTES:-9})); then left=$((left + 1)); continue; fi
-        bash "$0" "$part"
+        MINUTES=$((${MINUTES:-9} - SECONDS / 60)) bash "$0" "$part"
     done
     [ "$left" = 0 ] || echo "run.sh all: $left parts are left: the same command goes on"
     ;;
@@ -138,12 +187,59 @@ determinism-base42)
     need_base42
     hostile determinism_base42 --part determinism --model "$BASE42" --loads 8 --requests "${REQUESTS:-20000}"
     ;;
+fig6)
+    need_base42
+    for model in base42 8b; do
+        for preset in nondeterministic dvr; do
+            name=fig6_${model}_$preset folder=$BASE42 alone=0 takes=150
+            [ $model = base42 ] || folder=$MODEL_8B alone=${ALONE:-150} takes=440
+            owed "$name" "$takes" || continue
+            deterministic "$name" --model "$folder" --suite spans --preset $preset --requests "${REQUESTS:-350}" \
+                --tokens "${TOKENS:-512}" --qps "${QPS:-6}" --alone "$alone" --kv-tokens 131072 "${offered[@]}"
+        done
+    done
+    # How many answers have their first other token there.
+    for file in "$OUT"/fig6_*.tsv; do
+        awk -F '\t' -v name="$(basename "$file" .tsv)" '
+            $4 == "request_first_span_tokens" {
+                for (top = 16; top <= $5; top *= 2);
+                below[top]++
+                n++
+                if ($5 > most) most = $5
+            }
+            $4 == "identical" { identical = $5 }
+            END {
+                printf "%s: %d answers, %d identical to the bit; first other token up to", name, n, identical
+                for (top = 16; top <= most; top *= 2) printf "%s %d: %d", (top > 16 ? "," : ""), top, below[top]
+                print ", later or none: " below[top] + 0
+            }' "$file"
+    done
+    ;;
+tbik)
+    need_base42
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    for model in base42 8b; do
+        folder=$BASE42 ranks=1,2,4,8 batches=8,16,32 takes=300
+        [ $model = base42 ] || folder=$MODEL_8B ranks=1,2 batches=8,32 takes=480
+        owed "tbik_$model" "$takes" || continue
+        "$B/ranks" "${gpu[@]}" --model "$folder" --devices 1 --temperature 0.6 --requests "${REQUESTS:-32}" \
+            --tokens "${TOKENS:-96}" --tensor-parallel $ranks --batch "${BATCHES:-$batches}" --out "$work/one.tsv" ||
+            [ $? = 3 ]  # then no output differs without leaves either
+        mv "$work/one.tsv" "$OUT/tbik_$model.tsv"
+        stamp "tbik_$model"
+    done
+    ;;
 sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
+sglang-prefix)
+    deterministic sglang_prefix --model "$MODEL_8B" --suite prefix --prefix-tokens "${PREFIXES:-1,511,2048,4097}" \
+        --requests "${REQUESTS:-50}" --tokens 64 --kv-tokens "${KV_TOKENS:-262144}" "${offered[@]}"
+    ;;
 sglang-cost)
     # At share 0 both presets serve ordinary requests alone, as mode NONDETERMINISTIC does: twice, for the spread.
-    measure "sglang_cost${LENGTHS:+_$LENGTHS}" --model "$MODEL_8B" --workload "fixed:${LENGTHS:-1024x1024}" \
-        --requests "${REQUESTS:-256}" --max-running 256 --kv-tokens 786432 --token-budget 2048 --qps offline \
-        --preset best,invariant,dvr --ratio 0,1
+    pieces "sglang_cost${LENGTHS:+_$LENGTHS}" --model "$MODEL_8B" --workload "fixed:${LENGTHS:-1024x1024}" \
+        --requests "${REQUESTS:-256}" --max-running 256 --kv-tokens "${KV_TOKENS:-786432}" --token-budget 2048 \
+        --qps offline --preset "${PRESETS:-best,invariant,dvr}" --ratio 0,1 --seed "${SEEDS:-42}"
     ;;
 scoring)
     REQUESTS=${REQUESTS:-16} BACKEND=$BACKEND B=$B OUT=$OUT BASE42=$BASE42 bash sweep/experiments/scoring.sh
@@ -155,8 +251,13 @@ passes)
     bench stages --suite stages --seconds 120
     ;;
 graphs)
-    bench passes_graphs --suite passes --quick
-    bench passes_no_graphs --suite passes --quick --no-graphs
+    for name in graphs no_graphs; do
+        flags=()
+        [ $name = graphs ] || flags=(--no-graphs)
+        bench passes_$name --suite passes --quick "${flags[@]}"
+        bench served_$name --suite workloads --preset invariant --workload fixed:1024x1024 --requests 16 \
+            --max-running 16 "${flags[@]}"
+    done
     ;;
 mixture)
     MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
@@ -321,6 +422,11 @@ grid-8b)
     SECONDS_MAX=120 measure ratio_8b "${model[@]}" "${common_8b[@]}" "${ratios[@]}"
     ;;
 ratio-8b) measure ratio_8b --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${common_8b[@]}" "${ratios[@]}" ;;
+grid-online)
+    SECONDS_MAX=$((60 * ${MINUTES:-9} - 45)) pieces grid_online --model "$MODEL_8B" --requests "${REQUESTS:-256}" \
+        "${common_8b[@]}" --mode dvr,nondeterministic --window 16,32,64 --group 1,4,16 \
+        --ratio "${SHARES:-0.1,1}" --qps "${QPS:-12}"
+    ;;
 kernels)
     "$B/kernels" --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/kernels.tsv" | tee "$OUT/kernels.txt"
     stamp kernels
@@ -333,6 +439,10 @@ leaves)
 pytorch)
     "${PYTHON:-python3}" sweep/h200/pytorch.py --out "$OUT/pytorch.tsv"
     stamp pytorch
+    ;;
+launches)
+    "${PYTHON:-python3}" sweep/h200/pytorch.py --launches --out "$OUT/launches.tsv"
+    stamp launches
     ;;
 exchange)
     "$B/kernels" --part exchange --model "$MODEL_8B" --out "$OUT/exchange.tsv" | tee "$OUT/exchange.txt"
