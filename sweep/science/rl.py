@@ -180,7 +180,9 @@ def main():
             begun = time.monotonic()
             rows += learn(options, way, seed)
             last = rows[-1]
-            print(f"{way}, seed {seed}: reward {rows[-options.steps]['reward']:.3f} -> {last['reward']:.3f}, "
+            equal = 100 * sum(row["equal"] for row in rows[-options.steps:]) / options.steps
+            print(f"{way}, seed {seed}: {equal:.1f}% equal bits, "
+                  f"reward {rows[-options.steps]['reward']:.3f} -> {last['reward']:.3f}, "
                   f"{time.monotonic() - begun:.0f} s", flush=True)
     device = torch.cuda.get_device_name() if options.backend == "cuda" else "cpu"
     with open(options.out, "w") as file:
