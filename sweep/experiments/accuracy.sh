@@ -172,16 +172,18 @@ mv "$table.new" "$table"
 
 awk -f sweep/figures/printed.awk sweep/reference/printed.tsv >"$table.groups.printed"
 awk -F '\t' -v OFS='\t' '
-    FILENAME == ARGV[1] { ours[$1, $2] = $5; file[$1, $2] = $6; next }
-    FNR == 1 {
+    FILENAME != last { last = FILENAME; if (FILENAME == ARGV[ARGC - 1]) begins = 1 }
+    !begins { key = $1 SUBSEP $2 " " $3 " " $4; ours[key] = $5; file[key] = $6; next }
+    begins == 1 {
+        begins++
         print "# values as the paper prints them, those of the result files of its authors for the same, and ours, in its units"
         print "where", "figure", "point", "printed", "file", "ours"
     }
     {
         key = $1 SUBSEP $2 " " $3 " " $4
         if (!(key in file)) { print "accuracy: no value for the printed " $1 " " $2 " " $3 " " $4 >"/dev/stderr"; exit 1 }
-        print $6, $1, $2 " " $3 " " $4, $5 * $7, file[key] * $7, ours[key] * $7
-    }' "$table" "$table.groups.printed" >"${table%.tsv}_printed.tsv"
+        print $6, $1, $2 " " $3 " " $4, $5 * $7, file[key] == "nan" ? "nan" : file[key] * $7, ours[key] * $7
+    }' "${files[@]}" "$table.groups.printed" >"${table%.tsv}_printed.tsv"
 
 functions='
     function abs(x) { return x < 0 ? -x : x }
