@@ -66,6 +66,7 @@ groups=(
 # Published values that stand twice in the paper: figure; pattern; what they are; how many; where they are counted. They
 # have no role.
 repeats=(
+    "fig9;^verify_token_ms ;Fig. 9a, time of a verification by token;6;Fig. 9a, time of a verification pass"
     "fig9;^recompute_pct ;Fig. 9d, recomputed tokens;4;Fig. 12b, cells of G = 1"
     "fig10;^total_tok_per_s .*G=16 [nb];Fig. 10, the modes without verification beside W = 32;16;the same beside W = 64"
 )
@@ -142,7 +143,7 @@ for seeds in "${seed_files[@]}"; do
         function fresh(    name) { name = file; sub(/_seeds.tsv$/, "", name); return ": run sweep/figures/" name ".sh" }
         FILENAME == ARGV[1] {
             if (FNR == 1 && match($0, /over seeds [0-9,]+/)) n = split(substr($0, RSTART + 11, RLENGTH - 11), seed, ",")
-            if (!/^#/ && $1 != "figure" && $2 != "verify_pass_ms") ours[$2 " " $3 " " $4] = $5
+            if (!/^#/ && $1 != "figure" && $2 !~ /^verify_/) ours[$2 " " $3 " " $4] = $5
             next
         }
         /^#/ || $1 == "figure" { next }

@@ -60,15 +60,15 @@ by_request() {
     for seed in ${seeds//,/ }; do cells "${@:2}" --seed "$seed" --per-request "$work/requests $1 $seed"; done
 }
 
-# distribution NAME: of each time, lines `metric NAME percentile seconds`: percentiles (nearest rank) over the requests of
-# all seeds, in steps of 1% and then of 0.1%.
+# distribution NAME COLUMN...: lines `column NAME percentile value`: percentiles (nearest rank) of these columns over the
+# requests of all seeds, in steps of 1% and then of 0.1%.
 distribution() {
-    local metric seed
-    for metric in ttft_s e2e_s; do
+    local column seed
+    for column in "${@:2}"; do
         : >"$work/values"
-        for seed in ${seeds//,/ }; do rows "$work/requests $1 $seed" $metric >>"$work/values"; done
-        sort -g "$work/values" | awk -v OFS='\t' -v metric=$metric -v name="$1" '
-            function at(p) { print metric, name, p, value[int((p * NR + 99.999999) / 100)] }
+        for seed in ${seeds//,/ }; do rows "$work/requests $1 $seed" "$column" >>"$work/values"; done
+        sort -g "$work/values" | awk -v OFS='\t' -v column="$column" -v name="$1" '
+            function at(p) { print column, name, p, value[int((p * NR + 99.999999) / 100)] }
             { value[NR] = $1 }
             END { for (i = 1; i < 99; i++) at(i); for (i = 990; i <= 999; i++) at(i / 10) }'
     done

@@ -16,7 +16,7 @@ collect
 cdf=$OUT/${figure}_cdf.tsv
 if [ -z "$KEEP" ]; then
     printf 'metric\tseries\tpercentile\tseconds\n' >"$work/cdf"
-    for name in "${names[@]}"; do distribution "$name" >>"$work/cdf"; done
+    for name in "${names[@]}"; do distribution "$name" ttft_s e2e_s >>"$work/cdf"; done
     mv "$work/cdf" "$cdf"
 fi
 

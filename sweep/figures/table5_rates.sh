@@ -23,7 +23,7 @@ cdf=$OUT/${figure}_cdf.tsv
 if [ -z "$KEEP" ]; then
     printf 'metric\tseries\tpercentile\tseconds\n' >"$work/cdf"
     for rate in 14 16 18; do
-        for name in "${names[@]}"; do distribution "ShareGPT $rate $name" >>"$work/cdf"; done
+        for name in "${names[@]}"; do distribution "ShareGPT $rate $name" ttft_s e2e_s >>"$work/cdf"; done
     done
     mv "$work/cdf" "$cdf"
 fi
