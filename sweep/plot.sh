@@ -5,7 +5,8 @@
 #     bash sweep/plot.sh FILE --x ratio --y total_tok_per_s             lines: y is a result, so --value is left out
 #
 #     --x COLUMN --y COLUMN      the axes; x is a setting, such as window, group, ratio, qps, mode or draft; max_running
-#                                is one if build/sweep was given several
+#                                is one if build/sweep was given several. For lines x may be a result, such as
+#                                recompute_pct: each set of settings is then a point, joined in the order of x
 #     --value COLUMN             of a heat map: the result in the cells
 #     --over COLUMN[,COLUMN]     a panel of the heat map, or a line, for each value of these settings; panels of two form
 #                                a matrix, in which the first setting has the rows

@@ -25,7 +25,7 @@ refuses() {  # refuses PATTERN PROGRAM OPTION...: status 2, one line with the pa
 whole() { [ "$(cat "$1")" = kept ]; }
 only() { [ "$(find "$dir/work" -mindepth 1 -printf '%P\n' | sort | xargs)" = "$*" ]; }
 
-for program in $sources sweep bench fit ranks; do
+for program in $sources sweep bench fit ranks invariance; do
     source=$(source_of $program)
     # Whatever --help calls a FILE or a DIR is in the tables. (What sweep has in DIRs is tested below.)
     check "$program: files of --help" [ "$("$B/$program" --help |

@@ -171,6 +171,21 @@ says "speed of the trace, as a multiple of its own"
 draws "a line for each speed" "$dir/speeds.tsv" --x ratio --y e2e_p99_s --over trace_speed
 says "as fast as they came" "2 times as fast"
 
+# One result against another: a point for each set of settings, the mean over seeds of both results.
+scatter=(--x recompute_pct --y e2e_p99_s --over group --mean seed)
+draws "a result on the x axis" sweep/results/paper/fig12.tsv "${scatter[@]}"
+says "mean over 5 seeds; a point for each window" "recomputed tokens (% of returned ones)" "P99 latency (s)" "G = 32" 5 10
+check "its points are the means of fig12_points.tsv, in order of x" diff <(awk -f sweep/plot/cells.awk -F '\t' -v OFS='\t' \
+    -v name=x -v x=recompute_pct -v y=e2e_p99_s -v value=e2e_p99_s -v over=group -v mean=seed sweep/results/paper/fig12.tsv |
+    awk -F '\t' '!/^!/ { printf "G=%s %.4g %.4g\n", $1, $2, $4 }' | sort) <(awk -F '\t' '
+    $2 == "p99_latency_s" { p99[$3, $4] = $5 }
+    $2 == "recompute_pct" { pct[$3, $4] = $5 }
+    END { for (at in p99) { split(at, w, SUBSEP); printf "%s %.4g %.4g\n", w[1], pct[at], p99[at] } }' \
+    sweep/results/paper/fig12_points.tsv | sort)
+awk -F '\t' -v OFS='\t' '/^#/ { print; next } !n { for (n = 1; $n != "recompute_pct"; n++) { } print; next } { $n = 0; print }' \
+    "$four" >"$dir/zero.tsv"
+refuses 2 "two points have recompute_pct 0: draw a line for each with --over" "$dir/zero.tsv" --x recompute_pct --y e2e_p99_s
+
 # A heat map has every cell's number, the settings that all cells share, and where they come from.
 draws "a heat map" "$four" "${map[@]}"
 for cell in "window=16 group=2" "window=16 group=4" "window=64 group=2" "window=64 group=4"; do

@@ -66,6 +66,7 @@ groups=(
 # Published values that stand twice in the paper: figure; pattern; what they are; how many; where they are counted. They
 # have no role.
 repeats=(
+    "fig9;^verify_token_ms ;Fig. 9a, time of a verification by token;6;Fig. 9a, time of a verification pass"
     "fig9;^recompute_pct ;Fig. 9d, recomputed tokens;4;Fig. 12b, cells of G = 1"
     "fig10;^total_tok_per_s .*G=16 [nb];Fig. 10, the modes without verification beside W = 32;16;the same beside W = 64"
 )
@@ -142,7 +143,7 @@ for seeds in "${seed_files[@]}"; do
         function fresh(    name) { name = file; sub(/_seeds.tsv$/, "", name); return ": run sweep/figures/" name ".sh" }
         FILENAME == ARGV[1] {
             if (FNR == 1 && match($0, /over seeds [0-9,]+/)) n = split(substr($0, RSTART + 11, RLENGTH - 11), seed, ",")
-            if (!/^#/ && $1 != "figure" && $2 != "verify_pass_ms") ours[$2 " " $3 " " $4] = $5
+            if (!/^#/ && $1 != "figure" && $2 !~ /^verify_/) ours[$2 " " $3 " " $4] = $5
             next
         }
         /^#/ || $1 == "figure" { next }
@@ -172,16 +173,18 @@ mv "$table.new" "$table"
 
 awk -f sweep/figures/printed.awk sweep/reference/printed.tsv >"$table.groups.printed"
 awk -F '\t' -v OFS='\t' '
-    FILENAME == ARGV[1] { ours[$1, $2] = $5; file[$1, $2] = $6; next }
-    FNR == 1 {
+    FILENAME != last { last = FILENAME; if (FILENAME == ARGV[ARGC - 1]) begins = 1 }
+    !begins { key = $1 SUBSEP $2 " " $3 " " $4; ours[key] = $5; file[key] = $6; next }
+    begins == 1 {
+        begins++
         print "# values as the paper prints them, those of the result files of its authors for the same, and ours, in its units"
         print "where", "figure", "point", "printed", "file", "ours"
     }
     {
         key = $1 SUBSEP $2 " " $3 " " $4
         if (!(key in file)) { print "accuracy: no value for the printed " $1 " " $2 " " $3 " " $4 >"/dev/stderr"; exit 1 }
-        print $6, $1, $2 " " $3 " " $4, $5 * $7, file[key] * $7, ours[key] * $7
-    }' "$table" "$table.groups.printed" >"${table%.tsv}_printed.tsv"
+        print $6, $1, $2 " " $3 " " $4, $5 * $7, file[key] == "nan" ? "nan" : file[key] * $7, ours[key] * $7
+    }' "${files[@]}" "$table.groups.printed" >"${table%.tsv}_printed.tsv"
 
 functions='
     function abs(x) { return x < 0 ? -x : x }

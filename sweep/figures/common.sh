@@ -54,6 +54,26 @@ cells() {
     }
 }
 
+# by_request NAME FLAG...: a run of each seed, which leaves its requests for `distribution NAME`.
+by_request() {
+    local seed
+    for seed in ${seeds//,/ }; do cells "${@:2}" --seed "$seed" --per-request "$work/requests $1 $seed"; done
+}
+
+# distribution NAME COLUMN...: lines `column NAME percentile value`: percentiles (nearest rank) of these columns over the
+# requests of all seeds, in steps of 1% and then of 0.1%.
+distribution() {
+    local column seed
+    for column in "${@:2}"; do
+        : >"$work/values"
+        for seed in ${seeds//,/ }; do rows "$work/requests $1 $seed" "$column" >>"$work/values"; done
+        sort -g "$work/values" | awk -v OFS='\t' -v column="$column" -v name="$1" '
+            function at(p) { print column, name, p, value[int((p * NR + 99.999999) / 100)] }
+            { value[NR] = $1 }
+            END { for (i = 1; i < 99; i++) at(i); for (i = 990; i <= 999; i++) at(i / 10) }'
+    done
+}
+
 # overload: two lines, what must be said of overloaded cells of the raw file, and of those that are too short to tell; a
 # line is empty where there are none. (The runs say so too, but some figures overload engines on purpose, and so the
 # pictures say it.)

@@ -9,26 +9,14 @@ names=(nondeterministic batch_invariant "dvr 0.02" "dvr 0.05" "dvr 0.1" "dvr 0.2
 for name in "${names[@]}"; do
     mode=(--mode "${name% *}")
     [ "${name% *}" = "$name" ] || mode+=(--ratio "${name#* }")
-    for seed in ${seeds//,/ }; do
-        cells "${load[@]}" "${mode[@]}" --seed "$seed" --per-request "$work/requests $name $seed"
-    done
+    by_request "$name" "${load[@]}" "${mode[@]}"
 done
 collect
 
-# Percentiles (nearest rank) over the requests of all seeds, in steps of 1% and then of 0.1%.
 cdf=$OUT/${figure}_cdf.tsv
 if [ -z "$KEEP" ]; then
     printf 'metric\tseries\tpercentile\tseconds\n' >"$work/cdf"
-    for name in "${names[@]}"; do
-        for metric in ttft_s e2e_s; do
-            : >"$work/values"
-            for seed in ${seeds//,/ }; do rows "$work/requests $name $seed" $metric >>"$work/values"; done
-            sort -g "$work/values" | awk -v OFS='\t' -v metric=$metric -v name="$name" '
-                function at(p) { print metric, name, p, value[int((p * NR + 99.999999) / 100)] }
-                { value[NR] = $1 }
-                END { for (i = 1; i < 99; i++) at(i); for (i = 990; i <= 999; i++) at(i / 10) }' >>"$work/cdf"
-        done
-    done
+    for name in "${names[@]}"; do distribution "$name" ttft_s e2e_s >>"$work/cdf"; done
     mv "$work/cdf" "$cdf"
 fi
 
@@ -96,7 +84,7 @@ P99 to the first token %.1f and %.1f-fold (the authors' %.1f and %.1f)" '
         return p99[m, "dvr 1"] / n " " p99[m, "batch_invariant"] / n
     }
     END { print grown("e2e_s"), grown("ttft_s"), grown("published" SUBSEP "ttft_s") }')
-reading="curves: simulated, five seeds together; hollow marks: the authors' result file (Figure 11, Table 5)"
+reading="curves: simulated, five seeds together; hollow marks: the authors' result file (Figure 11a, Table 5)"
 notes=("ShareGPT, 12 queries/s, 4,096 requests, DVR with W = 64, G = 8, verification EAGER (oldest windows first), prompts ISOLATED"
     "the title is of the means over the seeds, as in table5.md")
-plot cdf="$cdf"
+plot cdf="$cdf" load=

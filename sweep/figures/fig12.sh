@@ -36,3 +36,8 @@ plot_sweep a "$raw" "${common[@]}" --value e2e_p99_s --title "$latency" \
     --reference $reference/fig12_p99_latency_s.tsv --reference-value p99_latency_s
 plot_sweep b "$raw" "${common[@]}" --value recompute_pct \
     --title "$recomputed" --reference $reference/fig12_recompute_pct.tsv
+against=$(tell "Windows of 16 recompute only %.1f to %.1f%% of the tokens, but P99 latency is %.0f to %.0f s: G decides" '
+    $2 == "p99_latency_s" && $4 == 16 { least = smaller(least, $5); most = larger(most, $5) }
+    $2 == "recompute_pct" && $4 == 16 { few = smaller(few, $5); many = larger(many, $5) }
+    END { print few, many, least, most }')
+plot_sweep c "$raw" --x recompute_pct --y e2e_p99_s --over group --mean seed --log xy --title "$against"

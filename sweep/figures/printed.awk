@@ -1,7 +1,7 @@
 # The values that the paper prints, as lines of a points file, in its units: figure metric series x value. Two more
 # columns say where the value stands, and by what it is divided.
 #     awk -f sweep/figures/printed.awk sweep/reference/printed.tsv
-# Of Table 5 at 16 queries/s, and of P75 and P90 at other rates than 12, there is nothing to set beside them.
+# Of Table 5 at 16 queries/s, and of P75 and P90 at other rates than 12, the result files have nothing.
 BEGIN { FS = OFS = "\t" }
 /^#/ || $1 == "where" { next }
 {
@@ -14,8 +14,9 @@ $2 ~ /^sharegpt/ {
     split($3, name, " P")  # ttft P50
     rate = substr($2, 10) + 0
     by = $4 == "ms" ? 1000 : 1
-    where = (name[1] == "ttft" ? "Table 5, time to first token, " : "section 5.2, latency, ") rate " queries/s"
+    where = (name[1] == "ttft" ? "Table 5, time to first token, " : "section 5.2, latency, ") rate " queries/s" \
+        (rate != 12 && name[2] ~ /75|90/ ? ", P75 and P90" : "")
     if (rate == 12) print "fig11", name[1] "_s", mode, name[2], $6 / by, where, by
-    else if (rate != 16 && name[2] ~ /50|99/)
+    else
         print "table5_rates", name[1] "_s", "ShareGPT " rate " " mode, name[2], $6 / by, where, by
 }

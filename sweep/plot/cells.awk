@@ -99,7 +99,8 @@ function start(i, n, list, pair) {
     }
     if (reference || !("duration_s" in at)) return
     if (map && at_y > settings) fail(2, "--y " y " is a result: leave --value out for lines, or give --y a setting")
-    if (at_x > settings) fail(2, "--x " x " is a result: the x axis takes a setting")
+    if (map && at_x > settings) fail(2, "--x " x " is a result: only lines take one there, so leave --value out")
+    scatter = at_x > settings
     if (at_value <= settings)
         fail(2, (map ? "--value " value " is a setting: give it a result" : \
             "--y " y " is a setting: give --value a result") ", such as e2e_p99_s")
@@ -229,6 +230,12 @@ function rank_of(cell, panel) {
     if (!is_none($at_value) && (!is_number($at_value) || $at_value > 1e300 || $at_value < -1e300))
         fail(1, "line " FNR ": " value " is '" $at_value "', not a number")
     place = is_number($at_x) ? $at_x + 0 : $at_x
+    # A result has no place of its own: a point is the mean of the rows whose other settings are the same.
+    if (scatter && is_number($at_x)) {
+        place = ""
+        for (i = 1; i <= settings; i++) if (!(i in averaged)) place = place SUBSEP $i
+        is_point[place] = 1
+    }
     cell = key "\t" place "\t" (map ? (is_number($at_y) ? $at_y + 0 : $at_y) : "")
     if (!(cell in n)) {
         order[++cells] = cell
@@ -243,6 +250,7 @@ function rank_of(cell, panel) {
     n[cell]++
     if (is_none($at_value)) { none[cell]++; next }
     sum[cell] += $at_value
+    sum_x[cell] += $at_x
     key = ""
     for (i in averaged) key = key FS $i
     if (!(key in seen_draw)) { seen_draw[key]; draw[++draws] = key }
@@ -290,7 +298,13 @@ END {
     if (best != "") find_best()
     for (i = 1; i <= cells; i++) {
         cell = order[i]
-        print cell, none[cell] ? "nan" : sum[cell] / n[cell], none[cell] ? "nan" : deviation(cell), \
+        if (scatter && split(cell, part, "\t") && is_point[part[2]]) {
+            if (none[cell]) continue
+            shown = part[1] "\t" sum_x[cell] / n[cell] "\t"
+            if (shown in twice) fail(2, "two points have " x " " sum_x[cell] / n[cell] ": draw a line for each with --over")
+            twice[shown]
+        } else shown = cell
+        print shown, none[cell] ? "nan" : sum[cell] / n[cell], none[cell] ? "nan" : deviation(cell), \
             cell in overloaded ? 1 : cell in doubtful ? 2 : 0, rank_of(cell)
     }
     if (!drawn) fail(2, kept ? "no row has a value of " value " and a place on the axes: it does not apply there" : \
@@ -319,8 +333,11 @@ END {
             if (mixed == 1) one = shared
             differ = differ (differ == "" ? "" : " and ") title[i] " (" shared ", " v ")"
         }
+        # Points of a scatter are settings of all kinds: the figure says which.
+        if (k <= cells && scatter && !(i in free) && !(i in averaged)) kinds = kinds (kinds == "" ? "" : ", ") title[i]
         if (k > cells && shared != "" && !(i in averaged)) print "!" title[i], shared, partly
     }
+    if (scatter) print "!scatter", kinds
     if (mixed)
         fail(2, "its cells differ in " differ ": keep one with --where " title[hint] "=" one ", or draw a " \
             (map ? "panel" : "line") " for each with --over " (over == "" ? "" : over ",") title[hint])

@@ -106,6 +106,7 @@ function build_texts(room, i, n, c, kind, list, text, part, ofdvr, headline, rea
     if (spread) text = text (map ? "; small: " : "; bands: ") "standard deviation"
     if (map && title != "")
         text = capital(words(value)) (relative ? ", relative to the largest" : "") (text == "" ? "" : "; ") text
+    if (kinds != "") text = text (text == "" ? "" : "; ") "a point for each " kinds
     if (map && holes) text = text (text == "" ? "" : "; ") "grey: " (grey == "" ? "no value" : grey)
     readings = wrap(text, room, "reading", reading, 0)
     if (best != "")
@@ -154,6 +155,10 @@ $1 ~ /^!/ {
     c = substr($1, 2)
     if (c == "unfinished") unfinished = $2
     else if (c == "mean") means = $2
+    else if (c == "scatter") {
+        scatter = 1
+        kinds = $2
+    }
     else if (c == "overloaded") {
         overload = $2
         overload_all = $3
@@ -422,6 +427,7 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
         k = at
         text = text (text == "" ? "" : ", ") list[i]
     }
+    if (scatter) text = logs ~ /x/ ? decades(first_x / 1.1, last_x * 1.1) : ""  # results are no round numbers
     print "x_tics = \"" text "\""
     print_array("name", names, panels)
     # A curve's points in order of x. Rows to which x does not apply are a level across the figure.
