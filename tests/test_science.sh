@@ -167,5 +167,5 @@ check "a table without digests of the case says so" eval \
 check "and it is the only one: a layer has a GPU's bits" eval 'grep -q "as expected" "$dir/said" &&
     test "$(grep -c "NOT AS EXPECTED" "$dir/said")" = 1 && grep "down.*NOT AS" "$dir/said"'
 check "lines of at most 120 columns" awk 'length > 120 { print FILENAME ":" FNR; wide = 1 } END { exit wide }' \
-    sweep/science/audit.* sweep/science/margins.py sweep/science/winner.py sweep/science/layer*
+    sweep/science/*
 finish

@@ -65,7 +65,7 @@ class Server:
             if isinstance(error, socket.timeout) or time.monotonic() >= end:
                 raise Trouble('%s: no answer within %d s: ask for fewer --tokens, or set --timeout or --limit' %
                               (self.url, self.timeout)) from None
-            raise Trouble('%s does not answer (%s): is the server up, and is --url right?' %
+            raise Trouble('%s does not answer (%s): is the server up, and is this URL right?' %
                           (self.url, error or type(error).__name__)) from None
         finally:
             if late:

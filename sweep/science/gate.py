@@ -19,14 +19,15 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "python"))
 import llm42  # noqa: E402
 
-# How a request waits for verification, as options of the engine: at once, one token and the one behind it; when a window
-# is full, so that it decodes on behind an uncertain token; or when any request's window is full ("shared"; as in
+# How a request waits for verification, as options of the engine: at once, one token and the one behind it; when a
+# window is full, so that it decodes on behind an uncertain token; or when any request's window is full ("shared"; as in
 # science/winner.py).
 POLICIES = {"at once": {"verify": "eager", "window": 2}, "window": {"verify": "wait", "window": 16},
             "shared": {"verify": "eager", "window": 32}}
-RUN = ["model", "backend", "fast", "logits", "policy", "running", "temperature", "gate", "requests", "tokens", "verified_pct", "rollbacks",
-       "differing"]
-BOUND = ["model", "backend", "logits", "rows", "temperature", "seed", "tokens", "flips", "largest_margin", "below_pct", "margin_median"]
+RUN = ["model", "backend", "fast", "logits", "policy", "running", "temperature", "gate", "requests", "tokens",
+       "verified_pct", "rollbacks", "differing"]
+BOUND = ["model", "backend", "logits", "rows", "temperature", "seed", "tokens", "flips", "largest_margin", "below_pct",
+         "margin_median"]
 
 
 def prompts_of(model, args):
@@ -40,7 +41,8 @@ def served(model, args, temperature, running, log, **options):
     with llm42.Engine(model, max_context=args.tokens + 40, max_running=running, log=log, **args.backend_options,
                       logits_fp32=args.logits == "fp32", **options) as engine:
         answers = [engine.submit(prompt, deterministic=True, max_new_tokens=args.tokens, temperature=temperature,
-                                 seed=args.seed + i, ignore_stop=True) for i, prompt in enumerate(prompts_of(model, args))]
+                                 seed=args.seed + i, ignore_stop=True)
+                   for i, prompt in enumerate(prompts_of(model, args))]
         engine.run()
         return [list(answer.tokens) for answer in answers], engine.stats
 
@@ -65,8 +67,8 @@ def run_gates(model, name, args, out, log):
                                             **POLICIES[policy])
                     tokens = sum(map(len, answers))
                     first = first_differences(answers, truth)
-                    print(name, args.backend, args.fast, args.logits, policy, running, f"{temperature:g}", f"{gate:g}", len(answers), tokens,
-                          f"{100 * (1 - stats['gated'] / tokens):.4g}", stats["rollbacks"],
+                    print(name, args.backend, args.fast, args.logits, policy, running, f"{temperature:g}", f"{gate:g}",
+                          len(answers), tokens, f"{100 * (1 - stats['gated'] / tokens):.4g}", stats["rollbacks"],
                           sum(f < args.tokens for f in first), *(sum(f < n for f in first) for n in lengths), sep="\t",
                           file=out, flush=True)
 
@@ -91,8 +93,9 @@ def run_bound(model, name, args, out, log):
         texts = [np.array(p + a, np.int32) for p, a in zip(prompts_of(model, args), answers)]
         for rows in args.rows:
             margins, wrong = [], []
-            scorers = [llm42.Scorer(model, schedule=schedule, rows=rows, logits_fp32=args.logits == "fp32", max_context=args.tokens + 40,
-                                    **args.backend_options) for schedule in ("fast", "invariant")]
+            scorers = [llm42.Scorer(model, schedule=schedule, rows=rows, logits_fp32=args.logits == "fp32",
+                                    max_context=args.tokens + 40, **args.backend_options)
+                       for schedule in ("fast", "invariant")]
             for i, text in enumerate(texts):
                 fast, right = (np.concatenate([part.copy() for _, part in s.logits(text)]) for s in scorers)
                 noise = np.random.default_rng([args.seed, i]).gumbel(size=fast.shape).astype(np.float32)
@@ -103,8 +106,9 @@ def run_bound(model, name, args, out, log):
                 s.close()
             margins, wrong = np.concatenate(margins), np.concatenate(wrong)
             largest = wrong.max() if len(wrong) else 0
-            print(name, args.backend, args.logits, rows, f"{temperature:g}", args.seed, len(margins), len(wrong), f"{largest:.4g}",
-                  f"{100 * (margins <= largest).mean():.4g}", f"{np.median(margins):.4g}", sep="\t", file=out, flush=True)
+            print(name, args.backend, args.logits, rows, f"{temperature:g}", args.seed, len(margins), len(wrong),
+                  f"{largest:.4g}", f"{100 * (margins <= largest).mean():.4g}", f"{np.median(margins):.4g}", sep="\t",
+                  file=out, flush=True)
 
 
 def main():
@@ -122,7 +126,8 @@ def main():
                         help="thresholds (default 1e-9,0.03,0.1,0.3,0.5,1,2,4,1e9)")
     parser.add_argument("--temperature", type=numbers(float), default=[0, 0.8], help="a list (default 0,0.8)")
     parser.add_argument("--running", type=numbers(int), default=[4, 32], help="requests at once (default 4,32)")
-    parser.add_argument("--policy", type=numbers(str), default=list(POLICIES), help="at once,window,shared: some of these")
+    parser.add_argument("--policy", type=numbers(str), default=list(POLICIES),
+                        help="at once,window,shared: some of these")
     parser.add_argument("--rows", type=numbers(int), default=[1, 4, 16], help="--bound: of passes (default 1,4,16)")
     parser.add_argument("--requests", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=400, help="of an answer (default 400)")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Finds the table of a GPU's special function from its results (results/science/special_functions.md says how).
 
-    build/special_functions --dump lg2 0x3f800000 FILE      results of 2^23 floats from 1 on, on a GPU; lg2, or another name
+    build/special_functions --dump lg2 0x3f800000 FILE      a GPU's lg2 (or other) of 2^23 floats from 1 on
     python3 sweep/science/special_functions.py FILE                     for which columns t a row has a solution
     python3 sweep/science/special_functions.py FILE --columns 19 --all  the integers of all rows
 
