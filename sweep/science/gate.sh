@@ -1,7 +1,7 @@
 #!/bin/bash
-# A margin gate: how many answers it leaves wrong, what it verifies, and what it saves (sweep/science/gate.py, build/sweep).
+# A margin gate: how many answers it leaves wrong, what it verifies, and what it saves (gate.py, build/sweep).
 #
-#     bash sweep/science/gate.sh answers      OUT/gate.tsv: tiny42 and hybrid42 on a CPU, by gate, load, policy and type of
+#     bash sweep/science/gate.sh answers      OUT/gate.tsv: tiny42 and hybrid42 on a CPU, by gate, load, policy and
 #                                             logits; an hour in one thread. BASE42=FOLDER: base42, too
 #     bash sweep/science/gate.sh bound        OUT/gate_bound.tsv: margins of tokens that flip, of 537,000 tokens at each
 #                                             of two temperatures; half an hour
@@ -37,7 +37,8 @@ answers)
     gate --model examples/tiny42 --gate $gates --running 32 --policy window
     gate --model examples/tiny42 --gate 1e-9,0.1,0.3 --running 32 --policy shared
     gate --model examples/tiny42 --gate $gates --running 32 --policy 'at once' --logits fp32
-    [ -z "${BASE42:-}" ] || gate --model "$BASE42" --gate $few --running 16 --policy 'at once' --requests 32 --tokens 200
+    [ -z "${BASE42:-}" ] ||
+        gate --model "$BASE42" --gate $few --running 16 --policy 'at once' --requests 32 --tokens 200
     gate --model examples/hybrid42 --gate $few --running 32 --policy 'at once' --temperature 0 --tokens 200
     joined gate
     ;;
@@ -55,8 +56,8 @@ h200)
     ;;
 simulated)
     simulate() {  # simulate NAME FLAG...
-        "$B/sweep" --backend sim --requests 1024 --qps offline --ratio 1 --slowdown 0 --quiet --out "$work/run" "${@:2}" \
-            >/dev/null
+        "$B/sweep" --backend sim --requests 1024 --qps offline --ratio 1 --slowdown 0 --quiet --out "$work/run" \
+            "${@:2}" >/dev/null
         grep '^# \(simulated\|source\)' "$work/run" >>"$work/head"
         awk -F '\t' -v OFS='\t' -v name="$1" '/^#/ { next } !n { for (i = n = 1; i <= NF; i++) at[$i] = i; next }
             { print $at["calibration"], name, $at["window"], $at["output_tok_per_s"], $at["e2e_p99_s"],
