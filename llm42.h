@@ -1021,8 +1021,7 @@ typedef struct llm42_experiment {
     bool keep_fast_state;  // states take in all rows, also those that are rolled back: this breaks the promise, too
     // MarginGate (arXiv 2605.30218): a token that a FAST pass gives is committed without verification if its margin
     // (llm42_margin) is at least this, and no candidate of its request waits before it. Its KV stays, too, which breaks
-    // the promise. The simulator's margins are uniform from 0 to 1, so there this share of the tokens is below the
-    // gate.
+    // the promise. In the simulator this share of the tokens is below the gate.
     double gate;        // default: 0, none
     llm42_bonus bonus;  // whether a window has a row for the verifier's own token; default: the preset's
 } llm42_experiment;
@@ -5302,15 +5301,13 @@ static llm42_result llm42__sim_open(void **state, const llm42_backend_desc *d, l
 }
 
 const llm42_backend *llm42_backend_sim(void) {
-    static const llm42_backend backend = {"sim",
-                                          llm42__sim_open,
-                                          llm42__free,
-                                          llm42__sim_run,
-                                          llm42__sim_now,
-                                          llm42__sim_wait_until,
-                                          llm42__sim_estimate,
-                                          NULL,
-                                          NULL};
+    static const llm42_backend backend = {.name = "sim",
+                                          .open = llm42__sim_open,
+                                          .close = llm42__free,
+                                          .run = llm42__sim_run,
+                                          .now = llm42__sim_now,
+                                          .wait_until = llm42__sim_wait_until,
+                                          .estimate = llm42__sim_estimate};
     return &backend;
 }
 
@@ -5654,11 +5651,6 @@ static void llm42__prefix_evict(llm42__kv *kv, int p) {
     while (*link != p) link = &kv->page[*link].chain;
     *link = kv->page[p].chain;
     kv->page[p].cached = false;
-}
-
-static void llm42__prefix_clear(llm42__kv *kv) {
-    for (int p = 0; p < kv->pages; p++)
-        if (kv->page[p].cached) llm42__prefix_evict(kv, p);
 }
 
 // Takes a free page for writing. -1: no page is free.
@@ -7233,8 +7225,9 @@ llm42_result llm42_engine_reload(llm42_engine *e, llm42_error *error) {
     LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_reload", error));
     if (e->view.running_count || e->waiting)
         LLM42__FAIL(INVALID, "llm42_engine_reload: %d requests are not finished: run or cancel them first",
-                    llm42_engine_stats(e).running + llm42_engine_stats(e).waiting);
-    llm42__prefix_clear(&e->kv);
+                    e->view.running_count + e->stats.waiting);
+    for (int p = 0; p < e->kv.pages; p++)
+        if (e->kv.page[p].cached) llm42__prefix_evict(&e->kv, p);
     return e->backend->reload ? e->backend->reload(e->state, error) : LLM42_OK;
 }
 

@@ -804,7 +804,9 @@ def test_score_as_drawn():
 
 
 def test_weights():
-    """What is written to a model's weights its engines and scorers have after a reload: the answers of new ones."""
+    """What is written to a model's weights its engines and scorers have after a reload: the answers of new ones. With
+    BACKEND=cuda the test is one of a GPU's memory."""
+    backend = os.environ.get("BACKEND", "cpu")
     m = llm42.Model("examples/tiny42", no_mmap=True)
     weights = m.weights()
     assert len(weights) == 38 and weights["layer.3.down"].shape == (128, 384) and "head" not in weights
@@ -813,7 +815,7 @@ def test_weights():
     for folder in ("tiny42-fp8", "hybrid42"):
         found = llm42.Model("examples/" + folder).weights()
         assert ("layer.0.q.scale" in found) == (folder == "tiny42-fp8") != ("layer.0.taps" in found), list(found)
-    with llm42.Engine(m, preset="best", prefix_cache=True) as engine, llm42.Scorer(m) as scorer:
+    with llm42.Engine(m, "best", backend, prefix_cache=True) as engine, llm42.Scorer(m, backend) as scorer:
         options = {"prompt": TEXTS[3] * 5, "deterministic": True, "max_new_tokens": 20}
         before = engine.generate(dict(options))
         ids = np.concatenate([before.prompt, before.tokens])
@@ -826,9 +828,9 @@ def test_weights():
         engine.reload()
         scorer.reload()
         raises(llm42.Error, "another text", next, passes)
-        after, new = engine.generate(dict(options)), llm42.Engine(m, preset="best").generate(dict(options))
+        after, new = engine.generate(dict(options)), llm42.Engine(m, "best", backend).generate(dict(options))
         assert bits([after]) == bits([new]) != bits([before])
-        assert scorer.score(ids).logprobs.tobytes() == m.score(ids).logprobs.tobytes() != scores
+        assert scorer.score(ids).logprobs.tobytes() == m.score(ids, backend=backend).logprobs.tobytes() != scores
     with llm42.Engine(m, record=f"{OUT}/reload.txt") as engine:
         raises(llm42.Error, "the transcript names", engine.reload)
     view = weights["embed"]
