@@ -13,12 +13,15 @@
 #     bash sweep/h200/run.sh mixture            the same of a mixture of experts, in the shape of Qwen3-30B-A3B
 #     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
 #                                               beside PyTorch's, too; ShareGPT lengths as in part presets
-#     bash sweep/h200/run.sh eight-bits         8B in bf16 and in FP8: tokens and energy of a workload, and candidates that
-#                                               are wrong; BASE42=FOLDER: of that FP8 model, too
+#     bash sweep/h200/run.sh energy             8B in bf16 and in FP8: tokens and energy of a workload
+#     bash sweep/h200/run.sh flips              candidates that are wrong, in bf16 and in FP8; BASE42=FOLDER: of base42 in
+#                                               FP8, too
 #     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
 #     bash sweep/h200/run.sh hybrids            models with recurrent layers, in the shapes of Qwen3.5-9B and -35B-A3B:
 #                                               passes, presets, drafts
 #     bash sweep/h200/run.sh determinism-hybrid  hostile loads of four of them, all at once; FOLDER=DIR: transcripts
+#     BASE42=FOLDER bash sweep/h200/run.sh drafts    what drafts are worth, by an oracle (8B) and by drafters (base42),
+#                                               and whether answers keep their bits with them
 #     bash sweep/h200/run.sh prompts            whole prompts of 2,048 to 32,768 tokens, and their stages
 #     bash sweep/h200/run.sh attention          attention of prompts in one layer, beside cuDNN's and FlashAttention's in
 #                                               turn; needs `make kernels` and PyTorch
@@ -58,8 +61,6 @@
 #     bash sweep/h200/run.sh kernels            single operators: speed by rows, and which keep bits; needs `make kernels`
 #     bash sweep/h200/run.sh leaves             products with leaves beside cuBLAS's without; needs `make kernels`
 #     bash sweep/h200/run.sh pytorch            PyTorch's times of the same passes (pytorch.py); run `passes` before it
-#     bash sweep/h200/run.sh exchange           how two GPUs add their parts of a sum, beside NCCL; needs
-#                                               `make kernels NCCL=1`
 #     bash sweep/h200/run.sh predict            ten runs, and the simulator's errors on them (predict.sh)
 #     bash sweep/h200/grid.sh                   the simulator's errors on the grids (no GPU)
 #
@@ -111,13 +112,14 @@ owed() {
     return 1
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
-parts=(determinism-8b determinism-base42 scoring passes graphs launches mixture prompts attention kernels presets group
-    online fig6 tbik sglang sglang-prefix sglang-cost ratio-8b grid-online margins winner eight eight-bits
-    determinism-eight hybrids determinism-hybrid)
+parts=(determinism-8b determinism-base42 determinism-mixture scoring passes graphs launches mixture prompts attention
+    kernels presets group online drafts fig6 tbik sglang sglang-prefix sglang-cost ratio-8b grid-online margins winner
+    eight energy flips determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
     determinism-base42) echo determinism_base42 ;;
+    determinism-mixture) echo determinism_mixture ;;
     scoring) echo scoring ;;
     passes) echo passes stages ;;
     graphs) echo {passes,served}_{graphs,no_graphs} ;;
@@ -125,6 +127,7 @@ files_of() {
     mixture) echo passes_mixture stages_mixture ;;
     prompts | attention | kernels | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
+    drafts) echo drafts drafts_ways drafts_256 drafts_base42_t{0,0.8} drafts_bits_{8b,base42} ;;
     fig6) echo fig6_{base42,8b}_{nondeterministic,dvr} ;;
     tbik) echo tbik_base42 tbik_8b ;;
     sglang) echo sglang_8b ;;
@@ -135,7 +138,8 @@ files_of() {
     margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
-    eight-bits) echo energy_eight flips_tiny42 flips_tiny42_fp8 flips_llama_3_1_8b flips_llama_3_1_8b_fp8 ;;
+    energy) echo energy_eight ;;
+    flips) echo flips_tiny42 flips_tiny42_fp8 flips_llama_3_1_8b flips_llama_3_1_8b_fp8 ;;
     hybrids) echo passes_hybrid passes_hybrid_mixture passes_hybrid_eight passes_hybrid_mixture_eight drafts_hybrid presets_hybrid ;;
     determinism-hybrid) echo determinism_tiny_hybrid determinism_hybrid42 determinism_qwen3_5_text determinism_qwen3_5_9b ;;
     determinism-eight) echo determinism_eight_tiny42 determinism_eight_tiny_moe determinism_eight_8b ;;
@@ -186,6 +190,29 @@ determinism-8b)
 determinism-base42)
     need_base42
     hostile determinism_base42 --part determinism --model "$BASE42" --loads 8 --requests "${REQUESTS:-20000}"
+    ;;
+determinism-mixture)
+    hostile determinism_mixture --part determinism --model "synthetic:qwen3-30b-a3b,margin=$MARGIN" --loads 2 \
+        --requests "${REQUESTS:-96}"
+    ;;
+drafts)
+    need_base42
+    worth() {  # worth NAME MODEL FLAG...
+        "$B/drafts" "${gpu[@]}" --model "$2" --out "$OUT/$1.tsv" "${@:3}"
+        stamp "$1"
+    }
+    real=lookup,model:examples/draft42
+    worth drafts "$MODEL_8B" --draft 0,0.3,0.7,0.9 --batch 1,4,16,64 --way best --prompt-tokens 32
+    worth drafts_ways "$MODEL_8B" --draft 0.7 --batch 1,4,16,64 --way ordinary,dvr --prompt-tokens 32
+    worth drafts_256 "$MODEL_8B" --draft 0,0.7 --batch 256 --way best --prompt-tokens 32 --rounds 2
+    for t in 0 0.8; do
+        worth drafts_base42_t$t "$BASE42" --draft $real --batch 1,8 --way ordinary,best --temperature $t --rounds 16 \
+            --prompt-tokens 64 --tokens 256
+    done
+    worth drafts_bits_8b "$MODEL_8B" --draft lookup,0.7 --batch 5,48 --way ordinary,dvr,best --temperature 0.8 \
+        --prompt-tokens 16 --tokens 32 --repeats 1 --kv-share 0.6
+    worth drafts_bits_base42 "$BASE42" --draft $real,0.7 --batch 3,256 --way ordinary,dvr,best --temperature 0.8 \
+        --prompt-tokens 16 --tokens 48 --repeats 1 --rounds 4 --kv-share 0.6
     ;;
 fig6)
     need_base42
@@ -277,7 +304,7 @@ eight)
     MODEL_8B=synthetic:qwen3-30b-a3b-fp8,margin=$MARGIN
     bench passes_eight_mixture --suite passes --quick
     ;;
-eight-bits)
+energy)
     # Power is read while a workload runs, and counts for as long as requests are served, which is until the end.
     {
         echo "# power_w: mean of nvidia-smi's readings (power.draw.instant), 0.1 s apart, while requests are served"
@@ -285,7 +312,8 @@ eight-bits)
     } >"$OUT/energy_eight.tsv"
     for bits in '' -fp8; do
         model=synthetic:llama-3.1-8b$bits,margin=$MARGIN
-        nvidia-smi --query-gpu=power.draw.instant --format=csv,noheader,nounits -lms 100 >"$OUT/power" &
+        nvidia-smi -i "${CUDA_VISIBLE_DEVICES:-0}" --query-gpu=power.draw.instant --format=csv,noheader,nounits \
+            -lms 100 >"$OUT/power" &
         meter=$!
         measure energy_run --model "$model" --requests "${REQUESTS:-384}" --workload sharegpt --max-running 256 \
             --kv-tokens 262144 --token-budget 2048 --qps offline --preset best --ratio 1
@@ -302,6 +330,8 @@ eight-bits)
     sed -i "1r $OUT/manifest" "$OUT/energy_eight.tsv"
     rm -f "$OUT/power" "$OUT/energy_run.tsv" "$OUT/manifest"
     stamp energy_eight
+    ;;
+flips)
     for model in examples/tiny42 examples/tiny42-fp8 "$MODEL_8B" "synthetic:llama-3.1-8b-fp8,margin=$MARGIN" ${BASE42:+"$BASE42"}; do
         name=flips_$(sed 's/.*[:/]//; s/,.*//; s/[^a-z0-9]/_/g' <<<"$model") prompts=own
         [[ $model == synthetic:* ]] && prompts=random
@@ -443,9 +473,6 @@ pytorch)
 launches)
     "${PYTHON:-python3}" sweep/h200/pytorch.py --launches --out "$OUT/launches.tsv"
     stamp launches
-    ;;
-exchange)
-    "$B/kernels" --part exchange --model "$MODEL_8B" --out "$OUT/exchange.tsv" | tee "$OUT/exchange.txt"
     ;;
 predict)
     measure predict --model "$MODEL_8B" --requests "${REQUESTS:-256}" "${common_8b[@]}" "${predicted[@]}"

@@ -1,6 +1,11 @@
 #!/bin/bash
 # Measures two NVIDIA H200: one part a call. Needs `make cuda`, and test_cuda for the part campaign.
 #
+#     bash sweep/h200x2/run.sh owed          what was measured longest ago: exchange, memcheck, outputs, campaign, lengths;
+#                                            it begins no part after MINUTES=9
+#     bash sweep/h200x2/run.sh exchange      how two GPUs add their parts of a sum, beside NCCL; needs
+#                                            `make kernels NCCL=1`
+#     bash sweep/h200x2/run.sh memcheck      accesses outside allocations by two ranks (tests/sanitize_cuda.sh)
 #     bash sweep/h200x2/run.sh passes        pass times by one rank and by two, without leaves and with eight
 #     bash sweep/h200x2/run.sh workloads     ShareGPT lengths, all at once, by one rank and by two: what leaves cost
 #     bash sweep/h200x2/run.sh lengths       the same by two ranks, for prompts and outputs of fixed lengths
@@ -26,6 +31,21 @@ passes() {  # passes NAME MODEL FLAG...
 }
 
 case ${1:-} in
+owed)
+    for part in exchange memcheck outputs campaign lengths; do
+        ((SECONDS < 60 * ${MINUTES:-9})) || { echo "run.sh owed: $part and what follows it are left"; break; }
+        bash "$0" "$part"
+        echo "run.sh owed: $part is done after $SECONDS s"
+    done
+    ;;
+exchange)
+    "$B/kernels" --part exchange --model "$MODEL_8B" --out "$OUT/exchange.tsv"
+    stamp exchange
+    ;;
+memcheck)
+    TOOLS=memcheck bash tests/sanitize_cuda.sh "$B/tests/test_cuda" --part exchange --quick |
+        tee "$OUT/memcheck.txt"
+    ;;
 passes)
     passes passes_1 "$MODEL_8B" --tensor-parallel 1 --seconds 60
     passes passes_2 "$MODEL_8B" --tensor-parallel 2 --seconds 60
@@ -71,7 +91,8 @@ outputs)
     for model in "$BASE42" "$MODEL_8B"; do
         name=$([ "$model" = "$BASE42" ] && echo base42 || echo 8b)
         "$B/ranks" --backend "$BACKEND" --model "$model" --devices 2 --requests "${REQUESTS:-32}" \
-            --out "$OUT/ranks_$name.tsv"
+            --algorithm-file "$algorithms" --out "$OUT/ranks_$name.tsv"
+        stamp "ranks_$name"
     done
     ;;
 campaign)
@@ -81,6 +102,7 @@ campaign)
             --requests "${REQUESTS:-2000}" --longest-prompt "${LONGEST:-1024}" --longest-output "${LONGEST:-512}" \
             --loads 4 --all-presets --leaves 8 --tensor-parallel "$ranks" --devices $((ranks > 1 ? 2 : 0)) \
             --algorithms "$algorithms" --tsv "$OUT/determinism_$ranks.tsv"
+        stamp "determinism_$ranks"
     done
     ;;
 sample)
