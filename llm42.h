@@ -2767,13 +2767,11 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
 // live as long as the model is being loaded; NULL: no memory for it.
 static llm42_result llm42__safetensors_open(llm42_model *model, const char *path, llm42_error *error) {
     llm42__owner *owner = model->owner;
-    llm42__file file;
+    llm42__file file = {.data = NULL};
     if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
+    if (!LLM42__PUSH(owner->files, file)) LLM42__FAIL(MEMORY, "%s: out of memory", path);
     LLM42__TRY(llm42__file_open(&file, path, !owner->desc.no_mmap, error));
-    if (!LLM42__PUSH(owner->files, file)) {
-        llm42__file_close(&file);
-        LLM42__FAIL(MEMORY, "%s: out of memory", path);
-    }
+    arrlast(owner->files) = file;
     uint64_t header = 0;
     memcpy(&header, file.data, (size_t)LLM42__MIN(file.size, sizeof header));
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
@@ -2865,7 +2863,7 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, llm42_error *e
 // tensor of `rows` rows, in which several matrices stand one after the other, or the whole tensor if rows is 0.
 typedef struct llm42__wanted {
     int n, k, first, rows;
-    llm42_matrix *matrix;  // where it goes; or, if it is a vector,
+    llm42_matrix *matrix;  // where it goes; or, as a copy in fp32,
     const float **vector;
 } llm42__wanted;
 
@@ -2894,7 +2892,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     const size_t element = llm42__dtype_size(t->type), count = (size_t)w->n * (size_t)LLM42__MAX(w->k, 1);
     const char *data = t->data + (size_t)w->first * (size_t)LLM42__MAX(w->k, 1) * element;
     llm42_matrix out = {.data = data, .type = t->type, .n = w->n, .k = w->k};
-    if (w->k && t->type != LLM42_DTYPE_FP16 && (uintptr_t)data % element == 0) {
+    if (w->matrix && t->type != LLM42_DTYPE_FP16 && (uintptr_t)data % element == 0) {
         model->mapped_bytes += count * element;
     } else {
         float *copy = llm42__model_block(model, count, sizeof *copy);
@@ -2903,7 +2901,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
         out.data = copy, out.type = LLM42_DTYPE_FP32;
     }
     if (t->type == LLM42_DTYPE_E4M3) LLM42__TRY(llm42__load_scales(model, name, t, w->first, &out, error));
-    if (w->k) *w->matrix = out;
+    if (w->matrix) *w->matrix = out;
     else *w->vector = out.data;
     return LLM42_OK;
 }
@@ -2995,7 +2993,6 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
     const llm42__owner *owner = model->owner;
     const bool next = c->arch == LLM42_ARCH_QWEN3_NEXT;
     const int D = c->dim, Hv = c->value_heads, V = Hv * c->value_dim, channels = 2 * c->key_heads * c->key_dim + V;
-    llm42_matrix taps;
     const struct {
         const char *name;
         llm42__wanted of;
@@ -3003,7 +3000,7 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
         {"A_log", {Hv, 0, 0, 0, NULL, &layer->decay}},
         {"dt_bias", {Hv, 0, 0, 0, NULL, &layer->alpha_bias}},
         {"norm.weight", {c->value_dim, 0, 0, 0, NULL, &layer->head_norm}},
-        {"conv1d.weight", {channels, LLM42__TAPS, 0, channels, &taps, NULL}},
+        {"conv1d.weight", {channels, LLM42__TAPS, 0, channels, NULL, &layer->taps}},
         {next ? "in_proj_ba.weight" : "in_proj_b.weight", {Hv + next * Hv, D, 0, 0, &layer->beta, NULL}},
         {next ? NULL : "in_proj_a.weight", {Hv, D, 0, 0, &layer->alpha, NULL}},
         {"out_proj.weight", {D, V, 0, 0, &layer->o, NULL}},  // this and those behind it may be in e4m3
@@ -3016,10 +3013,6 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
     }
     if (next) LLM42__TRY(llm42__split_fused(model, layer, l, error));
     LLM42__TRY(llm42__check_alike(model, "in_proj_qkv, in_proj_z", l, &layer->qkv, &layer->z, error));
-    float *copy = llm42__model_block(model, (size_t)channels * LLM42__TAPS, sizeof *copy);
-    if (!copy) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
-    llm42__convert_f32(copy, taps.data, taps.type, (size_t)channels * LLM42__TAPS);
-    layer->taps = copy;
     for (int h = 0; h < Hv; h++) ((float *)(uintptr_t)layer->decay)[h] = -(float)llm42_exp64(layer->decay[h]);
     return LLM42_OK;
 }
@@ -3221,15 +3214,9 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
 // Calls: owner, layers, shapes.
 // Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
-#ifdef LLM42__SYNTHESIS  // the companion was included instead of this file, and goes on behind it
-static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error);
-#else
-static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
-    (void)spec, (void)on_device;
-    LLM42__FAIL(UNSUPPORTED, "%s: include examples/util/llm42_synthetic.h, not llm42.h, where LLM42_IMPLEMENTATION is",
-                model->name);
-}
-#endif
+typedef llm42_result llm42__synthetic_fn(llm42_model *model, const char *spec, bool on_device, llm42_error *error);
+// NULL, unless the companion llm42_synthetic.h was included instead of this file, and goes on behind it.
+static llm42__synthetic_fn *const llm42__synthetic;
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
     if (!model) LLM42__FAIL(INVALID, "llm42_model_load: model: must not be NULL");
@@ -3247,7 +3234,12 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
     snprintf(m->name, sizeof m->name, "%s", desc->path);
     struct stat st;
     llm42_result result;
-    if (synthetic) result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
+    if (synthetic && llm42__synthetic) result = llm42__synthetic(m, desc->path + 10, desc->on_device, error);
+    else if (synthetic)
+        result = llm42_fail(error, LLM42_UNSUPPORTED,
+                            "%s: include examples/util/llm42_synthetic.h, not llm42.h, where "
+                            "LLM42_IMPLEMENTATION is",
+                            m->name);
     else if (strncmp(desc->path, "shape:", 6) == 0)
         result = llm42__shape_config(m, desc->path + 6, strlen(desc->path + 6), error);
     else if (stat(desc->path, &st) != 0)
@@ -3409,13 +3401,6 @@ LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
     float partial[16];
     llm42__v16_store(partial, a);
     return llm42__tree(partial, 16);
-}
-
-// Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
-LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
-    LLM42__UNROLLED(int j = 0; j < 8; j++) a[j] = llm42__v16_add(a[j], a[j + 8]);
-    LLM42__UNROLLED(int j = 0; j < 4; j++) a[j] = llm42__v16_add(a[j], a[j + 4]);
-    return llm42__v16_add(llm42__v16_add(a[0], a[2]), llm42__v16_add(a[1], a[3]));
 }
 
 // The first n of sixteen values, zeros after them. A zero term leaves a partial sum's bits alone.
@@ -4433,12 +4418,7 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     return LLM42_OK;
 }
 
-static int llm42__cpu_threads(const llm42_backend_desc *d) {
-    const llm42_cpu_desc *own = d->backend_desc;
-    return own && own->threads ? own->threads : llm42__team_most();
-}
-
-static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
+static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, int team, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
         {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
@@ -4447,7 +4427,7 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
         {"max_context", d->max_context, 1, c->context, false},
         {"pages", d->pages, 1, 1 << 28, false},
         {"page_size", d->page_size, 1, 4096, true}};
-    const llm42__field threads = {"threads", llm42__cpu_threads(d), 1, LLM42__THREADS, false};
+    const llm42__field threads = {"threads", team, 1, LLM42__THREADS, false};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42__check_fields("llm42_cpu_desc", &threads, 1, error));
     if (d->numerics.arithmetic > LLM42_ARITHMETIC_FP32) {
@@ -4476,9 +4456,11 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
 }
 
 static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
+    const llm42_cpu_desc *own = desc->backend_desc;
+    const int threads = own && own->threads ? own->threads : llm42__team_most();
     *state = NULL;
     LLM42__TRY(llm42__cpu_ieee(error));
-    LLM42__TRY(llm42__cpu_validate(desc, error));
+    LLM42__TRY(llm42__cpu_validate(desc, threads, error));
     if (!desc->model->layer || !desc->model->embed.data)
         LLM42__FAIL(
             INVALID,
@@ -4487,7 +4469,7 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
     if (!cpu) LLM42__FAIL(MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
-    cpu->threads = llm42__cpu_threads(desc);
+    cpu->threads = threads;
     cpu->desc.tensor_parallel = LLM42__MAX(1, desc->tensor_parallel);
     cpu->desc.numerics.leaves = LLM42__MAX(1, desc->numerics.leaves);
     cpu->model = desc->model;
@@ -4937,7 +4919,9 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
                 sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16),
                                         sum[j]);
         }
-        llm42__v16_store(out + i, llm42__v16_fold(sum));
+        LLM42__UNROLLED(int j = 0; j < 8; j++) sum[j] = llm42__v16_add(sum[j], sum[j + 8]);
+        LLM42__UNROLLED(int j = 0; j < 4; j++) sum[j] = llm42__v16_add(sum[j], sum[j + 4]);
+        llm42__v16_store(out + i, llm42__v16_add(llm42__v16_add(sum[0], sum[2]), llm42__v16_add(sum[1], sum[3])));
     }
     return llm42__v16_sum(llm42__v16_load(weights));
 }
@@ -5312,7 +5296,7 @@ typedef struct llm42__request {
     // another request may end, so that a snapshot is wanted there. restore: as in llm42_seq.
     int settled, state, branch, restore;
     int64_t planned;                     // .plans of the engine when it was last in a plan
-    int32_t *tokens;                     // [P + max_new_tokens]: prompt, committed, candidates, drafts
+    int32_t *tokens;                     // [P + max_new_tokens], behind it: prompt, committed, candidates, drafts
     float *logprobs;                     // [max_new_tokens]
     struct llm42__request *before;       // in the same bucket of the engine
     struct llm42__request *next, *prev;  // in the queue
@@ -5455,19 +5439,27 @@ LLM42__INLINE int llm42__last_position(const llm42_request *r) {
     return r->prompt_count + r->committed + r->candidates - 1;
 }
 
+// True if the bits of a prompt depend on the pass's shape, so that its KV may not be shared.
+static bool llm42__by_shape(const llm42_engine *e, const llm42_request *r) {
+    return r->verified && e->how.place == LLM42_PREFILL_ISOLATED && e->how.replay == LLM42_SCHEDULE_FIXED;
+}
+
 static bool llm42__is_stop(const llm42__request *r, int32_t token) {
     for (int i = 0; i < r->info.stop_count; i++)
         if (r->info.stop[i] == token) return true;
     return false;
 }
 
+// The order of arrival.
+static bool llm42__later(const llm42_request *a, const llm42_request *b) {
+    return a->arrival > b->arrival || (a->arrival == b->arrival && a->id > b->id);
+}
+
 // Requests usually come in order of arrival, so the search for their place starts at the end.
 static void llm42__queue_insert(llm42_engine *e, llm42__request *r) {
     assert(r->slot < 0 && r->info.state == LLM42_STATE_WAITING);
     llm42__request *after = e->waiting_last;
-    while (after && (after->info.arrival > r->info.arrival ||
-                     (after->info.arrival == r->info.arrival && after->info.id > r->info.id)))
-        after = after->prev;
+    while (after && llm42__later(&after->info, &r->info)) after = after->prev;
     r->prev = after;
     r->next = after ? after->next : e->waiting;
     *(r->prev ? &r->prev->next : &e->waiting) = r;
@@ -5481,16 +5473,11 @@ static void llm42__queue_remove(llm42_engine *e, llm42__request *r) {
     e->stats.waiting--;
 }
 
-static void llm42__request_free(llm42__request *r) {
-    llm42__free(r->tokens);
-    llm42__free(r->logprobs);
-    llm42__free(r);
-}
 static void llm42__forget(llm42_engine *e, llm42__request *r) {
     llm42__request **link = &e->bucket[r->info.id & (LLM42__BUCKETS - 1)];
     while (*link != r) link = &(*link)->before;
     *link = r->before;
-    llm42__request_free(r);
+    llm42__free(r);
 }
 
 // An error without a text, for a function of a planner or a backend to fill in. llm42__returned reads it.
@@ -5614,15 +5601,6 @@ static void llm42__prefix_evict(llm42__kv *kv, int p) {
     kv->page[p].cached = false;
 }
 
-// Takes a free page for writing. -1: no page is free.
-static int llm42__kv_take(llm42__kv *kv) {
-    if (!kv->free_count) return -1;
-    int p = kv->first;
-    llm42__kv_unlist(kv, p);
-    if (kv->page[p].cached) llm42__prefix_evict(kv, p);
-    kv->page[p].refs = 1;
-    return p;
-}
 static void llm42__kv_hold(llm42__kv *kv, int p) {
     if (kv->page[p].refs == 0) llm42__kv_unlist(kv, p);
     kv->page[p].refs++;
@@ -5665,10 +5643,12 @@ static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
 // Takes pages until they cover the first `positions` positions. False: too few are free; the request keeps what it got.
 static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
     int32_t *table = llm42__page_table(e, r);
-    while (r->pages * e->desc.kv.page_size < positions) {
-        int page = llm42__kv_take(&e->kv);
-        if (page < 0) return false;
-        table[r->pages++] = page;
+    for (; r->pages * e->desc.kv.page_size < positions; r->pages++) {
+        const int page = e->kv.first;
+        if (!e->kv.free_count) return false;
+        llm42__kv_hold(&e->kv, page);
+        if (e->kv.page[page].cached) llm42__prefix_evict(&e->kv, page);
+        table[r->pages] = page;
     }
     return true;
 }
@@ -5703,11 +5683,6 @@ static int llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool repro
     page->chain = kv->bucket[page->bucket];
     kv->bucket[page->bucket] = p;
     return p;
-}
-
-// True if the bits of a prompt depend on the pass's shape, so that its KV may not be shared.
-static bool llm42__by_shape(const llm42_engine *e, const llm42_request *r) {
-    return r->verified && e->how.place == LLM42_PREFILL_ISOLATED && e->how.replay == LLM42_SCHEDULE_FIXED;
 }
 
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
@@ -5917,11 +5892,12 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
 }
 
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new) {
-    llm42__request *r = llm42__alloc_zero(1, sizeof *r);
+    const size_t tokens = (size_t)d->prompt_count + (size_t)max_new;
+    llm42__request *r = llm42__alloc_zero(1, sizeof *r + tokens * sizeof *r->tokens +
+                                                 (size_t)max_new * sizeof *r->logprobs);
     if (!r) return NULL;
-    r->tokens = llm42__alloc((size_t)d->prompt_count + (size_t)max_new, sizeof *r->tokens);
-    r->logprobs = llm42__alloc((size_t)max_new, sizeof *r->logprobs);
-    if (!r->tokens || !r->logprobs) return llm42__request_free(r), NULL;
+    r->tokens = (int32_t *)(r + 1);
+    r->logprobs = (float *)(r->tokens + tokens);
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
     r->slot = r->drafted_at = -1;
     llm42_request *info = &r->info;
@@ -6421,10 +6397,7 @@ static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
     const llm42_request *victim = NULL;
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
-        if (!victim || (victim->verified && !r->verified) ||
-            (victim->verified == r->verified &&
-             (r->arrival > victim->arrival || (r->arrival == victim->arrival && r->id > victim->id))))
-            victim = r;
+        if (!victim || (victim->verified == r->verified ? llm42__later(r, victim) : victim->verified)) victim = r;
     }
     (void)user;
     return victim ? victim->id : 0;

@@ -22,7 +22,7 @@
 #define LLM42_SYNTHETIC_H
 
 #if defined(LLM42_IMPLEMENTATION) && !defined(LLM42_IMPLEMENTED)
-#define LLM42__SYNTHESIS  // llm42_model_load then calls llm42__load_synthetic, which is below
+#define LLM42__SYNTHESIS  // llm42_model_load then calls llm42__synthetic, which is below
 #endif
 #include "llm42_sm90.h"
 
@@ -192,6 +192,7 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     llm42__synthetic_margin(&s);
     return LLM42_OK;
 }
+static llm42__synthetic_fn *const llm42__synthetic = llm42__load_synthetic;
 
 #endif  // LLM42__SYNTHESIS
 #endif  // LLM42_SYNTHETIC_H
