@@ -185,8 +185,8 @@
    SECTIONS: search for two angle brackets and the name. Declarations are in api-results, -model, -pass, -backend, -sim,
    -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
-      base        results, memory, numbers, files, arrays, names, doubles
-      model       json, owner, scales, config, safetensors, layers, shapes, load
+      base        results, memory, numbers, files, names, doubles
+      model       json, owner, scales, config, safetensors, layers, load
       backends    vectors, team, sampling, cpu, recurrent, fp32; calibrated, sim
       engine      state, kv, submit, step, admit, planner, hybrid, draft, plan, verify, open
 
@@ -1709,25 +1709,6 @@ static inline void llm42__wall_wait_until(void *state, double seconds) {
 #pragma GCC diagnostic pop
 #endif
 
-// >>arrays -------------------------------------------------------------------------------------------------------
-// Owns: arrays that grow (stb_ds).
-// Calls: nothing; stb_ds.
-// Invariant: stb_ds checks no allocation, so LLM42__PUSH makes room before it, and is false when memory is short.
-static bool llm42__make_room(void **array, size_t element) {
-    size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
-    if (length < capacity) return true;
-    capacity = capacity ? 2 * capacity : 4;
-    stbds_array_header *old = *array ? stbds_header(*array) : NULL;
-    stbds_array_header *header = STBDS_REALLOC(NULL, old, sizeof *header + capacity * element);
-    if (!header) return false;
-    if (!old) memset(header, 0, sizeof *header);
-    header->capacity = capacity;
-    *array = header + 1;
-    return true;
-}
-#define LLM42__PUSH(array, value) \
-    (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
-
 // >>names --------------------------------------------------------------------------------------------------------
 // Owns: the words of results, events and schedules, the presets, and llm42_fail.
 // Calls: results.
@@ -2052,8 +2033,24 @@ static llm42_result llm42__json_bool(const llm42__json *json, const char *key, b
 
 // >>owner --------------------------------------------------------------------------------------------------------
 // Owns: what a model owns: its files, its copies and, while it is being loaded, the list of its tensors.
-// Calls: nothing.
+// Calls: nothing; stb_ds.
 // Invariant: files and copies live as long as the model.
+
+// stb_ds checks no allocation, so LLM42__PUSH makes room before it, and is false when memory is short.
+static bool llm42__make_room(void **array, size_t element) {
+    size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
+    if (length < capacity) return true;
+    capacity = capacity ? 2 * capacity : 4;
+    stbds_array_header *old = *array ? stbds_header(*array) : NULL;
+    stbds_array_header *header = STBDS_REALLOC(NULL, old, sizeof *header + capacity * element);
+    if (!header) return false;
+    if (!old) memset(header, 0, sizeof *header);
+    header->capacity = capacity;
+    *array = header + 1;
+    return true;
+}
+#define LLM42__PUSH(array, value) \
+    (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
 typedef struct llm42__tensor {
     const char *name;  // [length], in the header of its file
@@ -3098,17 +3095,16 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     llm42__wanted embed = {.n = c->vocab, .k = c->dim, .matrix = &model->embed}, head = embed;
     llm42__wanted norm = {.n = c->dim, .vector = &model->final_norm};
     char name[80];
-    owner->prefix = prefixes[0];  // also if there is none
-    for (int i = 0; i < 4; i++) {
-        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
-        if (llm42__find_tensor(model, name)) owner->prefix = prefixes[i];
-    }
-    snprintf(name, sizeof name, "%sembed_tokens.weight", owner->prefix);
+    int i = 4;
+    do {  // the first one also if there is none
+        owner->prefix = prefixes[--i];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", owner->prefix);
+    } while (i && !llm42__find_tensor(model, name));
     LLM42__TRY(llm42__load_tensor(model, name, &embed, false, error));
     snprintf(name, sizeof name, "%snorm.weight", owner->prefix);
     LLM42__TRY(llm42__load_tensor(model, name, &norm, false, error));
     float *scaled = (float *)(uintptr_t)model->final_norm;  // a copy: logits_scaling divides what the LM head sees
-    for (int i = 0; i < c->dim; i++)
+    for (i = 0; i < c->dim; i++)
         scaled[i] = (float)((scaled[i] + (float)owner->family->recurrent) / owner->logits_scaling);
     head.matrix = &model->head;
     const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
@@ -3148,10 +3144,12 @@ static llm42_result llm42__load_folder(llm42_model *model, llm42_error *error) {
     return LLM42_OK;
 }
 
-// >>shapes -------------------------------------------------------------------------------------------------------
-// Owns: named shapes, whose weights, if they have any, are made by the companion llm42_synthetic.h.
-// Calls: nothing.
-// Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
+// >>load ---------------------------------------------------------------------------------------------------------
+// Owns: llm42_model_load, which finds the loader for a path, and the named shapes, whose weights, if they have any, are
+// made by the companion llm42_synthetic.h.
+// Calls: owner, layers.
+// Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind. 5 divides no vocabulary
+// of a shape, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
 // named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 has e4m3. With recurrent
@@ -3208,11 +3206,6 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
     c->norm_eps = 1e-5f, c->rope_theta = 500000.0, c->stop[0] = c->stop_count = 1;
     return LLM42_OK;
 }
-
-// >>load ---------------------------------------------------------------------------------------------------------
-// Owns: llm42_model_load, which finds the loader for a path.
-// Calls: owner, layers, shapes.
-// Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
 
 typedef llm42_result llm42__synthetic_fn(llm42_model *model, const char *spec, bool on_device, llm42_error *error);
 // NULL, unless the companion llm42_synthetic.h was included instead of this file, and goes on behind it.
@@ -5376,10 +5369,8 @@ struct llm42_engine {
     llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
     const llm42_request **running;           // [max_running], in order of admission; view.running points here
-    int *free_slot;                          // [max_running]
-    int free_slots;
-    int32_t *page_table;  // [max_running][pages_per_slot]
-    llm42_seq *seq;       // [max_running]
+    int32_t *page_table;                     // [max_running][pages_per_slot]
+    llm42_seq *seq;                          // [max_running]; .pages is NULL: no request has this slot
     llm42_view view;      // what planners see; of it only the queue, .running and .pages_free are copies
     int64_t plans;        // plans checked so far, so the number of the plan under way
     llm42__batch batch;   // the next pass
@@ -6085,18 +6076,17 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
 
 // Admits a request if a slot is free, and pages for it and to spare (see .admission_reserve). False: it has to wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
-    if (!e->free_slots) return false;
+    if (e->view.running_count == e->desc.max_running) return false;
     const int last = llm42__last_position(&r->info);
     int64_t left = r->info.max_new_tokens - r->info.committed;  // tokens that it and running requests may still return
     for (int i = 0; i < e->view.running_count; i++) left += e->running[i]->max_new_tokens - e->running[i]->committed;
     const double reserve = ceil(e->desc.kv.admission_reserve * (double)left / e->desc.kv.page_size),
                  spare = LLM42__MAX((double)e->view.running_count, reserve);
-    r->slot = e->free_slot[--e->free_slots];
+    for (r->slot = 0; e->seq[r->slot].pages;) r->slot++;
     llm42__match_prefix(e, r);
     int wanted = last / e->desc.kv.page_size + 1 - r->pages;
     if (e->view.running_count && e->kv.free_count < wanted + spare) {
         llm42__truncate(e, r, 0);
-        e->free_slot[e->free_slots++] = r->slot;
         r->slot = -1;
         return false;
     }
@@ -6118,7 +6108,7 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     int i = 0;
     while (e->running[i] != &r->info) i++;
     for (e->view.running_count--; i < e->view.running_count; i++) e->running[i] = e->running[i + 1];
-    e->free_slot[e->free_slots++] = r->slot;
+    e->seq[r->slot].pages = NULL;
     r->slot = -1;
     r->info.ready_since = r->drafted_at = -1;
     r->info.drafts = 0;
@@ -6641,16 +6631,6 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 
 static llm42__request *llm42__running(const llm42_engine *e, int i) { return llm42__find(e, e->running[i]->id); }
 
-// Drops the drafts of all requests. False: there are none.
-static bool llm42__drop_drafts(llm42_engine *e) {
-    bool some = false;
-    for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
-        some |= e->running[i]->drafts > 0;
-        if (e->running[i]->drafts) llm42__undraft(e, llm42__running(e, i));
-    }
-    return some;
-}
-
 int llm42_draft_room(const llm42_view *v, const llm42_request *r) {
     const llm42_engine_desc *d = v->desc;
     const bool may = r->verified || d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->draft_ordinary;
@@ -6757,7 +6737,12 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         LLM42__TRY(llm42__check_plan(e, error));
         assert(b->pass.rows > 0 && b->pass.rows <= b->room);
         if (llm42__reserve_plan(e)) return LLM42_OK;
-        if (llm42__drop_drafts(e)) continue;  // nobody is preempted for the sake of a draft
+        bool dropped = false;  // nobody is preempted for the sake of a draft
+        for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
+            dropped |= e->running[i]->drafts > 0;
+            if (e->running[i]->drafts) llm42__undraft(e, llm42__running(e, i));
+        }
+        if (dropped) continue;
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
@@ -7166,7 +7151,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     const size_t running = (size_t)e->desc.max_running;
     e->pages_per_slot = (e->desc.max_context + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     e->running = llm42__take(memory, running, sizeof *e->running);
-    e->free_slot = llm42__take(memory, running, sizeof *e->free_slot);
     e->page_table = llm42__take(memory, running * (size_t)e->pages_per_slot, sizeof *e->page_table);
     e->seq = llm42__take(memory, running, sizeof *e->seq);
     e->draft = llm42__take(memory, e->desc.drafter ? running : 1, sizeof *e->draft);
@@ -7179,8 +7163,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     if (e->desc.experiment.gate > 0)
         e->batch.margins = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.margins);
     if (memory->missing) return false;
-    memset(e->seq, 0, running * sizeof *e->seq);
-    for (int slot = e->desc.max_running - 1; slot >= 0; slot--) e->free_slot[e->free_slots++] = slot;
     return true;
 }
 
@@ -7216,6 +7198,7 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
         if (e->schedules >> s & 1) LLM42__TRY(llm42__self_check(e, (llm42_schedule)s, error));
+    memset(e->seq, 0, (size_t)d->max_running * sizeof *e->seq);
     return LLM42_OK;
 }
 
