@@ -234,7 +234,6 @@ extern "C" {
 
 #define LLM42__RESULT(name, value, text) name = value,
 typedef enum llm42_result { LLM42_RESULTS(LLM42__RESULT) } llm42_result;
-#undef LLM42__RESULT
 
 // What went wrong, in one line that names the file or field to mend. Every function that takes an error accepts NULL.
 typedef struct llm42_error {
@@ -1911,10 +1910,9 @@ static int llm42__json_depth(const char *text, size_t size) {
 
 static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
                                       llm42_error *error) {
-    enum { DEEPEST = 100 };
     if (size > 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, size -= 3;  // a byte-order mark
     *json = (llm42__json){.text = text, .path = path, .error = error};
-    if (llm42__json_depth(text, size) > DEEPEST) LLM42__MALFORMED("malformed JSON: nested more than %d deep", DEEPEST);
+    if (llm42__json_depth(text, size) > 100) LLM42__MALFORMED("malformed JSON: nested more than 100 deep");
     jsmn_parser parser;
     jsmn_init(&parser);
     json->count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
@@ -2041,10 +2039,10 @@ static bool llm42__make_room(void **array, size_t element) {
     size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
     if (length < capacity) return true;
     capacity = capacity ? 2 * capacity : 4;
-    stbds_array_header *old = *array ? stbds_header(*array) : NULL;
-    stbds_array_header *header = STBDS_REALLOC(NULL, old, sizeof *header + capacity * element);
+    stbds_array_header *header = *array ? stbds_header(*array) : NULL;
+    header = STBDS_REALLOC(NULL, header, sizeof *header + capacity * element);
     if (!header) return false;
-    if (!old) memset(header, 0, sizeof *header);
+    if (!*array) memset(header, 0, sizeof *header);
     header->capacity = capacity;
     *array = header + 1;
     return true;
@@ -2114,7 +2112,6 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
     if (!*layer) LLM42__FAIL(MEMORY, "%s: out of memory for %zu layers", model->name, count);
     memset(*layer, 0, count * sizeof **layer);
-    for (size_t l = 0; l < count; l++) (*layer)[l].cache = (int)l;
     return LLM42_OK;
 }
 
@@ -2379,7 +2376,6 @@ static const llm42__family llm42__families[] = {
 // What a model's sizes, all of them positive, must fulfil together.
 static llm42_result llm42__config_check(const llm42_config *c, const llm42__json *json) {
     const int most_used = LLM42__MIN(c->experts, 64);
-    assert(c->vocab > 0 && c->dim > 0 && c->layers > 0 && c->heads > 0 && c->kv_heads > 0 && c->ffn > 0);
     if (c->context < 2) LLM42__MALFORMED("max_position_embeddings: 1: a prompt and a new token need 2");
     if (c->heads % c->kv_heads)
         LLM42__MALFORMED("num_attention_heads %d is not a multiple of num_key_value_heads %d", c->heads, c->kv_heads);
@@ -3725,8 +3721,7 @@ typedef struct llm42__cpu {
     // Recurrent layers, see section recurrent; and mixed, gates: the q projection with gates, and the gates.
     llm42__recurrence recurrence;
     float *mixed, *gates, *states, *behind, *snapshots;
-    int32_t *order;  // [R]: sequences of the pass, each once; then where the rows of each begin
-    int sequences;
+    int32_t *order;  // [R + 1]: where the rows of each sequence of the pass begin, and end
     float *scratch;  // [threads][scratch_size]
     size_t scratch_size;
     llm42__memory memory;  // all of these
@@ -3943,9 +3938,8 @@ static void llm42__cpu_join(llm42__cpu *cpu, float *out) {
 
 // Shapes: x [R, k], w [D, k] -> out [R, D], for o and down.
 static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_matrix *w, const float *x, float *out) {
-    bool whole = cpu->part_count == 1;
-    llm42__cpu_partial(cpu, w, x, cpu->pass.rows, whole ? out : cpu->parts);
-    if (!whole) llm42__cpu_join(cpu, out);
+    llm42__cpu_partial(cpu, w, x, cpu->pass.rows, cpu->part_count > 1 ? cpu->parts : out);
+    if (cpu->part_count > 1) llm42__cpu_join(cpu, out);
 }
 
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: that of the arithmetic over n, for each row alone.
@@ -4214,8 +4208,7 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
 }
 
 // Section recurrent has these.
-static void llm42__recurrent_allocate(llm42__cpu *cpu), llm42__recurrent_begin(llm42__cpu *cpu),
-    llm42__cpu_recurrent(llm42__cpu *cpu, int l);
+static void llm42__recurrent_allocate(llm42__cpu *cpu), llm42__cpu_recurrent(llm42__cpu *cpu, int l);
 
 // A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
 static void llm42__sample_task(const llm42__job *d, int64_t task) {
@@ -4318,7 +4311,6 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
     llm42__cpu *cpu = state;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
     cpu->pass = *pass;
-    if (cpu->model->config.recurrent_layers) llm42__recurrent_begin(cpu);
     if (cpu->arithmetic->invariant) cpu->pass.schedule = LLM42_SCHEDULE_INVARIANT;
     cpu->part_count = cpu->desc.tensor_parallel;
     if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT)
@@ -4345,8 +4337,7 @@ static void llm42__cpu_close(void *state) {
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
-    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab,
-           F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
+    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
     size_t values = (size_t)(c->value_heads * c->value_dim), attention = (size_t)(c->layers - c->recurrent_layers);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
@@ -4376,7 +4367,7 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     cpu->attended = llm42__take(memory, R * LLM42__MAX(q, values), 4);
     cpu->gated = llm42__take(memory, R * F, 4);
     cpu->up = llm42__take(memory, R * F, 4);
-    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts + 1), 4);
+    cpu->logits = llm42__take(memory, R * (size_t)LLM42__MAX(c->vocab, c->experts + 1), 4);
     const size_t eight = c->scaling ? R : 0;
     // 64 more, so that the same column of many rows does not lie in the same lines of a cache.
     cpu->wide = (wide + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK + LLM42__BLOCK / 2;
@@ -4522,15 +4513,7 @@ static void llm42__recurrent_allocate(llm42__cpu *cpu) {
     cpu->states = llm42__take(&cpu->memory, running * L * n->state, 4);
     cpu->behind = llm42__take(&cpu->memory, running * L * n->ring, 4);
     cpu->snapshots = llm42__take(&cpu->memory, (size_t)cpu->desc.snapshots * L * n->snapshot, 4);
-    cpu->order = llm42__take(&cpu->memory, 2 * R, 4);
-}
-
-// Lists the sequences of the pass, each of which has its rows together.
-static void llm42__recurrent_begin(llm42__cpu *cpu) {
-    cpu->sequences = 0;
-    for (int r = 0; r < cpu->pass.rows; r++)
-        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[cpu->sequences++] = r;
-    cpu->order[cpu->sequences] = cpu->pass.rows;
+    cpu->order = llm42__take(&cpu->memory, R + 1, 4);
 }
 
 // The inputs at position t of a sequence: those of its row in the pass, else those in its ring; NULL before the first.
@@ -4742,12 +4725,16 @@ static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
         {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
         {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
     llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
-    for (int i = 0; i < cpu->sequences; i++)
+    int sequences = 0;
+    for (int r = 0; r < R; r++)
+        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[sequences++] = r;
+    cpu->order[sequences] = R;
+    for (int i = 0; i < sequences; i++)
         llm42__recurrent_restore(cpu, cpu->pass.row[cpu->order[i]].seq, (size_t)layer->cache);
     const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
     const double work = 6.0 * R * (double)cpu->recurrence.state;
-    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
-    llm42__team_run(&cpu->team, (double)R * width, cpu->sequences, 1, llm42__ring_task, &job);
+    llm42__team_run(&cpu->team, work, (int64_t)sequences * Hv, 1, llm42__delta_task, &job);
+    llm42__team_run(&cpu->team, (double)R * width, sequences, 1, llm42__ring_task, &job);
     llm42__team_run(&cpu->team, 16.0 * R * (double)(Hv * c->value_dim), R, 1, llm42__leave_task, &job);
 }
 
@@ -4896,9 +4883,8 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
     for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
         float *score = scores + (t0 - s.begin);
         for (int j = 0; j < 16; j++) {
-            bool inside = t0 + j >= s.first && t0 + j < s.end;
             float weight = llm42__exp(score[j] - top);
-            score[j] = inside ? weight : 0.0f;
+            score[j] = t0 + j >= s.first && t0 + j < s.end ? weight : 0.0f;
             weights[j] += score[j];
         }
     }
@@ -4932,8 +4918,7 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     const int unit = invariant ? LLM42__INVARIANT_CONTEXT : 16, begin = first / unit * unit;
     const int parts = llm42_cpu_splits(schedule, cpu->pass.shape, 0, end - begin);
     const int step = invariant ? unit : ((end - begin + parts - 1) / parts + 15) & ~15;
-    assert(heads == 1);
-    (void)heads;
+    (void)heads;  // one, because .by_kv_head is false
     float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
     for (int i = 0; i < cpu->pad; i++) padded[i] = i < d ? q[i] : 0.0f;
     float top = -INFINITY, total = 0;
@@ -5152,7 +5137,6 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
     const double draw = llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32));
     const bool wrong = rate > 0 && draw < rate * r->flips;
     if (pass->margins) pass->margins[row - pass->row] = (float)draw;
-    assert(!wrong || pass->schedule == LLM42_SCHEDULE_FAST);
     return (llm42_output){wrong ? (token + 1) % sim->config->vocab : token, -1.0f};
 }
 
@@ -6414,11 +6398,7 @@ const llm42_planner *llm42_planner_default(void) {
 // - TOGETHER: an INVARIANT pass for all requests, which also verifies what candidates there are.
 typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
 
-static int llm42__size_of(double rows) {
-    int size = 0;
-    while (size < LLM42__SIZES - 1 && rows >= 2) rows /= 2, size++;
-    return size;
-}
+static int llm42__size_of(double rows) { return rows >= 2 ? LLM42__MIN(ilogb(rows), LLM42__SIZES - 1) : 0; }
 
 // Takes the time of a pass that has run. The times of passes of about as many rows differ most by the KV entries that
 // they read, so each size keeps what a straight line through its times needs. Later passes count for more. All lines
@@ -6708,13 +6688,10 @@ static void llm42__judge_drafts(llm42_engine *e, llm42__request *r, int right, i
 
 // Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
 static bool llm42__reserve_plan(llm42_engine *e) {
-    for (int i = 0; i < e->batch.plan.count; i++) {
-        const llm42_choice *c = &e->batch.plan.choice[i];
-        llm42__request *r = e->batch.owner[i];
-        int positions = llm42__last_position(&r->info) + 1;  // a prompt has had its pages since it was admitted
-        if (c->kind == LLM42_KIND_WINDOW) positions -= r->info.candidates;
-        if (c->kind != LLM42_KIND_PROMPT) positions += c->rows - 1;
-        if (positions > r->pages * e->desc.kv.page_size && !llm42__reserve(e, r, positions)) return false;
+    const llm42__batch *b = &e->batch;
+    for (int i = 0, end = 0; i < b->plan.count; i++) {
+        end += b->plan.choice[i].rows;
+        if (!llm42__reserve(e, b->owner[i], b->row[end - 1].position + 1)) return false;
     }
     return true;
 }
@@ -6735,7 +6712,6 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         b->plan = plan;
         if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
         LLM42__TRY(llm42__check_plan(e, error));
-        assert(b->pass.rows > 0 && b->pass.rows <= b->room);
         if (llm42__reserve_plan(e)) return LLM42_OK;
         bool dropped = false;  // nobody is preempted for the sake of a draft
         for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
@@ -6767,7 +6743,6 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     e->plans++;
     // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.
     for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) LLM42__TRY(llm42__check_choice(e, i, error));
-    assert(plan->count <= e->view.running_count);
     bool isolated = false;
     for (int i = 0; i < plan->count; i++) {
         const llm42_choice *c = &plan->choice[i];
