@@ -3787,8 +3787,7 @@ typedef struct llm42__arithmetic {
 } llm42__arithmetic;
 
 static const llm42__arithmetic llm42__fp32;  // section fp32 has it
-// By llm42_arithmetic. The companion llm42_sm90.h, if it was included instead of this file, goes on behind it with
-// them.
+// By llm42_arithmetic. Empty, unless the companion llm42_sm90.h was included instead of this file, and goes on behind.
 static const llm42__arithmetic llm42__emulated[LLM42_ARITHMETIC_SM100 + 1];
 
 static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
@@ -6305,9 +6304,9 @@ int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *or
 // what would be padding. Only the budget, all of which HYBRID takes, allows more rows than 32 windows have.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
-    const int M = p->window * p->group, held = plan->count, place = v->engine->how.place;
-    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = place == LLM42_PREFILL_ISOLATED;
-    bool ride = place == LLM42_PREFILL_INVARIANT;
+    const int M = p->window * p->group, held = plan->count;
+    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = v->engine->how.place == LLM42_PREFILL_ISOLATED;
+    bool ride = v->engine->how.place == LLM42_PREFILL_INVARIANT;
     int most = fixed || isolated ? M : LLM42__MIN(M, LLM42__MAX(32 * p->window, v->desc->token_budget));
     if (p->mode == LLM42_MODE_HYBRID && !isolated) most = LLM42__MAX(most, v->desc->token_budget);
     int room = llm42__rows_left(v, plan, v->replay, most);
