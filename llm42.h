@@ -185,8 +185,8 @@
    SECTIONS: search for two angle brackets and the name. Declarations are in api-results, -model, -pass, -backend, -sim,
    -policies, -request, -planner, -drafter, -engine and -math. The implementation:
 
-      base        results, memory, numbers, files, arrays, names, doubles
-      model       json, owner, scales, config, safetensors, layers, shapes, load
+      base        results, memory, numbers, files, names, doubles
+      model       json, owner, scales, config, safetensors, layers, load
       backends    vectors, team, sampling, cpu, recurrent, fp32; calibrated, sim
       engine      state, kv, submit, step, admit, planner, hybrid, draft, plan, verify, open
 
@@ -234,7 +234,6 @@ extern "C" {
 
 #define LLM42__RESULT(name, value, text) name = value,
 typedef enum llm42_result { LLM42_RESULTS(LLM42__RESULT) } llm42_result;
-#undef LLM42__RESULT
 
 // What went wrong, in one line that names the file or field to mend. Every function that takes an error accepts NULL.
 typedef struct llm42_error {
@@ -1174,12 +1173,10 @@ LLM42_API float llm42_margin(const float *logits, int vocab, const llm42_samplin
 #define LLM42__PREFETCH(p, offset) __builtin_prefetch((const void *)((uintptr_t)(p) + (offset)))
 #define LLM42__INLINE static inline __attribute__((always_inline))
 #define LLM42__PRINTF(at) __attribute__((format(printf, at, at + 1)))
-#define LLM42__MAYBE_UNUSED __attribute__((unused))
 #else
 #define LLM42__PREFETCH(p, offset) ((void)0)
 #define LLM42__INLINE static inline
 #define LLM42__PRINTF(at)
-#define LLM42__MAYBE_UNUSED
 #endif
 // For functions that run on the host and, when nvcc compiles them, in kernels too.
 #ifdef __CUDACC__
@@ -1214,7 +1211,7 @@ static void llm42__scrub(char *text) {
     }
 }
 
-LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
+LLM42__PRINTF(3) static inline void llm42__log(llm42_log_fn *log, void *user, const char *format, ...) {
     if (!log) return;
     char line[1024];
     va_list args;
@@ -1222,7 +1219,6 @@ LLM42__MAYBE_UNUSED LLM42__PRINTF(3) static void llm42__log(llm42_log_fn *log, v
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     llm42__scrub(line);
-    assert(!strchr(line, '\n'));
     (log)(user, line);  // <tgmath.h> has a macro of this name
 }
 
@@ -1236,8 +1232,8 @@ typedef struct llm42__field {
     bool power;  // it must also be a power of two
 } llm42__field;
 
-LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count,
-                                                            llm42_error *error) {
+static inline llm42_result llm42__check_fields(const char *desc, const llm42__field *field, size_t count,
+                                               llm42_error *error) {
     for (size_t i = 0; i < count; i++) {
         if (field[i].value < field[i].low || field[i].value > field[i].high)
             LLM42__FAIL(INVALID, "%s.%s: %lld: must be from %lld to %lld", desc, field[i].name,
@@ -1249,8 +1245,8 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_fields(const char *desc, co
 }
 
 // A sequence's rows stand together in a pass of a model with recurrent layers.
-LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_desc *desc, const char *backend,
-                                                          const llm42_pass *pass, llm42_error *error) {
+static inline llm42_result llm42__check_runs(const llm42_backend_desc *desc, const char *backend,
+                                             const llm42_pass *pass, llm42_error *error) {
     for (int r = 0; r < pass->rows; r++) {
         const llm42_row *row = &pass->row[r];
         const llm42_seq *seq = &pass->seq[row->seq];
@@ -1295,7 +1291,7 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__check_runs(const llm42_backend_de
 #endif
 
 // NULL when memory is short or the size overflows.
-LLM42__MAYBE_UNUSED static void *llm42__alloc(size_t count, size_t size) {
+static inline void *llm42__alloc(size_t count, size_t size) {
     const size_t extra = sizeof(void *) + 63;
     if (size && count > (SIZE_MAX - extra) / size) return NULL;
     void *block = LLM42_MALLOC(count * size + extra);
@@ -1304,12 +1300,12 @@ LLM42__MAYBE_UNUSED static void *llm42__alloc(size_t count, size_t size) {
     p[-1] = block;
     return p;
 }
-LLM42__MAYBE_UNUSED static void *llm42__alloc_zero(size_t count, size_t size) {
+static inline void *llm42__alloc_zero(size_t count, size_t size) {
     void *p = llm42__alloc(count, size);
     if (p) memset(p, 0, count * size);
     return p;
 }
-LLM42__MAYBE_UNUSED static void llm42__free(void *p) {
+static inline void llm42__free(void *p) {
     if (p) LLM42_FREE(((void **)p)[-1]);
 }
 
@@ -1320,13 +1316,13 @@ typedef struct llm42__memory {
     bool missing;
 } llm42__memory;
 
-LLM42__MAYBE_UNUSED static void *llm42__take(llm42__memory *b, size_t count, size_t size) {
+static inline void *llm42__take(llm42__memory *b, size_t count, size_t size) {
     assert(b->count < (int)(sizeof b->block / sizeof *b->block));
     void *p = b->block[b->count++] = llm42__alloc(count, size);
     b->missing = b->missing || !p;
     return p;
 }
-LLM42__MAYBE_UNUSED static void llm42__free_all(llm42__memory *b) {
+static inline void llm42__free_all(llm42__memory *b) {
     while (b->count) llm42__free(b->block[--b->count]);
 }
 
@@ -1558,7 +1554,7 @@ LLM42__BOTH size_t llm42__dtype_size(llm42_dtype type) {
 }
 
 // bf16, fp16 or fp32 to fp32, exact. `from` need not be aligned.
-LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
+static inline void llm42__convert_f32(float *to, const void *from, llm42_dtype type, size_t count) {
     if (type == LLM42_DTYPE_FP32) memcpy(to, from, count * sizeof *to);
     for (size_t i = 0; type != LLM42_DTYPE_FP32 && i < count; i++) {
         uint16_t h;
@@ -1571,7 +1567,7 @@ LLM42__MAYBE_UNUSED static void llm42__convert_f32(float *to, const void *from, 
 LLM42__INLINE int llm42__rotary(const llm42_config *c) { return c->rotary_dim ? c->rotary_dim : c->head_dim; }
 
 // The frequency of pair i: theta^(-2i/d), scaled as the family says. Rounded to fp32, as HF does.
-LLM42__MAYBE_UNUSED static float llm42__rope_frequency(const llm42_config *c, int i) {
+static inline float llm42__rope_frequency(const llm42_config *c, int i) {
     const double log_theta = llm42_log64(c->rope_theta), turn = 6.283185307179586, context = c->rope_original_context;
     const double low = c->rope_low_freq_factor, high = c->rope_high_freq_factor;
     const float frequency = (float)llm42_exp64(-(double)(2 * i) / llm42__rotary(c) * log_theta);
@@ -1591,13 +1587,13 @@ LLM42__MAYBE_UNUSED static float llm42__rope_frequency(const llm42_config *c, in
 }
 
 // What scores of attention are multiplied by before 2^x.
-LLM42__MAYBE_UNUSED static float llm42__scale_log2(const llm42_config *c) {
+static inline float llm42__scale_log2(const llm42_config *c) {
     const double log2_e = 1.4426950408889634;
     return (float)(c->attention_scale > 0 ? log2_e * (double)c->attention_scale : log2_e / sqrt((double)c->head_dim));
 }
 
 // Fills rope [max_context][d/2][2], of keys or of queries: cosine and sine of position x frequency in fp32, as HF does.
-LLM42__MAYBE_UNUSED static void llm42__rope_table(const llm42_config *c, bool queries, float *rope, int max_context) {
+static inline void llm42__rope_table(const llm42_config *c, bool queries, float *rope, int max_context) {
     const int half = llm42__rotary(c) / 2;
     for (int i = 0; i < half; i++) {
         const float frequency = llm42__rope_frequency(c, i);
@@ -1644,8 +1640,7 @@ static llm42_result llm42__file_take(llm42__file *file, const char *path, int fd
     return LLM42_OK;
 }
 
-LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, const char *path, bool map,
-                                                         llm42_error *error) {
+static inline llm42_result llm42__file_open(llm42__file *file, const char *path, bool map, llm42_error *error) {
     memset(file, 0, sizeof *file);
     int fd = open(path, O_RDONLY | O_NONBLOCK);  // does not wait at a FIFO, which is then refused
     if (fd < 0) LLM42__FAIL(IO, "%s: cannot open: %s", path, strerror(errno));
@@ -1653,7 +1648,7 @@ LLM42__MAYBE_UNUSED static llm42_result llm42__file_open(llm42__file *file, cons
     close(fd);
     return result;
 }
-LLM42__MAYBE_UNUSED static void llm42__file_close(llm42__file *file) {
+static inline void llm42__file_close(llm42__file *file) {
     void *data = (void *)(uintptr_t)file->data;
     if (data && file->mapped) munmap(data, file->size);
     else llm42__free(data);
@@ -1661,13 +1656,13 @@ LLM42__MAYBE_UNUSED static void llm42__file_close(llm42__file *file) {
 }
 
 // Seconds from a fixed point, for backends that run in real time.
-LLM42__MAYBE_UNUSED static double llm42__wall_now(void *state) {
+static inline double llm42__wall_now(void *state) {
     (void)state;
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
-LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double seconds) {
+static inline void llm42__wall_wait_until(void *state, double seconds) {
     for (double left; (left = seconds - llm42__wall_now(state)) > 0;) {
         const struct timespec t = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - floor(left)) * 1e9)};
         nanosleep(&t, NULL);
@@ -1712,26 +1707,6 @@ LLM42__MAYBE_UNUSED static void llm42__wall_wait_until(void *state, double secon
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
-
-// >>arrays -------------------------------------------------------------------------------------------------------
-// Owns: arrays that grow (stb_ds).
-// Calls: nothing; stb_ds.
-// Invariant: stb_ds checks no allocation, so LLM42__PUSH makes room before it, and is false when memory is short.
-static bool llm42__make_room(void **array, size_t element) {
-    size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
-    if (length < capacity) return true;
-    capacity = capacity ? 2 * capacity : 4;
-    stbds_array_header *old = *array ? stbds_header(*array) : NULL;
-    stbds_array_header *header = STBDS_REALLOC(NULL, old, sizeof *header + capacity * element);
-    if (!header) return false;
-    if (!old) memset(header, 0, sizeof *header);
-    header->capacity = capacity;
-    *array = header + 1;
-    assert(arrlenu((char *)*array) < arrcap((char *)*array));
-    return true;
-}
-#define LLM42__PUSH(array, value) \
-    (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
 // >>names --------------------------------------------------------------------------------------------------------
 // Owns: the words of results, events and schedules, the presets, and llm42_fail.
@@ -1935,10 +1910,9 @@ static int llm42__json_depth(const char *text, size_t size) {
 
 static llm42_result llm42__json_parse(llm42__json *json, const char *path, const char *text, size_t size,
                                       llm42_error *error) {
-    enum { DEEPEST = 100 };
     if (size > 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, size -= 3;  // a byte-order mark
     *json = (llm42__json){.text = text, .path = path, .error = error};
-    if (llm42__json_depth(text, size) > DEEPEST) LLM42__MALFORMED("malformed JSON: nested more than %d deep", DEEPEST);
+    if (llm42__json_depth(text, size) > 100) LLM42__MALFORMED("malformed JSON: nested more than 100 deep");
     jsmn_parser parser;
     jsmn_init(&parser);
     json->count = size < INT32_MAX ? jsmn_parse(&parser, text, size, NULL, 0) : JSMN_ERROR_NOMEM;
@@ -2057,8 +2031,24 @@ static llm42_result llm42__json_bool(const llm42__json *json, const char *key, b
 
 // >>owner --------------------------------------------------------------------------------------------------------
 // Owns: what a model owns: its files, its copies and, while it is being loaded, the list of its tensors.
-// Calls: nothing.
+// Calls: nothing; stb_ds.
 // Invariant: files and copies live as long as the model.
+
+// stb_ds checks no allocation, so LLM42__PUSH makes room before it, and is false when memory is short.
+static bool llm42__make_room(void **array, size_t element) {
+    size_t length = arrlenu((char *)*array), capacity = arrcap((char *)*array);
+    if (length < capacity) return true;
+    capacity = capacity ? 2 * capacity : 4;
+    stbds_array_header *header = *array ? stbds_header(*array) : NULL;
+    header = STBDS_REALLOC(NULL, header, sizeof *header + capacity * element);
+    if (!header) return false;
+    if (!*array) memset(header, 0, sizeof *header);
+    header->capacity = capacity;
+    *array = header + 1;
+    return true;
+}
+#define LLM42__PUSH(array, value) \
+    (llm42__make_room((void **)&(array), sizeof *(array)) ? ((void)arrput(array, value), true) : false)
 
 typedef struct llm42__tensor {
     const char *name;  // [length], in the header of its file
@@ -2077,9 +2067,7 @@ typedef struct llm42__owner {
     llm42__file *files;      // stb_ds array
     void **blocks;           // stb_ds array of allocations
     llm42__tensor *tensors;  // stb_ds array, only while loading; sorted by name when it is complete
-    bool no_mmap;
-    llm42_log_fn *log;
-    void *log_user;
+    llm42_model_desc desc;   // only while loading
     // What the loader must know of config.json, and what the names of all tensors but the LM head's begin with.
     const struct llm42__family *family;
     bool qkv_bias, o_bias, ffn_bias;
@@ -2124,7 +2112,6 @@ static llm42_result llm42__model_layers(llm42_model *model, llm42_layer **layer,
     model->layer = *layer = llm42__model_block(model, count, sizeof **layer);
     if (!*layer) LLM42__FAIL(MEMORY, "%s: out of memory for %zu layers", model->name, count);
     memset(*layer, 0, count * sizeof **layer);
-    for (size_t l = 0; l < count; l++) (*layer)[l].cache = (int)l;
     return LLM42_OK;
 }
 
@@ -2234,7 +2221,7 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
     const int method = llm42__json_get(json, at, "quant_method"), format = llm42__json_get(json, at, "format"),
               groups = llm42__json_get(json, at, "config_groups"), kv = llm42__json_get(json, at, "kv_cache_scheme");
     if (!llm42__json_null(json, kv) && !owner->scaling)  // once, although config.json is read as text_config, too
-        LLM42__LOG_TO(owner, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
+        LLM42__LOG_TO(&owner->desc, "%s: kv_cache_scheme is not used: the KV cache has the compute type", json->path);
     if (llm42__json_is(json, method, "fp8")) {
         LLM42__TRY(llm42__config_fp8(owner, json, at));
         return llm42__config_quantised_unread(json, at, nothing);
@@ -2256,14 +2243,14 @@ static llm42_result llm42__config_quantised(llm42__owner *owner, const llm42__js
 
 // Is this the shape of a tensor of scales, [experts, down, across]? Dimensions of 1 may be there or not.
 static bool llm42__scales_fit(const llm42__tensor *t, const int64_t shape[3]) {
-    int i = 0;
+    int i = 0, j = 0;
     if (t->dims > 3 || (t->dims > 1 && t->shape[t->dims - 1] != shape[2])) return false;
-    for (int j = 0; j < t->dims; j++) {
+    for (;;) {
         while (i < 3 && shape[i] == 1) i++;
-        if (t->shape[j] != 1 && (i == 3 || t->shape[j] != shape[i++])) return false;
+        while (j < t->dims && t->shape[j] == 1) j++;
+        if (i == 3 || j == t->dims) return i == 3 && j == t->dims;
+        if (shape[i++] != t->shape[j++]) return false;
     }
-    while (i < 3 && shape[i] == 1) i++;
-    return i == 3;
 }
 
 // Reads `count` scales from number `first` on, of a tensor of this shape. If it has only one, that is repeated.
@@ -2389,7 +2376,6 @@ static const llm42__family llm42__families[] = {
 // What a model's sizes, all of them positive, must fulfil together.
 static llm42_result llm42__config_check(const llm42_config *c, const llm42__json *json) {
     const int most_used = LLM42__MIN(c->experts, 64);
-    assert(c->vocab > 0 && c->dim > 0 && c->layers > 0 && c->heads > 0 && c->kv_heads > 0 && c->ffn > 0);
     if (c->context < 2) LLM42__MALFORMED("max_position_embeddings: 1: a prompt and a new token need 2");
     if (c->heads % c->kv_heads)
         LLM42__MALFORMED("num_attention_heads %d is not a multiple of num_key_value_heads %d", c->heads, c->kv_heads);
@@ -2445,7 +2431,7 @@ static llm42_result llm42__config_unread(const llm42__owner *owner, const llm42_
         const size_t used = strlen(others);
         snprintf(others + used, sizeof others - used, "%s%.*s", used ? ", " : "", LLM42__SHOW(json, i));
     }
-    if (others[0]) LLM42__LOG_TO(owner, "%s: not used: %s", json->path, others);
+    if (others[0]) LLM42__LOG_TO(&owner->desc, "%s: not used: %s", json->path, others);
     return LLM42_OK;
 }
 
@@ -2714,7 +2700,8 @@ static llm42_result llm42__config_rotations(const llm42_config *c, const llm42__
 // Invariant: a tensor's bytes lie inside its file.
 
 // The path of a file in a folder. It lives as long as the model. NULL when memory is short.
-static const char *llm42__model_path(llm42_model *model, const char *folder, const char *name, int length) {
+static const char *llm42__model_path(llm42_model *model, const char *name, int length) {
+    const char *folder = ((const llm42__owner *)model->owner)->desc.path;
     size_t n = strlen(folder), size = n + (size_t)length + 2;
     char *path = llm42__model_block(model, size, 1);
     if (path) snprintf(path, size, "%s%s%.*s", folder, folder[n - 1] == '/' ? "" : "/", length, name);
@@ -2773,13 +2760,11 @@ static llm42_result llm42__safetensors_header(llm42__owner *owner, const llm42__
 // live as long as the model is being loaded; NULL: no memory for it.
 static llm42_result llm42__safetensors_open(llm42_model *model, const char *path, llm42_error *error) {
     llm42__owner *owner = model->owner;
-    llm42__file file;
+    llm42__file file = {.data = NULL};
     if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
-    LLM42__TRY(llm42__file_open(&file, path, !owner->no_mmap, error));
-    if (!LLM42__PUSH(owner->files, file)) {
-        llm42__file_close(&file);
-        LLM42__FAIL(MEMORY, "%s: out of memory", path);
-    }
+    if (!LLM42__PUSH(owner->files, file)) LLM42__FAIL(MEMORY, "%s: out of memory", path);
+    LLM42__TRY(llm42__file_open(&file, path, !owner->desc.no_mmap, error));
+    arrlast(owner->files) = file;
     uint64_t header = 0;
     memcpy(&header, file.data, (size_t)LLM42__MIN(file.size, sizeof header));
     if (file.size < 8 || header > file.size - 8 || header > 100000000)
@@ -2793,7 +2778,7 @@ static llm42_result llm42__safetensors_open(llm42_model *model, const char *path
 }
 
 // Opens the files that an index's weight_map names, each once.
-static llm42_result llm42__safetensors_index(llm42_model *model, const char *folder, const llm42__json *json) {
+static llm42_result llm42__safetensors_index(llm42_model *model, const llm42__json *json) {
     const llm42__owner *owner = model->owner;
     int map = llm42__json_get(json, 0, "weight_map");
     if (map < 0 || json->token[map].type != JSMN_OBJECT) LLM42__MALFORMED("weight_map: missing or not an object");
@@ -2805,7 +2790,7 @@ static llm42_result llm42__safetensors_index(llm42_model *model, const char *fol
             LLM42__MALFORMED("weight_map: expected names of files in the same folder");
         while (f < arrlen(owner->files) && !llm42__json_is(json, i + 1, strrchr(owner->files[f].path, '/') + 1)) f++;
         if (f < arrlen(owner->files)) continue;
-        LLM42__TRY(llm42__safetensors_open(model, llm42__model_path(model, folder, name, length), json->error));
+        LLM42__TRY(llm42__safetensors_open(model, llm42__model_path(model, name, length), json->error));
     }
     return LLM42_OK;
 }
@@ -2833,28 +2818,33 @@ static llm42_result llm42__tensors_sort(llm42__tensor *t, size_t count, llm42_er
     return LLM42_OK;
 }
 
-static llm42_result llm42__no_folder(const char *folder, const char *lacks, llm42_error *error) {
-    LLM42__FAIL(IO,
-                "%s: no %s: weights in other files (GGUF, consolidated.safetensors, pytorch_model.bin, an adapter) "
-                "must be converted, for instance by save_pretrained of transformers",
-                folder, lacks);
-}
-
-static llm42_result llm42__safetensors_folder(llm42_model *model, const char *folder, llm42_error *error) {
-    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
-    const char *path = llm42__model_path(model, folder, single, sizeof single - 1);
-    if (!path || access(path, F_OK) == 0) return llm42__safetensors_open(model, path, error);
-    path = llm42__model_path(model, folder, index, sizeof index - 1);
-    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", folder);
-    if (access(path, F_OK) != 0) return llm42__no_folder(folder, single, error);
+// Has a JSON file of the folder read by `read`. If there is none, the folder lacks what `lacks` names; NULL: nothing.
+static llm42_result llm42__read_json(llm42_model *model, const char *name, const char *lacks,
+                                     llm42_result (*read)(llm42_model *, const llm42__json *), llm42_error *error) {
     llm42__file file;
     llm42__json json;
+    const char *path = llm42__model_path(model, name, (int)strlen(name));
+    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
+    const bool missing = access(path, F_OK) && errno == ENOENT;
+    if (missing && !lacks) return LLM42_OK;
+    if (missing)
+        LLM42__FAIL(IO,
+                    "%s: no %s: weights in other files (GGUF, consolidated.safetensors, pytorch_model.bin, an adapter) "
+                    "must be converted, for instance by save_pretrained of transformers",
+                    model->name, lacks);
     LLM42__TRY(llm42__file_open(&file, path, false, error));
     llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
-    if (result == LLM42_OK) result = llm42__safetensors_index(model, folder, &json);
+    if (result == LLM42_OK) result = read(model, &json);
     llm42__free(json.token);
     llm42__file_close(&file);
     return result;
+}
+
+static llm42_result llm42__safetensors_folder(llm42_model *model, llm42_error *error) {
+    static const char single[] = "model.safetensors";
+    const char *path = llm42__model_path(model, single, sizeof single - 1);
+    if (!path || access(path, F_OK) == 0) return llm42__safetensors_open(model, path, error);
+    return llm42__read_json(model, "model.safetensors.index.json", single, llm42__safetensors_index, error);
 }
 
 // >>layers -------------------------------------------------------------------------------------------------------
@@ -2866,7 +2856,7 @@ static llm42_result llm42__safetensors_folder(llm42_model *model, const char *fo
 // tensor of `rows` rows, in which several matrices stand one after the other, or the whole tensor if rows is 0.
 typedef struct llm42__wanted {
     int n, k, first, rows;
-    llm42_matrix *matrix;  // where it goes; or, if it is a vector,
+    llm42_matrix *matrix;  // where it goes; or, as a copy in fp32,
     const float **vector;
 } llm42__wanted;
 
@@ -2895,7 +2885,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
     const size_t element = llm42__dtype_size(t->type), count = (size_t)w->n * (size_t)LLM42__MAX(w->k, 1);
     const char *data = t->data + (size_t)w->first * (size_t)LLM42__MAX(w->k, 1) * element;
     llm42_matrix out = {.data = data, .type = t->type, .n = w->n, .k = w->k};
-    if (w->k && t->type != LLM42_DTYPE_FP16 && (uintptr_t)data % element == 0) {
+    if (w->matrix && t->type != LLM42_DTYPE_FP16 && (uintptr_t)data % element == 0) {
         model->mapped_bytes += count * element;
     } else {
         float *copy = llm42__model_block(model, count, sizeof *copy);
@@ -2904,7 +2894,7 @@ static llm42_result llm42__load_tensor(llm42_model *model, const char *name, con
         out.data = copy, out.type = LLM42_DTYPE_FP32;
     }
     if (t->type == LLM42_DTYPE_E4M3) LLM42__TRY(llm42__load_scales(model, name, t, w->first, &out, error));
-    if (w->k) *w->matrix = out;
+    if (w->matrix) *w->matrix = out;
     else *w->vector = out.data;
     return LLM42_OK;
 }
@@ -2996,7 +2986,6 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
     const llm42__owner *owner = model->owner;
     const bool next = c->arch == LLM42_ARCH_QWEN3_NEXT;
     const int D = c->dim, Hv = c->value_heads, V = Hv * c->value_dim, channels = 2 * c->key_heads * c->key_dim + V;
-    llm42_matrix taps;
     const struct {
         const char *name;
         llm42__wanted of;
@@ -3004,7 +2993,7 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
         {"A_log", {Hv, 0, 0, 0, NULL, &layer->decay}},
         {"dt_bias", {Hv, 0, 0, 0, NULL, &layer->alpha_bias}},
         {"norm.weight", {c->value_dim, 0, 0, 0, NULL, &layer->head_norm}},
-        {"conv1d.weight", {channels, LLM42__TAPS, 0, channels, &taps, NULL}},
+        {"conv1d.weight", {channels, LLM42__TAPS, 0, channels, NULL, &layer->taps}},
         {next ? "in_proj_ba.weight" : "in_proj_b.weight", {Hv + next * Hv, D, 0, 0, &layer->beta, NULL}},
         {next ? NULL : "in_proj_a.weight", {Hv, D, 0, 0, &layer->alpha, NULL}},
         {"out_proj.weight", {D, V, 0, 0, &layer->o, NULL}},  // this and those behind it may be in e4m3
@@ -3017,10 +3006,6 @@ static llm42_result llm42__load_recurrent(llm42_model *model, llm42_layer *layer
     }
     if (next) LLM42__TRY(llm42__split_fused(model, layer, l, error));
     LLM42__TRY(llm42__check_alike(model, "in_proj_qkv, in_proj_z", l, &layer->qkv, &layer->z, error));
-    float *copy = llm42__model_block(model, (size_t)channels * LLM42__TAPS, sizeof *copy);
-    if (!copy) LLM42__FAIL(MEMORY, "%s: out of memory", model->name);
-    llm42__convert_f32(copy, taps.data, taps.type, (size_t)channels * LLM42__TAPS);
-    layer->taps = copy;
     for (int h = 0; h < Hv; h++) ((float *)(uintptr_t)layer->decay)[h] = -(float)llm42_exp64(layer->decay[h]);
     return LLM42_OK;
 }
@@ -3070,15 +3055,19 @@ static llm42_result llm42__load_layer(llm42_model *model, llm42_layer *layer, in
     return dense ? LLM42_OK : llm42__load_experts(model, layer, l, error);
 }
 
-// Reads config.json, or, with layer NULL, generation_config.json. Models that also see or hear have a text_config.
-static llm42_result llm42__config_all(llm42_model *model, const llm42__json *json, llm42_layer **layer) {
+// Reads generation_config.json.
+static llm42_result llm42__config_generation(llm42_model *model, const llm42__json *json) {
+    if (json->token[0].type != JSMN_OBJECT) LLM42__MALFORMED("expected a JSON object");
+    LLM42__TRY(llm42__config_stop(&model->config, json));
+    return llm42__json_unique(json, 0);
+}
+
+// Reads config.json. Models that also see or hear have a text_config.
+static llm42_result llm42__config_all(llm42_model *model, const llm42__json *json) {
     llm42__owner *owner = model->owner;
+    llm42_layer *layer;
     llm42__json text = *json;
     if (json->token[0].type != JSMN_OBJECT) LLM42__MALFORMED("expected a JSON object");
-    if (!layer) {
-        LLM42__TRY(llm42__config_stop(&model->config, json));
-        return llm42__json_unique(json, 0);
-    }
     LLM42__TRY(llm42__config_kind(owner, json));
     const int inner = llm42__json_get(json, 0, "text_config");
     if (inner >= 0 && json->token[inner].type == JSMN_OBJECT)
@@ -3086,26 +3075,12 @@ static llm42_result llm42__config_all(llm42_model *model, const llm42__json *jso
     LLM42__TRY(llm42__config_kind(owner, &text));
     LLM42__TRY(llm42__config_read(owner, &text));
     LLM42__TRY(llm42__json_bool(json, "tie_word_embeddings", &model->config.tied));
-    LLM42__TRY(llm42__model_layers(model, layer, json->error));
-    LLM42__TRY(llm42__config_windows(owner, &text, *layer));
-    LLM42__TRY(llm42__config_rotations(&model->config, &text, *layer));
+    LLM42__TRY(llm42__model_layers(model, &layer, json->error));
+    LLM42__TRY(llm42__config_windows(owner, &text, layer));
+    LLM42__TRY(llm42__config_rotations(&model->config, &text, layer));
     LLM42__TRY(llm42__json_unique(json, 0));
     LLM42__TRY(llm42__json_unique(&text, 0));
     return llm42__config_unread(owner, &text);
-}
-
-static llm42_result llm42__load_config(llm42_model *model, const char *path, llm42_layer **layer, llm42_error *error) {
-    llm42__file file;
-    llm42__json json;
-    if (!path) LLM42__FAIL(MEMORY, "%s: out of memory for a path", model->name);
-    if (access(path, F_OK) && errno == ENOENT)  // a folder may lack generation_config.json
-        return layer ? llm42__no_folder(model->name, "config.json", error) : LLM42_OK;
-    LLM42__TRY(llm42__file_open(&file, path, false, error));
-    llm42_result result = llm42__json_parse(&json, path, file.data, file.size, error);
-    if (result == LLM42_OK) result = llm42__config_all(model, &json, layer);
-    llm42__free(json.token);
-    llm42__file_close(&file);
-    return result;
 }
 
 // The embedding, the LM head and the last norm. The embedding's name shows the prefix of all tensors' names.
@@ -3116,36 +3091,35 @@ static llm42_result llm42__load_ends(llm42_model *model, llm42_error *error) {
     llm42__wanted embed = {.n = c->vocab, .k = c->dim, .matrix = &model->embed}, head = embed;
     llm42__wanted norm = {.n = c->dim, .vector = &model->final_norm};
     char name[80];
-    owner->prefix = prefixes[0];  // also if there is none
-    for (int i = 0; i < 4; i++) {
-        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
-        if (llm42__find_tensor(model, name)) owner->prefix = prefixes[i];
-    }
-    snprintf(name, sizeof name, "%sembed_tokens.weight", owner->prefix);
+    int i = 4;
+    do {  // the first one also if there is none
+        owner->prefix = prefixes[--i];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", owner->prefix);
+    } while (i && !llm42__find_tensor(model, name));
     LLM42__TRY(llm42__load_tensor(model, name, &embed, false, error));
     snprintf(name, sizeof name, "%snorm.weight", owner->prefix);
     LLM42__TRY(llm42__load_tensor(model, name, &norm, false, error));
     float *scaled = (float *)(uintptr_t)model->final_norm;  // a copy: logits_scaling divides what the LM head sees
-    for (int i = 0; i < c->dim; i++)
+    for (i = 0; i < c->dim; i++)
         scaled[i] = (float)((scaled[i] + (float)owner->family->recurrent) / owner->logits_scaling);
     head.matrix = &model->head;
     const char *own = owner->prefix == prefixes[1] ? "language_model.lm_head.weight" : "lm_head.weight";
     const bool there = llm42__find_tensor(model, own) != NULL;
     if (c->tied && there)
-        LLM42__LOG_TO(owner, "%s: tie_word_embeddings is true, but %s is there and is used", model->name, own);
+        LLM42__LOG_TO(&owner->desc, "%s: tie_word_embeddings is true, but %s is there and is used", model->name, own);
     if (there || !c->tied) return c->tied = false, llm42__load_tensor(model, own, &head, false, error);
     model->head = model->embed;
     return LLM42_OK;
 }
 
-static llm42_result llm42__load_folder(llm42_model *model, const char *folder, llm42_error *error) {
+static llm42_result llm42__load_folder(llm42_model *model, llm42_error *error) {
     llm42__owner *owner = model->owner;
-    llm42_layer *layer;
-    LLM42__TRY(llm42__load_config(model, llm42__model_path(model, folder, "config.json", 11), &layer, error));
-    LLM42__TRY(llm42__load_config(model, llm42__model_path(model, folder, "generation_config.json", 22), NULL, error));
-    LLM42__TRY(llm42__safetensors_folder(model, folder, error));
+    LLM42__TRY(llm42__read_json(model, "config.json", "config.json", llm42__config_all, error));
+    LLM42__TRY(llm42__read_json(model, "generation_config.json", NULL, llm42__config_generation, error));
+    LLM42__TRY(llm42__safetensors_folder(model, error));
     LLM42__TRY(llm42__tensors_sort(owner->tensors, arrlenu(owner->tensors), error));
     LLM42__TRY(llm42__load_ends(model, error));
+    llm42_layer *layer = (llm42_layer *)(uintptr_t)model->layer;
     for (int l = 0; l < model->config.layers; l++) LLM42__TRY(llm42__load_layer(model, &layer[l], l, error));
     int unused = 0, one = 0, kv = 0;
     for (int i = 0; i < arrlen(owner->tensors); i++) {
@@ -3157,18 +3131,21 @@ static llm42_result llm42__load_folder(llm42_model *model, const char *folder, l
         else if (!t->used) unused++, one = i;
     }
     if (kv)
-        LLM42__LOG_TO(owner, "%s: %d scales of an FP8 KV cache are not used: it has the compute type", model->name, kv);
+        LLM42__LOG_TO(&owner->desc, "%s: %d scales of an FP8 KV cache are not used: it has the compute type",
+                      model->name, kv);
     if (unused)
-        LLM42__LOG_TO(owner, "%s: %d tensors that no layer uses, for instance %.*s", model->name, unused,
+        LLM42__LOG_TO(&owner->desc, "%s: %d tensors that no layer uses, for instance %.*s", model->name, unused,
                       owner->tensors[one].length, owner->tensors[one].name);
     arrfree(owner->tensors);
     return LLM42_OK;
 }
 
-// >>shapes -------------------------------------------------------------------------------------------------------
-// Owns: named shapes, whose weights, if they have any, are made by the companion llm42_synthetic.h.
-// Calls: nothing.
-// Invariant: 5 divides no vocabulary, because the companion gives each token a successor, (5 t + 1) mod V.
+// >>load ---------------------------------------------------------------------------------------------------------
+// Owns: llm42_model_load, which finds the loader for a path, and the named shapes, whose weights, if they have any, are
+// made by the companion llm42_synthetic.h.
+// Calls: owner, layers.
+// Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind. 5 divides no vocabulary
+// of a shape, because the companion gives each token a successor, (5 t + 1) mod V.
 
 // The shapes: name, V, D, L, H, K, d, F, context, E, experts that a token is sent to. Only the sizes are those of the
 // named model: a dense one computes as a llama, a mixture as a qwen3_moe. NAME-fp8 has e4m3. With recurrent
@@ -3226,20 +3203,9 @@ static llm42_result llm42__shape_config(llm42_model *model, const char *spec, si
     return LLM42_OK;
 }
 
-// >>load ---------------------------------------------------------------------------------------------------------
-// Owns: llm42_model_load, which finds the loader for a path.
-// Calls: owner, layers, shapes.
-// Invariant: a model that was loaded owns its memory. A load that fails leaves nothing behind.
-
-#ifdef LLM42__SYNTHESIS  // the companion was included instead of this file, and goes on behind it
-static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error);
-#else
-static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, bool on_device, llm42_error *error) {
-    (void)spec, (void)on_device;
-    LLM42__FAIL(UNSUPPORTED, "%s: include examples/util/llm42_synthetic.h, not llm42.h, where LLM42_IMPLEMENTATION is",
-                model->name);
-}
-#endif
+typedef llm42_result llm42__synthetic_fn(llm42_model *model, const char *spec, bool on_device, llm42_error *error);
+// NULL, unless the companion llm42_synthetic.h was included instead of this file, and goes on behind it.
+static llm42__synthetic_fn *const llm42__synthetic;
 
 llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc, llm42_error *error) {
     if (!model) LLM42__FAIL(INVALID, "llm42_model_load: model: must not be NULL");
@@ -3251,14 +3217,18 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
         LLM42__FAIL(INVALID, "llm42_model_desc.on_device: only for synthetic:NAME, not %s: leave it out", desc->path);
     llm42__owner *owner = llm42__alloc_zero(1, sizeof *owner);
     if (!owner) LLM42__FAIL(MEMORY, "%s: out of memory", desc->path);
-    owner->no_mmap = desc->no_mmap;
-    owner->log = desc->log, owner->log_user = desc->log_user;
+    owner->desc = *desc;
     llm42_model *m = &owner->model;
     m->owner = owner;
     snprintf(m->name, sizeof m->name, "%s", desc->path);
     struct stat st;
     llm42_result result;
-    if (synthetic) result = llm42__load_synthetic(m, desc->path + 10, desc->on_device, error);
+    if (synthetic && llm42__synthetic) result = llm42__synthetic(m, desc->path + 10, desc->on_device, error);
+    else if (synthetic)
+        result = llm42_fail(error, LLM42_UNSUPPORTED,
+                            "%s: include examples/util/llm42_synthetic.h, not llm42.h, where "
+                            "LLM42_IMPLEMENTATION is",
+                            m->name);
     else if (strncmp(desc->path, "shape:", 6) == 0)
         result = llm42__shape_config(m, desc->path + 6, strlen(desc->path + 6), error);
     else if (stat(desc->path, &st) != 0)
@@ -3268,12 +3238,11 @@ llm42_result llm42_model_load(llm42_model **model, const llm42_model_desc *desc,
                             "%s: not a folder: a model is an HF folder (GGUF files must be converted to one, and since "
                             "0.3.0 llama2.c files, too: examples/python/llama2c.py)",
                             desc->path);
-    else result = llm42__load_folder(m, desc->path, error);
+    else result = llm42__load_folder(m, error);
     if (result != LLM42_OK) return llm42_model_free(m), result;
     LLM42__LOG_TO(desc, "model %s: %d layers, width %d, vocabulary %d, %.1f MB %s, %.1f MB copied", m->name,
                   m->config.layers, m->config.dim, m->config.vocab, (double)m->mapped_bytes * 1e-6,
                   desc->no_mmap ? "read" : "mapped", (double)m->copied_bytes * 1e-6);
-    assert(m->owner && !*model);
     *model = m;
     return LLM42_OK;
 }
@@ -3412,8 +3381,6 @@ LLM42__V16 llm42__v16 llm42__v16_sum16(llm42__v16 a[16]) {
 }
 #endif
 
-_Static_assert(sizeof(llm42__v16) == 16 * sizeof(float), "a vector has the sixteen partial sums");
-
 const char *llm42_cpu_isa(void) {
     static const char *const name[] = {"scalar", "avx2", "avx512"};
     return name[LLM42__ISA];
@@ -3423,13 +3390,6 @@ LLM42__INLINE float llm42__v16_sum(llm42__v16 a) {
     float partial[16];
     llm42__v16_store(partial, a);
     return llm42__tree(partial, 16);
-}
-
-// Adds sixteen vectors by the tree, lane by lane: a[j] is partial sum j of each lane.
-LLM42__INLINE llm42__v16 llm42__v16_fold(llm42__v16 a[16]) {
-    LLM42__UNROLLED(int j = 0; j < 8; j++) a[j] = llm42__v16_add(a[j], a[j + 8]);
-    LLM42__UNROLLED(int j = 0; j < 4; j++) a[j] = llm42__v16_add(a[j], a[j + 4]);
-    return llm42__v16_add(llm42__v16_add(a[0], a[2]), llm42__v16_add(a[1], a[3]));
 }
 
 // The first n of sixteen values, zeros after them. A zero term leaves a partial sum's bits alone.
@@ -3761,8 +3721,7 @@ typedef struct llm42__cpu {
     // Recurrent layers, see section recurrent; and mixed, gates: the q projection with gates, and the gates.
     llm42__recurrence recurrence;
     float *mixed, *gates, *states, *behind, *snapshots;
-    int32_t *order;  // [R]: sequences of the pass, each once; then where the rows of each begin
-    int sequences;
+    int32_t *order;  // [R + 1]: where the rows of each sequence of the pass begin, and end
     float *scratch;  // [threads][scratch_size]
     size_t scratch_size;
     llm42__memory memory;  // all of these
@@ -3828,9 +3787,8 @@ typedef struct llm42__arithmetic {
 } llm42__arithmetic;
 
 static const llm42__arithmetic llm42__fp32;  // section fp32 has it
-#ifdef LLM42__EMULATION  // the companion llm42_sm90.h was included instead of this file, and goes on behind it
-static const llm42__arithmetic llm42__emulated[LLM42_ARITHMETIC_SM100 + 1];  // by llm42_arithmetic
-#endif
+// By llm42_arithmetic. Empty, unless the companion llm42_sm90.h was included instead of this file, and goes on behind.
+static const llm42__arithmetic llm42__emulated[LLM42_ARITHMETIC_SM100 + 1];
 
 static void llm42__cpu_round_all(const llm42__cpu *cpu, float *x, size_t n) {
     if (cpu->desc.numerics.compute != LLM42_DTYPE_BF16) return;
@@ -3979,9 +3937,8 @@ static void llm42__cpu_join(llm42__cpu *cpu, float *out) {
 
 // Shapes: x [R, k], w [D, k] -> out [R, D], for o and down.
 static void llm42__cpu_matmul_joined(llm42__cpu *cpu, const llm42_matrix *w, const float *x, float *out) {
-    bool whole = cpu->part_count == 1;
-    llm42__cpu_partial(cpu, w, x, cpu->pass.rows, whole ? out : cpu->parts);
-    if (!whole) llm42__cpu_join(cpu, out);
+    llm42__cpu_partial(cpu, w, x, cpu->pass.rows, cpu->part_count > 1 ? cpu->parts : out);
+    if (cpu->part_count > 1) llm42__cpu_join(cpu, out);
 }
 
 // Shapes: x [R, n] -> y [R, n], weight [n]. Order: that of the arithmetic over n, for each row alone.
@@ -4198,8 +4155,8 @@ static void llm42__residual_task(const llm42__job *w, int64_t r) {
 }
 static void llm42__cpu_residual(llm42__cpu *cpu, float *delta, const float *bias, const float *weight) {
     const llm42__job job = {.cpu = cpu, .out = delta, .out_bias = bias, .weight = weight};
-    llm42__team_run(&cpu->team, 8.0 * cpu->pass.rows * cpu->model->config.dim, cpu->pass.rows, 1, llm42__residual_task,
-                    &job);
+    const double work = 8.0 * cpu->pass.rows * cpu->model->config.dim;
+    llm42__team_run(&cpu->team, work, cpu->pass.rows, 1, llm42__residual_task, &job);
 }
 
 // A task is a row: its head norms, rope and KV write.
@@ -4250,8 +4207,7 @@ static void llm42__cpu_qkv(llm42__cpu *cpu, int l) {
 }
 
 // Section recurrent has these.
-static void llm42__recurrent_allocate(llm42__cpu *cpu), llm42__recurrent_begin(llm42__cpu *cpu),
-    llm42__cpu_recurrent(llm42__cpu *cpu, int l);
+static void llm42__recurrent_allocate(llm42__cpu *cpu), llm42__cpu_recurrent(llm42__cpu *cpu, int l);
 
 // A task is a row that has LLM42_ROW_SAMPLE. If its logits are not finite, neither is the log-probability: token -1.
 static void llm42__sample_task(const llm42__job *d, int64_t task) {
@@ -4324,15 +4280,14 @@ static void llm42__cpu_forward(llm42__cpu *cpu) {
         llm42__cpu_probe(cpu, l, "attention_norm", c->dim, cpu->h);
         if (layer->recurrent) {
             llm42__cpu_recurrent(cpu, l);
-            llm42__cpu_probe(cpu, l, "attention", c->value_heads * c->value_dim, cpu->attended);
         } else {
             llm42__cpu_qkv(cpu, l);
             llm42__cpu_probe(cpu, l, "q", q, cpu->q);
             llm42__cpu_probe(cpu, l, "k", kv, cpu->kv);
             llm42__cpu_probe(cpu, l, "v", kv, cpu->kv + (size_t)R * (size_t)kv);
             llm42__cpu_attention(cpu, l, cpu->q, cpu->attended);
-            llm42__cpu_probe(cpu, l, "attention", q, cpu->attended);
         }
+        llm42__cpu_probe(cpu, l, "attention", layer->o.k, cpu->attended);
         llm42__cpu_matmul_joined(cpu, &layer->o, cpu->attended, cpu->delta);
         llm42__cpu_probe(cpu, l, "o", c->dim, cpu->delta);
         llm42__cpu_residual(cpu, cpu->delta, layer->o_bias, layer->ffn_norm);
@@ -4355,7 +4310,6 @@ static llm42_result llm42__cpu_run(void *state, const llm42_pass *pass, llm42_er
     llm42__cpu *cpu = state;
     LLM42__TRY(llm42__cpu_check(cpu, pass, error));
     cpu->pass = *pass;
-    if (cpu->model->config.recurrent_layers) llm42__recurrent_begin(cpu);
     if (cpu->arithmetic->invariant) cpu->pass.schedule = LLM42_SCHEDULE_INVARIANT;
     cpu->part_count = cpu->desc.tensor_parallel;
     if (cpu->pass.schedule == LLM42_SCHEDULE_INVARIANT)
@@ -4382,8 +4336,7 @@ static void llm42__cpu_close(void *state) {
 
 static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     const llm42_config *c = &cpu->model->config;
-    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, V = (size_t)c->vocab,
-           F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
+    size_t R = (size_t)cpu->desc.max_rows, D = (size_t)c->dim, F = (size_t)LLM42__MAX(c->ffn, c->shared_ffn);
     size_t q = (size_t)(c->heads * c->head_dim), kv = (size_t)(c->kv_heads * c->head_dim);
     size_t values = (size_t)(c->value_heads * c->value_dim), attention = (size_t)(c->layers - c->recurrent_layers);
     size_t T = (size_t)cpu->desc.max_context, threads = (size_t)cpu->threads, pad = (size_t)cpu->pad;
@@ -4413,7 +4366,7 @@ static bool llm42__cpu_allocate(llm42__cpu *cpu) {
     cpu->attended = llm42__take(memory, R * LLM42__MAX(q, values), 4);
     cpu->gated = llm42__take(memory, R * F, 4);
     cpu->up = llm42__take(memory, R * F, 4);
-    cpu->logits = llm42__take(memory, R * LLM42__MAX(V, (size_t)c->experts + 1), 4);
+    cpu->logits = llm42__take(memory, R * (size_t)LLM42__MAX(c->vocab, c->experts + 1), 4);
     const size_t eight = c->scaling ? R : 0;
     // 64 more, so that the same column of many rows does not lie in the same lines of a cache.
     cpu->wide = (wide + LLM42__BLOCK - 1) / LLM42__BLOCK * LLM42__BLOCK + LLM42__BLOCK / 2;
@@ -4448,12 +4401,7 @@ static llm42_result llm42__cpu_ieee(llm42_error *error) {
     return LLM42_OK;
 }
 
-static int llm42__cpu_threads(const llm42_backend_desc *d) {
-    const llm42_cpu_desc *own = d->backend_desc;
-    return own && own->threads ? own->threads : llm42__team_most();
-}
-
-static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error *error) {
+static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, int team, llm42_error *error) {
     const llm42_config *c = &d->model->config;
     const llm42__field fields[] = {
         {"numerics.compute", d->numerics.compute, LLM42_DTYPE_BF16, LLM42_DTYPE_FP32, false},
@@ -4462,12 +4410,14 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
         {"max_context", d->max_context, 1, c->context, false},
         {"pages", d->pages, 1, 1 << 28, false},
         {"page_size", d->page_size, 1, 4096, true}};
-    const llm42__field threads = {"threads", llm42__cpu_threads(d), 1, LLM42__THREADS, false};
+    const llm42__field threads = {"threads", team, 1, LLM42__THREADS, false};
     LLM42__TRY(llm42__check_fields("llm42_backend_desc", fields, sizeof fields / sizeof *fields, error));
     LLM42__TRY(llm42__check_fields("llm42_cpu_desc", &threads, 1, error));
     if (d->numerics.arithmetic > LLM42_ARITHMETIC_FP32) {
-#ifdef LLM42__EMULATION
         const llm42__arithmetic *of = &llm42__emulated[d->numerics.arithmetic];
+        if (!of->name)
+            LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: that of a GPU: include "
+                                     "examples/util/llm42_sm90.h, not llm42.h, where LLM42_IMPLEMENTATION is");
         if (d->numerics.compute != LLM42_DTYPE_BF16)
             LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.compute: FP32: arithmetic SM%s needs BF16",
                         of->name + 2);
@@ -4484,18 +4434,16 @@ static llm42_result llm42__cpu_validate(const llm42_backend_desc *d, llm42_error
                         d->numerics.arithmetic == LLM42_ARITHMETIC_SM80 ? "its tensor cores have no FP8"
                                                                         : "its steps in FP8 are not known",
                         d->model->name);
-#else
-        LLM42__FAIL(UNSUPPORTED, "llm42_engine_desc.numerics.arithmetic: that of a GPU: include "
-                                 "examples/util/llm42_sm90.h, not llm42.h, where LLM42_IMPLEMENTATION is");
-#endif
     }
     return llm42_ranks_check("llm42_backend_desc", c, d->tensor_parallel, d->numerics.leaves, error);
 }
 
 static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc, llm42_error *error) {
+    const llm42_cpu_desc *own = desc->backend_desc;
+    const int threads = own && own->threads ? own->threads : llm42__team_most();
     *state = NULL;
     LLM42__TRY(llm42__cpu_ieee(error));
-    LLM42__TRY(llm42__cpu_validate(desc, error));
+    LLM42__TRY(llm42__cpu_validate(desc, threads, error));
     if (!desc->model->layer || !desc->model->embed.data)
         LLM42__FAIL(
             INVALID,
@@ -4504,15 +4452,12 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     llm42__cpu *cpu = llm42__alloc_zero(1, sizeof *cpu);
     if (!cpu) LLM42__FAIL(MEMORY, "cpu backend: out of memory");
     cpu->desc = *desc;
-    cpu->threads = llm42__cpu_threads(desc);
+    cpu->threads = threads;
     cpu->desc.tensor_parallel = LLM42__MAX(1, desc->tensor_parallel);
     cpu->desc.numerics.leaves = LLM42__MAX(1, desc->numerics.leaves);
     cpu->model = desc->model;
-    cpu->arithmetic = &llm42__fp32;
-#ifdef LLM42__EMULATION
-    if (desc->numerics.arithmetic > LLM42_ARITHMETIC_FP32)
-        cpu->arithmetic = &llm42__emulated[desc->numerics.arithmetic];
-#endif
+    const bool gpu = desc->numerics.arithmetic > LLM42_ARITHMETIC_FP32;
+    cpu->arithmetic = gpu ? &llm42__emulated[desc->numerics.arithmetic] : &llm42__fp32;
     cpu->pad = (desc->model->config.head_dim + 15) & ~15;
     while (1 << cpu->page_shift < desc->page_size) cpu->page_shift++;
     const llm42_config *c = &desc->model->config;
@@ -4529,10 +4474,9 @@ static llm42_result llm42__cpu_open(void **state, const llm42_backend_desc *desc
     }
     llm42__rope_table(c, false, cpu->rope, desc->max_context);
     if (cpu->query_rope != cpu->rope) llm42__rope_table(c, true, cpu->query_rope, desc->max_context);
-    const char *gpu = desc->numerics.arithmetic > LLM42_ARITHMETIC_FP32 ? cpu->arithmetic->name : NULL;
     LLM42__LOG_TO(desc, "cpu backend: %s, %d threads, %s%s%s, %d pages of %d tokens", llm42_cpu_isa(), cpu->threads,
                   desc->numerics.compute == LLM42_DTYPE_BF16 ? "bf16" : "fp32", gpu ? " in arithmetic " : "",
-                  gpu ? gpu : "", desc->pages, desc->page_size);
+                  gpu ? cpu->arithmetic->name : "", desc->pages, desc->page_size);
     *state = cpu;
     return LLM42_OK;
 }
@@ -4568,15 +4512,7 @@ static void llm42__recurrent_allocate(llm42__cpu *cpu) {
     cpu->states = llm42__take(&cpu->memory, running * L * n->state, 4);
     cpu->behind = llm42__take(&cpu->memory, running * L * n->ring, 4);
     cpu->snapshots = llm42__take(&cpu->memory, (size_t)cpu->desc.snapshots * L * n->snapshot, 4);
-    cpu->order = llm42__take(&cpu->memory, 2 * R, 4);
-}
-
-// Lists the sequences of the pass, each of which has its rows together.
-static void llm42__recurrent_begin(llm42__cpu *cpu) {
-    cpu->sequences = 0;
-    for (int r = 0; r < cpu->pass.rows; r++)
-        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[cpu->sequences++] = r;
-    cpu->order[cpu->sequences] = cpu->pass.rows;
+    cpu->order = llm42__take(&cpu->memory, R + 1, 4);
 }
 
 // The inputs at position t of a sequence: those of its row in the pass, else those in its ring; NULL before the first.
@@ -4788,12 +4724,16 @@ static void llm42__cpu_recurrent(llm42__cpu *cpu, int l) {
         {.w = &layer->alpha, .y = beta + Hv, .stride = width, .ranks = ranks, .k = c->dim},
         {.w = &layer->z, .y = cpu->gates, .ranks = ranks, .k = c->dim}};
     llm42__cpu_matmul(cpu, cpu->h, R, products, 4);
-    for (int i = 0; i < cpu->sequences; i++)
+    int sequences = 0;
+    for (int r = 0; r < R; r++)
+        if (!r || cpu->pass.row[r].seq != cpu->pass.row[r - 1].seq) cpu->order[sequences++] = r;
+    cpu->order[sequences] = R;
+    for (int i = 0; i < sequences; i++)
         llm42__recurrent_restore(cpu, cpu->pass.row[cpu->order[i]].seq, (size_t)layer->cache);
     const llm42__job job = {.cpu = cpu, .layer = l, .weight = layer->head_norm};
     const double work = 6.0 * R * (double)cpu->recurrence.state;
-    llm42__team_run(&cpu->team, work, (int64_t)cpu->sequences * Hv, 1, llm42__delta_task, &job);
-    llm42__team_run(&cpu->team, (double)R * width, cpu->sequences, 1, llm42__ring_task, &job);
+    llm42__team_run(&cpu->team, work, (int64_t)sequences * Hv, 1, llm42__delta_task, &job);
+    llm42__team_run(&cpu->team, (double)R * width, sequences, 1, llm42__ring_task, &job);
     llm42__team_run(&cpu->team, 16.0 * R * (double)(Hv * c->value_dim), R, 1, llm42__leave_task, &job);
 }
 
@@ -4942,9 +4882,8 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
     for (int t0 = s.begin; t0 < s.stop; t0 += 16) {
         float *score = scores + (t0 - s.begin);
         for (int j = 0; j < 16; j++) {
-            bool inside = t0 + j >= s.first && t0 + j < s.end;
             float weight = llm42__exp(score[j] - top);
-            score[j] = inside ? weight : 0.0f;
+            score[j] = t0 + j >= s.first && t0 + j < s.end ? weight : 0.0f;
             weights[j] += score[j];
         }
     }
@@ -4958,7 +4897,9 @@ LLM42__INLINE float llm42__fp32_span(llm42__context c, bool bf16, llm42__span s,
                 sum[j] = llm42__v16_fma(llm42__v16_set(score[j]), llm42__weight_load(at[j], bf16, (size_t)i, 16),
                                         sum[j]);
         }
-        llm42__v16_store(out + i, llm42__v16_fold(sum));
+        LLM42__UNROLLED(int j = 0; j < 8; j++) sum[j] = llm42__v16_add(sum[j], sum[j + 8]);
+        LLM42__UNROLLED(int j = 0; j < 4; j++) sum[j] = llm42__v16_add(sum[j], sum[j + 4]);
+        llm42__v16_store(out + i, llm42__v16_add(llm42__v16_add(sum[0], sum[2]), llm42__v16_add(sum[1], sum[3])));
     }
     return llm42__v16_sum(llm42__v16_load(weights));
 }
@@ -4976,8 +4917,7 @@ static void llm42__fp32_attend(const llm42__context *c, int heads, const float *
     const int unit = invariant ? LLM42__INVARIANT_CONTEXT : 16, begin = first / unit * unit;
     const int parts = llm42_cpu_splits(schedule, cpu->pass.shape, 0, end - begin);
     const int step = invariant ? unit : ((end - begin + parts - 1) / parts + 15) & ~15;
-    assert(heads == 1);
-    (void)heads;
+    (void)heads;  // one, because .by_kv_head is false
     float *padded = scratch, *part = padded + cpu->pad, *merged = part + cpu->pad, *scores = merged + cpu->pad;
     for (int i = 0; i < cpu->pad; i++) padded[i] = i < d ? q[i] : 0.0f;
     float top = -INFINITY, total = 0;
@@ -5196,7 +5136,6 @@ static llm42_output llm42__sim_token(llm42__sim *sim, const llm42_pass *pass, co
     const double draw = llm42_uniform(llm42__hash(h ^ (uint64_t)(uint32_t)pass->shape << 32));
     const bool wrong = rate > 0 && draw < rate * r->flips;
     if (pass->margins) pass->margins[row - pass->row] = (float)draw;
-    assert(!wrong || pass->schedule == LLM42_SCHEDULE_FAST);
     return (llm42_output){wrong ? (token + 1) % sim->config->vocab : token, -1.0f};
 }
 
@@ -5333,7 +5272,7 @@ typedef struct llm42__request {
     // another request may end, so that a snapshot is wanted there. restore: as in llm42_seq.
     int settled, state, branch, restore;
     int64_t planned;                     // .plans of the engine when it was last in a plan
-    int32_t *tokens;                     // [P + max_new_tokens]: prompt, committed, candidates, drafts
+    int32_t *tokens;                     // [P + max_new_tokens], behind it: prompt, committed, candidates, drafts
     float *logprobs;                     // [max_new_tokens]
     struct llm42__request *before;       // in the same bucket of the engine
     struct llm42__request *next, *prev;  // in the queue
@@ -5359,7 +5298,7 @@ typedef struct llm42__page {
 typedef struct llm42__snapshot {
     int page;      // -1: none
     int refs;      // requests that have yet to begin with it, or the pass that writes it
-    int64_t used;  // the later, the larger
+    int64_t used;  // the later, the larger; 0 without a page
 } llm42__snapshot;
 
 typedef struct llm42__kv {
@@ -5389,20 +5328,17 @@ typedef struct llm42__time {
     double weight, rows, kv, seconds, kv_kv, kv_seconds;  // how many passes count, and means over them
 } llm42__time;
 
-// How deterministic requests run: which schedule replay passes have, and passes with rows of prompts; where prompts
-// run; and what of the KV depends on nothing but its tokens, so that the prefix cache may share it.
-enum { LLM42__IN_REPLAY, LLM42__ALONE, LLM42__IN_ORDINARY };  // beside windows, one to a pass, beside all that decodes
-enum { LLM42__SHARE_ALL, LLM42__SHARE_PROMPT, LLM42__SHARE_NONE };  // none: a prompt's bits depend on the pass's shape
+// How deterministic requests run: which schedule replay passes have, and passes with rows of prompts; and where prompts
+// run. PACKED: beside windows; ISOLATED: one to a pass; INVARIANT: beside all that decodes.
 typedef struct llm42__protocol {
     llm42_schedule replay, prompt;
-    int place, shares;
+    llm42_prefill place;
 } llm42__protocol;
 
 enum { LLM42__BUCKETS = 4096 };  // a power of two
 
 struct llm42_engine {
     llm42_engine_desc desc;
-    const llm42_backend *backend;
     void *state;           // the backend's
     unsigned schedules;    // those that passes may have, bits 1 << LLM42_SCHEDULE_FAST and so on
     llm42__protocol how;   // by desc.policy
@@ -5416,14 +5352,11 @@ struct llm42_engine {
     llm42__request *asked, *asked_last;  // what is to be done after an event, in the order in which it was asked for
     llm42__request *waiting, *waiting_last;  // the queue, sorted by (arrival, id)
     const llm42_request **running;           // [max_running], in order of admission; view.running points here
-    int *free_slot;                          // [max_running]
-    int free_slots;
-    int32_t *page_table;  // [max_running][pages_per_slot]
-    llm42_seq *seq;       // [max_running]
+    int32_t *page_table;                     // [max_running][pages_per_slot]
+    llm42_seq *seq;                          // [max_running]; .pages is NULL: no request has this slot
     llm42_view view;      // what planners see; of it only the queue, .running and .pages_free are copies
     int64_t plans;        // plans checked so far, so the number of the plan under way
     llm42__batch batch;   // the next pass
-    int64_t to_return;    // tokens that running requests may still return
     llm42_draft *draft;   // [max_running], for the drafter to fill in
     llm42_error problem;  // what a function of the planner or the backend has written, see llm42__returned
     llm42__time times[LLM42_SCHEDULE_COUNT][2][LLM42__SIZES];  // [1]: of passes in which a sequence has several rows
@@ -5433,22 +5366,12 @@ struct llm42_engine {
 static bool llm42__verifies(llm42_mode mode) { return mode == LLM42_MODE_DVR || mode == LLM42_MODE_HYBRID; }
 
 static llm42__protocol llm42__protocol_of(const llm42_policy *p) {
-    // clang-format off
-#define LLM42__HOW(verifier, prefill, replay, prompt, place, shares)     \
-    [LLM42_VERIFIER_##verifier][LLM42_PREFILL_##prefill] = {             \
-        LLM42_SCHEDULE_##replay, LLM42_SCHEDULE_##prompt, LLM42__##place, LLM42__SHARE_##shares},
-    static const llm42__protocol table[LLM42_VERIFIER_INVARIANT + 1][LLM42_PREFILL_INVARIANT + 1] = {
-        //       verifier   prefill    replay     prompt     place        shares
-        LLM42__HOW(FIXED,     PACKED,    FIXED,     FIXED,     IN_REPLAY,   ALL)
-        LLM42__HOW(FIXED,     ISOLATED,  FIXED,     FIXED,     ALONE,       NONE)
-        LLM42__HOW(FIXED,     INVARIANT, FIXED,     INVARIANT, IN_ORDINARY, PROMPT)
-        LLM42__HOW(INVARIANT, PACKED,    INVARIANT, INVARIANT, IN_REPLAY,   ALL)
-        LLM42__HOW(INVARIANT, ISOLATED,  INVARIANT, INVARIANT, ALONE,       ALL)
-        LLM42__HOW(INVARIANT, INVARIANT, INVARIANT, INVARIANT, IN_ORDINARY, ALL)};
-    // clang-format on
-    llm42__protocol how = table[p->verifier][p->prefill];
+    const bool fixed = p->verifier == LLM42_VERIFIER_FIXED, ordinary = p->prefill == LLM42_PREFILL_INVARIANT;
+    llm42__protocol how = {LLM42_SCHEDULE_INVARIANT, LLM42_SCHEDULE_INVARIANT, p->prefill};
+    if (fixed) how.replay = LLM42_SCHEDULE_FIXED;
+    if (fixed && !ordinary) how.prompt = LLM42_SCHEDULE_FIXED;
     // In mode HYBRID the way TOGETHER has ordinary passes with prompts; other ways have them in replay passes.
-    if (p->mode == LLM42_MODE_HYBRID && how.place == LLM42__IN_ORDINARY) how.place = LLM42__IN_REPLAY;
+    if (p->mode == LLM42_MODE_HYBRID && ordinary) how.place = LLM42_PREFILL_PACKED;
     if (p->mode == LLM42_MODE_BATCH_INVARIANT) how.prompt = LLM42_SCHEDULE_INVARIANT;
     return how;
 }
@@ -5460,7 +5383,7 @@ unsigned llm42_policy_schedules(const llm42_policy *p) {
 }
 
 // Reads the clock. An event has the time that was read last, so all events of a pass have the same time.
-static double llm42__now(llm42_engine *e) { return e->view.now = e->backend->now(e->state); }
+static double llm42__now(llm42_engine *e) { return e->view.now = e->desc.backend->now(e->state); }
 
 static void llm42__emit(llm42_engine *e, llm42_event *event) {
     if (!e->desc.on_event) return;
@@ -5490,19 +5413,27 @@ LLM42__INLINE int llm42__last_position(const llm42_request *r) {
     return r->prompt_count + r->committed + r->candidates - 1;
 }
 
+// True if the bits of a prompt depend on the pass's shape, so that its KV may not be shared.
+static bool llm42__by_shape(const llm42_engine *e, const llm42_request *r) {
+    return r->verified && e->how.place == LLM42_PREFILL_ISOLATED && e->how.replay == LLM42_SCHEDULE_FIXED;
+}
+
 static bool llm42__is_stop(const llm42__request *r, int32_t token) {
     for (int i = 0; i < r->info.stop_count; i++)
         if (r->info.stop[i] == token) return true;
     return false;
 }
 
+// The order of arrival.
+static bool llm42__later(const llm42_request *a, const llm42_request *b) {
+    return a->arrival > b->arrival || (a->arrival == b->arrival && a->id > b->id);
+}
+
 // Requests usually come in order of arrival, so the search for their place starts at the end.
 static void llm42__queue_insert(llm42_engine *e, llm42__request *r) {
     assert(r->slot < 0 && r->info.state == LLM42_STATE_WAITING);
     llm42__request *after = e->waiting_last;
-    while (after && (after->info.arrival > r->info.arrival ||
-                     (after->info.arrival == r->info.arrival && after->info.id > r->info.id)))
-        after = after->prev;
+    while (after && llm42__later(&after->info, &r->info)) after = after->prev;
     r->prev = after;
     r->next = after ? after->next : e->waiting;
     *(r->prev ? &r->prev->next : &e->waiting) = r;
@@ -5516,16 +5447,11 @@ static void llm42__queue_remove(llm42_engine *e, llm42__request *r) {
     e->stats.waiting--;
 }
 
-static void llm42__request_free(llm42__request *r) {
-    llm42__free(r->tokens);
-    llm42__free(r->logprobs);
-    llm42__free(r);
-}
 static void llm42__forget(llm42_engine *e, llm42__request *r) {
     llm42__request **link = &e->bucket[r->info.id & (LLM42__BUCKETS - 1)];
     while (*link != r) link = &(*link)->before;
     *link = r->before;
-    llm42__request_free(r);
+    llm42__free(r);
 }
 
 // An error without a text, for a function of a planner or a backend to fill in. llm42__returned reads it.
@@ -5539,7 +5465,7 @@ static llm42_error *llm42__blank(llm42_engine *e) {
 static llm42_result llm42__returned(const llm42_engine *e, llm42_result result, llm42_result bad, const char *function,
                                     llm42_error *error) {
     const char *whose = bad == LLM42_PLAN ? "planner" : "backend";
-    const char *name = bad == LLM42_PLAN ? e->desc.planner->name : e->backend->name;
+    const char *name = bad == LLM42_PLAN ? e->desc.planner->name : e->desc.backend->name;
     if (result > 0)
         return llm42_fail(error, bad, "%s %s: %s returned %d, which is neither LLM42_OK nor an error", whose, name,
                           function, (int)result);
@@ -5625,7 +5551,7 @@ static void llm42__kv_unlist(llm42__kv *kv, int p) {
 // Gives snapshot s (-1: none) to page p of the prefix cache, and takes the one that the page has.
 static void llm42__snapshot_give(llm42__kv *kv, int p, int s) {
     const int old = kv->page[p].snapshot;
-    if (old >= 0) kv->snapshot[old].page = -1;
+    if (old >= 0) kv->snapshot[old].page = -1, kv->snapshot[old].used = 0;
     if (s >= 0) kv->snapshot[s] = (llm42__snapshot){.page = p, .used = ++kv->uses};
     kv->page[p].snapshot = s;
 }
@@ -5633,12 +5559,8 @@ static void llm42__snapshot_give(llm42__kv *kv, int p, int s) {
 // Takes a snapshot for writing: a free one, or that which was not used for the longest time. -1: all are needed.
 static int llm42__snapshot_take(llm42__kv *kv) {
     int best = -1;
-    for (int i = 0; i < kv->snapshots; i++) {
-        const llm42__snapshot *s = &kv->snapshot[i];
-        if (!s->refs &&
-            (best < 0 || (s->page < 0 ? -1 : s->used) < (kv->snapshot[best].page < 0 ? -1 : kv->snapshot[best].used)))
-            best = i;
-    }
+    for (int i = 0; i < kv->snapshots; i++)
+        if (!kv->snapshot[i].refs && (best < 0 || kv->snapshot[i].used < kv->snapshot[best].used)) best = i;
     if (best < 0) return -1;
     if (kv->snapshot[best].page >= 0) llm42__snapshot_give(kv, kv->snapshot[best].page, -1);
     kv->snapshot[best].refs = 1;
@@ -5653,15 +5575,6 @@ static void llm42__prefix_evict(llm42__kv *kv, int p) {
     kv->page[p].cached = false;
 }
 
-// Takes a free page for writing. -1: no page is free.
-static int llm42__kv_take(llm42__kv *kv) {
-    if (!kv->free_count) return -1;
-    int p = kv->first;
-    llm42__kv_unlist(kv, p);
-    if (kv->page[p].cached) llm42__prefix_evict(kv, p);
-    kv->page[p].refs = 1;
-    return p;
-}
 static void llm42__kv_hold(llm42__kv *kv, int p) {
     if (kv->page[p].refs == 0) llm42__kv_unlist(kv, p);
     kv->page[p].refs++;
@@ -5704,10 +5617,12 @@ static void llm42__truncate(llm42_engine *e, llm42__request *r, int positions) {
 // Takes pages until they cover the first `positions` positions. False: too few are free; the request keeps what it got.
 static bool llm42__reserve(llm42_engine *e, llm42__request *r, int positions) {
     int32_t *table = llm42__page_table(e, r);
-    while (r->pages * e->desc.kv.page_size < positions) {
-        int page = llm42__kv_take(&e->kv);
-        if (page < 0) return false;
-        table[r->pages++] = page;
+    for (; r->pages * e->desc.kv.page_size < positions; r->pages++) {
+        const int page = e->kv.first;
+        if (!e->kv.free_count) return false;
+        llm42__kv_hold(&e->kv, page);
+        if (e->kv.page[page].cached) llm42__prefix_evict(&e->kv, page);
+        table[r->pages] = page;
     }
     return true;
 }
@@ -5745,7 +5660,7 @@ static int llm42__prefix_insert(llm42__kv *kv, int p, int64_t before, bool repro
 }
 
 static bool llm42__shares_prefix(const llm42_engine *e, const llm42__request *r) {
-    return e->desc.kv.prefix_cache && !(r->info.verified && e->how.shares == LLM42__SHARE_NONE);
+    return e->desc.kv.prefix_cache && !llm42__by_shape(e, &r->info);
 }
 
 // A row that a verified request decodes now gives the token that a window with this row would give.
@@ -5757,7 +5672,7 @@ static bool llm42__as_replayed(const llm42_engine *e, const llm42__request *r) {
 // How many positions may count as reproducible. A shared page must hold the KV that a deterministic prompt would get:
 // the output tokens of a verified request may have theirs from rows of another schedule.
 static int llm42__reproducible_limit(const llm42_engine *e, const llm42__request *r) {
-    return r->info.verified && e->how.shares == LLM42__SHARE_PROMPT ? r->info.prompt_count : INT32_MAX;
+    return r->info.verified && e->how.prompt != e->how.replay ? r->info.prompt_count : INT32_MAX;
 }
 
 // Inserts a request's pages into the prefix cache, as far as they are full of KV that no longer changes.
@@ -5808,17 +5723,16 @@ static void llm42__match_prefix(llm42_engine *e, llm42__request *r) {
     int32_t *table = llm42__page_table(e, r);
     r->prefix = r->state = r->settled = r->branch = r->restore = 0;
     if (!llm42__shares_prefix(e, r)) return;
-    for (bool reproducible = true; r->pages < limit; r->pages++) {
+    for (; r->pages < limit; r->pages++) {
         const int32_t *tokens = r->tokens + r->pages * size;
         int page = llm42__prefix_find(&e->kv, r->prefix, true, tokens);
         if (page < 0 && !r->info.verified) page = llm42__prefix_find(&e->kv, r->prefix, false, tokens);
         if (page < 0) break;
         llm42__kv_hold(&e->kv, page);
-        reproducible = reproducible && e->kv.page[page].reproducible;
         table[r->pages] = page;
         r->prefix = e->kv.page[page].prefix;
+        if (e->kv.page[page].reproducible && r->reproducible == r->info.kv) r->reproducible += size;
         r->info.kv += size;
-        if (reproducible) r->reproducible += size;
     }
     if (e->desc.model->config.recurrent_layers) llm42__match_state(e, r);
     r->prefix_pages = r->pages;
@@ -5952,12 +5866,12 @@ static llm42_result llm42__check_request(const llm42_engine *e, const llm42_requ
 }
 
 static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_request_desc *d, int max_new) {
-    assert(d->prompt_count + max_new <= e->desc.max_context);
-    llm42__request *r = llm42__alloc_zero(1, sizeof *r);
+    const size_t tokens = (size_t)d->prompt_count + (size_t)max_new;
+    llm42__request *r = llm42__alloc_zero(1, sizeof *r + tokens * sizeof *r->tokens +
+                                                 (size_t)max_new * sizeof *r->logprobs);
     if (!r) return NULL;
-    r->tokens = llm42__alloc((size_t)d->prompt_count + (size_t)max_new, sizeof *r->tokens);
-    r->logprobs = llm42__alloc((size_t)max_new, sizeof *r->logprobs);
-    if (!r->tokens || !r->logprobs) return llm42__request_free(r), NULL;
+    r->tokens = (int32_t *)(r + 1);
+    r->logprobs = (float *)(r->tokens + tokens);
     memcpy(r->tokens, d->prompt, (size_t)d->prompt_count * sizeof *r->tokens);
     r->slot = r->drafted_at = -1;
     llm42_request *info = &r->info;
@@ -5966,7 +5880,7 @@ static llm42__request *llm42__request_new(const llm42_engine *e, const llm42_req
     info->verified = d->deterministic && llm42__verifies(e->desc.policy.mode);
     info->prompt_count = d->prompt_count, info->max_new_tokens = max_new, info->sampling = d->sampling;
     info->prompt = r->tokens, info->tokens = r->tokens + d->prompt_count, info->logprobs = r->logprobs;
-    info->arrival = d->arrival > 0 ? d->arrival : e->backend->now(e->state);
+    info->arrival = d->arrival > 0 ? d->arrival : e->desc.backend->now(e->state);
     info->ready_since = -1, info->first_token = info->last_token = -1;
     if (!info->sampling.seed) info->sampling.seed = 42 + (uint64_t)d->sample_index;
     const llm42_config *c = &e->desc.model->config;
@@ -6008,10 +5922,10 @@ const llm42_request *llm42_engine_request(const llm42_engine *e, int64_t id) {
     const llm42__request *r = llm42__find(e, id);
     return r ? &r->info : NULL;
 }
-double llm42_engine_now(const llm42_engine *e) { return e->backend->now(e->state); }
+double llm42_engine_now(const llm42_engine *e) { return e->desc.backend->now(e->state); }
 const llm42_engine_desc *llm42_engine_config(const llm42_engine *e) { return &e->desc; }
 const char *llm42_engine_arithmetic(const llm42_engine *e) {
-    return e->backend->arithmetic ? e->backend->arithmetic(e->state) : NULL;
+    return e->desc.backend->arithmetic ? e->desc.backend->arithmetic(e->state) : NULL;
 }
 llm42_stats llm42_engine_stats(const llm42_engine *e) {
     llm42_stats stats = e->stats;
@@ -6044,7 +5958,7 @@ llm42_result llm42_engine_run_until(llm42_engine *e, double seconds, llm42_error
     llm42_result result = LLM42_OK;
     while (result == LLM42_OK && llm42__now(e) < seconds) result = llm42__step_until(e, seconds, error);
     if (result < 0) return result;
-    if (result == LLM42_IDLE && seconds < (double)INFINITY) e->backend->wait_until(e->state, seconds);
+    if (result == LLM42_IDLE && seconds < (double)INFINITY) e->desc.backend->wait_until(e->state, seconds);
     return e->view.running_count || e->waiting ? LLM42_OK : LLM42_IDLE;
 }
 
@@ -6062,14 +5976,9 @@ static llm42_result llm42__step(llm42_engine *e, double until, llm42_error *erro
         if (e->batch.pass.rows) return llm42__run_batch(e, error);
         if (!e->waiting) return LLM42_IDLE;
         // Every waiting request is still to arrive, or all were preempted.
-        e->backend->wait_until(e->state, LLM42__MIN(e->waiting->info.arrival, until));
+        e->desc.backend->wait_until(e->state, LLM42__MIN(e->waiting->info.arrival, until));
     } while (llm42__now(e) < until);
     return LLM42_OK;
-}
-
-static void llm42__forget_saves(llm42_engine *e, int slot) {
-    for (llm42_seq *seq = &e->seq[slot]; seq->saves; seq->saves--)
-        e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
 }
 
 // How far a state moves in the pass: over rows final before it and those it makes final: a prompt's, a window's first,
@@ -6101,27 +6010,25 @@ static llm42_result llm42__run_batch(llm42_engine *e, llm42_error *error) {
         llm42__move_state(e, b->owner[i], &b->plan.choice[i], b->row[row].position);
     for (int i = 0; b->margins && i < pass.rows; i++) b->margins[i] = -1;  // for backends that have none
     b->pass.begin = llm42__now(e);
-    llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
+    llm42_result result = e->desc.backend->run(e->state, &pass, llm42__blank(e));
     result = llm42__returned(e, result, LLM42_BACKEND, "run", error);
     for (int i = 0; i < b->plan.count; i++) {
-        if (result == LLM42_OK)
-            b->owner[i]->state = e->seq[b->owner[i]->slot].state_to, llm42__restored(e, b->owner[i]);
-        else llm42__forget_saves(e, b->owner[i]->slot);
-        if (result != LLM42_OK && e->desc.model->config.recurrent_layers) llm42__preempt(e, b->owner[i]);
+        llm42__request *r = b->owner[i];
+        if (result == LLM42_OK) {
+            r->state = e->seq[r->slot].state_to;
+            llm42__restored(e, r);
+            continue;
+        }
+        if (e->desc.model->config.recurrent_layers) llm42__preempt(e, r);  // then it has no drafts or candidates
+        if (r->info.drafts) llm42__undraft(e, r);
+        r->info.must_verify = b->plan.choice[i].kind == LLM42_KIND_WINDOW && r->info.candidates;
+        llm42__note_candidates(e, r);
     }
-    for (int i = 0; i < b->plan.count && result != LLM42_OK; i++) {
-        llm42_request *info = &b->owner[i]->info;
-        if (info->drafts) llm42__undraft(e, b->owner[i]);
-        if (b->plan.choice[i].kind != LLM42_KIND_WINDOW || !info->candidates) continue;  // none after a preemption
-        info->must_verify = true;
-        llm42__note_candidates(e, b->owner[i]);
-    }
-    LLM42__TRY(result);
-    e->view.last = b->pass;
-    llm42__postprocess(e);
-    for (int i = 0, row = 0; i < b->plan.count; row += b->plan.choice[i++].rows)
-        llm42__forget_saves(e, b->row[row].seq);
-    return LLM42_OK;
+    if (result == LLM42_OK) llm42__postprocess(e);
+    for (int i = 0; i < b->pass.rows; i++)  // snapshots that no page got
+        for (llm42_seq *seq = &e->seq[b->row[i].seq]; seq->saves; seq->saves--)
+            e->kv.snapshot[seq->save[seq->saves - 1].snapshot].refs = 0;
+    return result;
 }
 
 // >>admit --------------------------------------------------------------------------------------------------------
@@ -6152,22 +6059,22 @@ static llm42_result llm42__admit_arrived(llm42_engine *e, llm42_error *error) {
 
 // Admits a request if a slot is free, and pages for it and to spare (see .admission_reserve). False: it has to wait.
 static bool llm42__admit(llm42_engine *e, llm42__request *r) {
-    if (!e->free_slots) return false;
-    const int last = llm42__last_position(&r->info), left = r->info.max_new_tokens - r->info.committed;
-    const double reserve = ceil(e->desc.kv.admission_reserve * (double)(e->to_return + left) / e->desc.kv.page_size),
+    if (e->view.running_count == e->desc.max_running) return false;
+    const int last = llm42__last_position(&r->info);
+    int64_t left = r->info.max_new_tokens - r->info.committed;  // tokens that it and running requests may still return
+    for (int i = 0; i < e->view.running_count; i++) left += e->running[i]->max_new_tokens - e->running[i]->committed;
+    const double reserve = ceil(e->desc.kv.admission_reserve * (double)left / e->desc.kv.page_size),
                  spare = LLM42__MAX((double)e->view.running_count, reserve);
-    r->slot = e->free_slot[--e->free_slots];
+    for (r->slot = 0; e->seq[r->slot].pages;) r->slot++;
     llm42__match_prefix(e, r);
     int wanted = last / e->desc.kv.page_size + 1 - r->pages;
     if (e->view.running_count && e->kv.free_count < wanted + spare) {
         llm42__truncate(e, r, 0);
-        e->free_slot[e->free_slots++] = r->slot;
         r->slot = -1;
         return false;
     }
     llm42__queue_remove(e, r);
     e->running[e->view.running_count++] = &r->info;
-    e->to_return += left;
     if (!llm42__reserve(e, r, last + 1)) assert(false && "the pages are free");
     if (r->info.preemptions == 0) e->stats.prompt_tokens += r->info.prompt_count;
     r->info.state = LLM42_STATE_PREFILL;
@@ -6184,8 +6091,7 @@ static void llm42__stop_running(llm42_engine *e, llm42__request *r) {
     int i = 0;
     while (e->running[i] != &r->info) i++;
     for (e->view.running_count--; i < e->view.running_count; i++) e->running[i] = e->running[i + 1];
-    e->free_slot[e->free_slots++] = r->slot;
-    e->to_return -= r->info.max_new_tokens - r->info.committed;
+    e->seq[r->slot].pages = NULL;
     r->slot = -1;
     r->info.ready_since = r->drafted_at = -1;
     r->info.drafts = 0;
@@ -6228,7 +6134,7 @@ static int llm42__prompt_rows(const llm42_view *v, const llm42_request *r, llm42
     if (r->state != LLM42_STATE_PREFILL) return 0;
     if (!r->verified) return all;
     if (schedule != (prompt > 0 ? how.prompt : v->replay)) return 0;
-    if (prompt > 0 && how.place == LLM42__ALONE) return LLM42__MIN(prompt, v->desc->token_budget);
+    if (prompt > 0 && how.place == LLM42_PREFILL_ISOLATED) return LLM42__MIN(prompt, v->desc->token_budget);
     return prompt > 0 && how.prompt != v->replay ? prompt : all;
 }
 
@@ -6264,9 +6170,9 @@ static int llm42__broken_rule(const llm42_engine *e, const llm42__request *r, co
     return r->info.must_verify && *rows < most ? LLM42_RULE_FAILED : -1;  // the KV of all these rows is undefined
 }
 
-// True if the bits of a prompt depend on the pass's shape: then it must be alone, and is cut at the token budget only.
+// True if rows of a prompt must be alone, and are cut at the token budget only.
 static bool llm42__runs_alone(const llm42_engine *e, const llm42_request *r, llm42_kind kind) {
-    return r->verified && kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count && e->how.shares == LLM42__SHARE_NONE;
+    return kind == LLM42_KIND_PROMPT && r->kv < r->prompt_count && llm42__by_shape(e, r);
 }
 
 // True if a request should decode. One whose window is ready goes on only under WAIT, up to the deadline.
@@ -6278,7 +6184,7 @@ static bool llm42__decodes(const llm42_view *v, const llm42_request *r) {
 
 // Rows of a prompt that may ride in ordinary passes.
 static int llm42__riding_rows(const llm42_view *v, const llm42_request *r) {
-    if (r->verified && v->engine->how.place != LLM42__IN_ORDINARY) return 0;
+    if (r->verified && v->engine->how.place != LLM42_PREFILL_INVARIANT) return 0;
     return llm42_choice_rows(v, r, LLM42_KIND_PROMPT, LLM42_SCHEDULE_INVARIANT);
 }
 
@@ -6295,7 +6201,7 @@ static double llm42__order_by_policies(const llm42_view *v, const llm42_request 
 // so that a long prompt does not delay decoding. Without chunked prefill all prompts go before decoding.
 static llm42_result llm42__plan_by_policies(void *user, const llm42_view *v, llm42_plan *plan, llm42_error *error) {
     const llm42_policy *p = &v->desc->policy;
-    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF, beside = v->engine->how.place != LLM42__ALONE;
+    const bool whole = p->chunked_prefill == LLM42_CHUNKED_OFF, beside = v->engine->how.place != LLM42_PREFILL_ISOLATED;
     int windows = 0, verified = 0;  // ready windows, and requests that can get one ready
     bool decodes = false, riding = false, replayed = false, others = false, drafts = false, overdue = false;
     for (int i = 0; i < v->running_count; i++) {
@@ -6398,9 +6304,9 @@ int llm42_plan_windows(const llm42_view *v, llm42_plan *plan, llm42_order_fn *or
 // what would be padding. Only the budget, all of which HYBRID takes, allows more rows than 32 windows have.
 void llm42_plan_prompts(const llm42_view *v, llm42_plan *plan) {
     const llm42_policy *p = &v->desc->policy;
-    const int M = p->window * p->group, held = plan->count, place = v->engine->how.place;
-    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = place == LLM42__ALONE;
-    bool ride = place == LLM42__IN_ORDINARY;
+    const int M = p->window * p->group, held = plan->count;
+    const bool fixed = v->replay == LLM42_SCHEDULE_FIXED, isolated = v->engine->how.place == LLM42_PREFILL_ISOLATED;
+    bool ride = v->engine->how.place == LLM42_PREFILL_INVARIANT;
     int most = fixed || isolated ? M : LLM42__MIN(M, LLM42__MAX(32 * p->window, v->desc->token_budget));
     if (p->mode == LLM42_MODE_HYBRID && !isolated) most = LLM42__MAX(most, v->desc->token_budget);
     int room = llm42__rows_left(v, plan, v->replay, most);
@@ -6464,10 +6370,7 @@ static int64_t llm42__preempt_youngest(void *user, const llm42_view *v) {
     const llm42_request *victim = NULL;
     for (int i = 0; i < v->running_count; i++) {
         const llm42_request *r = v->running[i];
-        if (!victim || (victim->verified && !r->verified) ||
-            (victim->verified == r->verified &&
-             (r->arrival > victim->arrival || (r->arrival == victim->arrival && r->id > victim->id))))
-            victim = r;
+        if (!victim || (victim->verified == r->verified ? llm42__later(r, victim) : victim->verified)) victim = r;
     }
     (void)user;
     return victim ? victim->id : 0;
@@ -6494,11 +6397,7 @@ const llm42_planner *llm42_planner_default(void) {
 // - TOGETHER: an INVARIANT pass for all requests, which also verifies what candidates there are.
 typedef enum llm42__way { LLM42__VERIFY, LLM42__APART, LLM42__TOGETHER } llm42__way;
 
-static int llm42__size_of(double rows) {
-    int size = 0;
-    while (size < LLM42__SIZES - 1 && rows >= 2) rows /= 2, size++;
-    return size;
-}
+static int llm42__size_of(double rows) { return rows >= 2 ? LLM42__MIN(ilogb(rows), LLM42__SIZES - 1) : 0; }
 
 // Takes the time of a pass that has run. The times of passes of about as many rows differ most by the KV entries that
 // they read, so each size keeps what a straight line through its times needs. Later passes count for more. All lines
@@ -6557,7 +6456,7 @@ static double llm42__times_find(const llm42_engine *e, llm42_schedule schedule, 
 
 static double llm42__view_seconds(const llm42_view *view, const llm42_mix *mix) {
     const llm42_engine *e = view->engine;
-    if (e->backend->estimate) return e->backend->estimate(e->state, mix);
+    if (e->desc.backend->estimate) return e->desc.backend->estimate(e->state, mix);
     double rows = 0, kv = 0;
     for (int k = 0; k < LLM42_KIND_COUNT; k++) rows += mix->rows[k], kv += mix->rows[k] * mix->context[k];
     if (rows == 0) return 0;
@@ -6711,16 +6610,6 @@ static void llm42__plan_hybrid(const llm42_view *v, llm42_plan *plan, bool promp
 
 static llm42__request *llm42__running(const llm42_engine *e, int i) { return llm42__find(e, e->running[i]->id); }
 
-// Drops the drafts of all requests. False: there are none.
-static bool llm42__drop_drafts(llm42_engine *e) {
-    bool some = false;
-    for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
-        some |= e->running[i]->drafts > 0;
-        if (e->running[i]->drafts) llm42__undraft(e, llm42__running(e, i));
-    }
-    return some;
-}
-
 int llm42_draft_room(const llm42_view *v, const llm42_request *r) {
     const llm42_engine_desc *d = v->desc;
     const bool may = r->verified || d->policy.mode == LLM42_MODE_BATCH_INVARIANT || d->draft_ordinary;
@@ -6770,7 +6659,7 @@ static void llm42__ask_for_drafts(llm42_engine *e) {
     const double seconds = requests && d->seconds && !e->view.measured ? d->seconds(d->user, requests, deepest) : 0;
     if (!(seconds >= 0 && e->view.now + seconds <= DBL_MAX))
         result = llm42_fail(error, LLM42_INVALID, "seconds: %g: must be finite and not negative", seconds);
-    else if (seconds > 0) e->backend->wait_until(e->state, e->view.now + seconds);
+    else if (seconds > 0) e->desc.backend->wait_until(e->state, e->view.now + seconds);
     if (result != LLM42_OK) {
         e->stats.draft_failures++;
         LLM42__LOG_TO(&e->desc, "drafter %s: %s: the engine goes on without drafts", d->name,
@@ -6798,13 +6687,10 @@ static void llm42__judge_drafts(llm42_engine *e, llm42__request *r, int right, i
 
 // Takes pages for the positions that the plan's rows write. False: not enough are free; what was taken stays.
 static bool llm42__reserve_plan(llm42_engine *e) {
-    for (int i = 0; i < e->batch.plan.count; i++) {
-        const llm42_choice *c = &e->batch.plan.choice[i];
-        llm42__request *r = e->batch.owner[i];
-        int positions = llm42__last_position(&r->info) + 1;  // a prompt has had its pages since it was admitted
-        if (c->kind == LLM42_KIND_WINDOW) positions -= r->info.candidates;
-        if (c->kind != LLM42_KIND_PROMPT) positions += c->rows - 1;
-        if (positions > r->pages * e->desc.kv.page_size && !llm42__reserve(e, r, positions)) return false;
+    const llm42__batch *b = &e->batch;
+    for (int i = 0, end = 0; i < b->plan.count; i++) {
+        end += b->plan.choice[i].rows;
+        if (!llm42__reserve(e, b->owner[i], b->row[end - 1].position + 1)) return false;
     }
     return true;
 }
@@ -6825,9 +6711,13 @@ static llm42_result llm42__form_plan(llm42_engine *e, llm42_error *error) {
         b->plan = plan;
         if (b->plan.count <= 0) return llm42__refuse(e, LLM42_RULE_WORK, e->view.running[0]->id, error);
         LLM42__TRY(llm42__check_plan(e, error));
-        assert(b->pass.rows > 0 && b->pass.rows <= b->room);
         if (llm42__reserve_plan(e)) return LLM42_OK;
-        if (llm42__drop_drafts(e)) continue;  // nobody is preempted for the sake of a draft
+        bool dropped = false;  // nobody is preempted for the sake of a draft
+        for (int i = 0; i < e->view.running_count && e->desc.drafter; i++) {
+            dropped |= e->running[i]->drafts > 0;
+            if (e->running[i]->drafts) llm42__undraft(e, llm42__running(e, i));
+        }
+        if (dropped) continue;
         llm42__view_update(e);
         int64_t id = (planner->preempt ? planner->preempt : llm42__preempt_youngest)(planner->user, &e->view);
         llm42__request *victim = llm42__find(e, id);
@@ -6852,7 +6742,6 @@ static llm42_result llm42__check_plan(llm42_engine *e, llm42_error *error) {
     e->plans++;
     // There is room for one choice more than requests can run: if there are more, one of these breaks ONCE or RUNNING.
     for (int i = 0; i < LLM42__MIN(plan->count, plan->room); i++) LLM42__TRY(llm42__check_choice(e, i, error));
-    assert(plan->count <= e->view.running_count);
     bool isolated = false;
     for (int i = 0; i < plan->count; i++) {
         const llm42_choice *c = &plan->choice[i];
@@ -6913,6 +6802,7 @@ static void llm42__postprocess(llm42_engine *e) {
     const llm42__batch *b = &e->batch;
     const llm42_planner *planner = e->desc.planner;
     double now = llm42__now(e);
+    e->view.last = b->pass;
     e->view.passes++;
     e->stats.passes[b->pass.schedule]++;
     e->stats.rows[b->pass.schedule] += b->pass.rows;
@@ -7057,7 +6947,6 @@ static bool llm42__commit(llm42_engine *e, llm42__request *r, int count) {
         else if (r->info.committed == r->info.max_new_tokens) why = LLM42_FINISH_LENGTH;
     }
     count = r->info.committed - first;
-    e->to_return -= count;
     e->stats.returned_tokens += count;
     if (r->info.deterministic) e->stats.deterministic_tokens += count;
     llm42__emit_tokens(e, r, LLM42_EVENT_COMMITTED, first, count, r->logprobs + first, (llm42_output){0});
@@ -7195,7 +7084,7 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
                 e->batch.row[pass.rows++] = (llm42_row){i, t, token, LLM42_ROW_SAMPLE};
             }
         pass.shape = schedule == LLM42_SCHEDULE_FIXED ? e->M : pass.rows;
-        llm42_result result = e->backend->run(e->state, &pass, llm42__blank(e));
+        llm42_result result = e->desc.backend->run(e->state, &pass, llm42__blank(e));
         LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "run", error));
         for (int t = 0; t < length; t++) {
             llm42_output out = e->batch.out[pass.rows - length + t];
@@ -7204,7 +7093,7 @@ static llm42_result llm42__self_check(llm42_engine *e, llm42_schedule schedule, 
                 LLM42__FAIL(NOT_INVARIANT,
                             "backend %s: a row's result changed with its place in a pass (schedule %s, %d rows): "
                             "nothing can be promised; use mode NONDETERMINISTIC",
-                            e->backend->name, llm42_schedule_name(schedule), pass.shape);
+                            e->desc.backend->name, llm42_schedule_name(schedule), pass.shape);
         }
     }
     return LLM42_OK;
@@ -7215,7 +7104,7 @@ llm42_result llm42_engine_close(llm42_engine *e) {
     LLM42__TRY(llm42__refuse_inside(e, "llm42_engine_close", NULL));
     for (int i = 0; i < LLM42__BUCKETS; i++)
         while (e->bucket[i]) llm42__forget(e, e->bucket[i]);
-    if (e->state) e->backend->close(e->state);
+    if (e->state) e->desc.backend->close(e->state);
     llm42__free_all(&e->memory);
     llm42__free(e);
     return LLM42_OK;
@@ -7228,7 +7117,7 @@ llm42_result llm42_engine_reload(llm42_engine *e, llm42_error *error) {
                     e->view.running_count + e->stats.waiting);
     for (int p = 0; p < e->kv.pages; p++)
         if (e->kv.page[p].cached) llm42__prefix_evict(&e->kv, p);
-    return e->backend->reload ? e->backend->reload(e->state, error) : LLM42_OK;
+    return e->desc.backend->reload ? e->desc.backend->reload(e->state, error) : LLM42_OK;
 }
 
 static bool llm42__engine_allocate(llm42_engine *e) {
@@ -7236,7 +7125,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     const size_t running = (size_t)e->desc.max_running;
     e->pages_per_slot = (e->desc.max_context + e->desc.kv.page_size - 1) / e->desc.kv.page_size;
     e->running = llm42__take(memory, running, sizeof *e->running);
-    e->free_slot = llm42__take(memory, running, sizeof *e->free_slot);
     e->page_table = llm42__take(memory, running * (size_t)e->pages_per_slot, sizeof *e->page_table);
     e->seq = llm42__take(memory, running, sizeof *e->seq);
     e->draft = llm42__take(memory, e->desc.drafter ? running : 1, sizeof *e->draft);
@@ -7249,8 +7137,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
     if (e->desc.experiment.gate > 0)
         e->batch.margins = llm42__take(memory, (size_t)e->batch.room, sizeof *e->batch.margins);
     if (memory->missing) return false;
-    memset(e->seq, 0, running * sizeof *e->seq);
-    for (int slot = e->desc.max_running - 1; slot >= 0; slot--) e->free_slot[e->free_slots++] = slot;
     return true;
 }
 
@@ -7258,7 +7144,6 @@ static bool llm42__engine_allocate(llm42_engine *e) {
 static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     const llm42_engine_desc *d = &e->desc;
     const llm42_policy *p = &d->policy;
-    e->backend = d->backend;
     e->how = llm42__protocol_of(p);
     e->M = p->window * p->group;
     e->schedules = llm42_policy_schedules(p);
@@ -7281,12 +7166,13 @@ static llm42_result llm42__engine_init(llm42_engine *e, llm42_error *error) {
     backend.behind = LLM42__MAX(2 * p->window, d->draft_limit + 1) + 1, backend.snapshots = d->kv.snapshots;
     backend.log = d->log, backend.log_user = d->log_user;
     // Before the table of pages, because the backend refuses more than the device can hold.
-    llm42_result result = e->backend->open(&e->state, &backend, llm42__blank(e));
+    llm42_result result = e->desc.backend->open(&e->state, &backend, llm42__blank(e));
     LLM42__TRY(llm42__returned(e, result, LLM42_BACKEND, "open", error));
     if (!llm42__kv_open(&e->kv, &d->kv, &e->memory))
         LLM42__FAIL(MEMORY, "llm42_engine_open: out of memory for the table of %d pages", d->kv.pages);
     for (int s = LLM42_SCHEDULE_FIXED; s <= LLM42_SCHEDULE_INVARIANT; s++)
         if (e->schedules >> s & 1) LLM42__TRY(llm42__self_check(e, (llm42_schedule)s, error));
+    memset(e->seq, 0, (size_t)d->max_running * sizeof *e->seq);
     return LLM42_OK;
 }
 

@@ -3,7 +3,7 @@
 # calls, in any order, and no more; what stands behind a semicolon is outside of the file. A section of base names all.
 # A call is any mention of a function, of a table or of a macro that another section defines.
 BEGIN {
-    split("results memory numbers files arrays names doubles", list, " ")
+    split("results memory numbers files names doubles", list, " ")
     for (i in list) base[list[i]]
     home["LLM42__FAIL"] = "names"  # it stands before all sections, and calls llm42_fail
 }

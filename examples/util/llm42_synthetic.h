@@ -22,7 +22,7 @@
 #define LLM42_SYNTHETIC_H
 
 #if defined(LLM42_IMPLEMENTATION) && !defined(LLM42_IMPLEMENTED)
-#define LLM42__SYNTHESIS  // llm42_model_load then calls llm42__load_synthetic, which is below
+#define LLM42__SYNTHESIS  // llm42_model_load then calls llm42__synthetic, which is below
 #endif
 #include "llm42_sm90.h"
 
@@ -175,7 +175,8 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     for (llm42_layer *to = layer; to < layer + c->layers; to++) {
         to->attention_norm = to->ffn_norm = ones;
         const int l = (int)(to - layer);
-        if (c->recurrent_layers) to->cache = l / 4, to->q_norm = to->k_norm = ones;
+        to->cache = c->recurrent_layers ? l / 4 : l;
+        if (c->recurrent_layers) to->q_norm = to->k_norm = ones;
         LLM42__TRY(c->recurrent_layers && l % 4 != 3 ? llm42__synthetic_recurrent(&s, to, l, ones, residual, error)
                                                      : llm42__synthetic_attention(&s, to, residual, error));
         if (c->shared_ffn) LLM42__TRY(llm42__noise_matrix(&s, false, 1, c->dim, in, &to->shared_gate, error));
@@ -192,6 +193,7 @@ static llm42_result llm42__load_synthetic(llm42_model *model, const char *spec, 
     llm42__synthetic_margin(&s);
     return LLM42_OK;
 }
+static llm42__synthetic_fn *const llm42__synthetic = llm42__load_synthetic;
 
 #endif  // LLM42__SYNTHESIS
 #endif  // LLM42_SYNTHETIC_H
