@@ -297,6 +297,7 @@ eight)
     MODEL_8B=synthetic:llama-3.1-8b-fp8,margin=$MARGIN
     bench passes_eight --suite passes --seconds 60
     "${PYTHON:-python3}" sweep/h200/pytorch.py --eight --out "$OUT/pytorch_eight.tsv"
+    stamp pytorch_eight
     measure presets_eight --model "$MODEL_8B" --requests "${REQUESTS:-1024}" --workload sharegpt --max-running 256 \
         --kv-tokens 262144 --token-budget 2048 --qps offline --preset best --ratio 0,1
     MODEL_8B=synthetic:qwen3-30b-a3b,margin=$MARGIN
@@ -343,8 +344,9 @@ flips)
 determinism-eight)
     for model in examples/tiny42-fp8 synthetic:tiny-moe-fp8 "synthetic:llama-3.1-8b-fp8,margin=$MARGIN" ${BASE42:+"$BASE42"}; do
         name=determinism_eight_$(sed 's/.*[:/]//; s/,.*//; s/-fp8//; s/[^a-z0-9]/_/g' <<<"$model")
+        [ -z "${FOLDER:-}" ] || mkdir -p "$FOLDER/$name"
         hostile "$name" --part determinism --model "$model" --loads 8 --requests "${REQUESTS:-2000}" \
-            ${FOLDER:+--record "$FOLDER" --record-every 100}
+            ${FOLDER:+--record "$FOLDER/$name" --record-every 100}
     done
     ;;
 hybrids)
