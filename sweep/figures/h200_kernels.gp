@@ -90,7 +90,7 @@ set ytics 25
 d = "pct_of_fast decode"
 u = "published deterministic_unoptimized"
 b = "published deterministic_improved_attention"
-eval even("ours: FAST, not batch-invariant")
+eval even("ours: FAST, which has the same products")
 eval name("INVARIANT", 8, 112, red)
 eval name("our one fixed tile", 3, 1e4 / number(d, "fixed_tile", "4", 5) - 12, orange)
 eval name("Thinking Machines", 4, 1e4 / number(d, "peer tml_triton", "64", 5 + 1) + 12, purple)

@@ -22,7 +22,7 @@ title=$(tell "With 4,096 rows INVARIANT products reach %.0f to %.0f TFLOP/s, cuB
 one fixed tile of ours %.0f to %.0f" '
     $2 ~ /^tflop_per_s/ && $4 == 4096 { low[$3] = smaller(low[$3], $5); high[$3] = larger(high[$3], $5) }
     END { print low["invariant"], high["invariant"], low["cublas"], high["cublas"], low["fixed_tile"], high["fixed_tile"] }')
-reading="matrix products of one pass, by the rows of the pass; gate_up includes the gate"
+reading="matrix products of one pass, by the rows of the pass; gate_up includes the gate; head up to 1,024"
 notes=("dotted: the peaks of cuBLAS and of a batch-invariant Triton kernel that LLM-42 publishes, on an H100 PCIe"
     "cuBLASLt's first choice is not batch-invariant; INVARIANT: its algorithms in a fixed choice, or tiles of ours")
 source="measured: $(model_name 8b), bf16, on $(device_of "$table"); $(made_of "$table")"
