@@ -64,6 +64,8 @@
 #     bash sweep/h200/run.sh predict            ten runs, and the simulator's errors on them (predict.sh)
 #     bash sweep/h200/grid.sh                   the simulator's errors on the grids (no GPU)
 #
+# One part at a time: parts that share a GPU time each other's products, and choose others.
+#
 # What is there when the time is up stays: every file is written anew after each cell, or line by line. Environment:
 # sweep/h200/common.sh.
 source "$(dirname "$0")/common.sh"
@@ -430,7 +432,7 @@ calibrate-base42)
 margins)
     need_base42
     "$B/bench" --backend cuda --model "$BASE42" --margins "$OUT/flip_margin_base42.tsv" --max-context 2048 \
-        --flip-requests "${REQUESTS:-1024}"
+        --flip-requests "${REQUESTS:-1024}" "${offered[@]}"
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --margins "$OUT/flip_margin_8b.tsv" \
         --prompts random --flip-requests "${REQUESTS:-128}"
     stamp flip_margin_base42 flip_margin_8b

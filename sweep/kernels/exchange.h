@@ -408,6 +408,7 @@ static llm42_result open_exchange_rank(exchange_bench *e, llm42__cuda *rank, llm
     llm42__blocks list;
     cudaFuncAttributes loaded;
     llm42__cuda_sizes(rank);
+    rank->layer.resize((STEPS + 1) / 2);  // without weights, and so without biases
     const size_t D = (size_t)rank->Dp, values = (size_t)e->most * D, based = values + STEPS * D;
     llm42__list_execution(rank, &list);
     LLM42__TRY(llm42__take_blocks(rank, list, LLM42__PASSES, error));
