@@ -4,7 +4,8 @@
 #
 #     bash sweep/h200/run.sh stale              says of each part's files of which revision of the kernels they are
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
-#                                               is time (MINUTES=9); the same command goes on with the next part
+#                                               is time (MINUTES=9); the same command goes on with the next part;
+#                                               PARTS="NAME ...": of these parts alone
 #     bash sweep/h200/run.sh passes             pass times as shares of ceilings, and a pass's stages
 #     bash sweep/h200/run.sh graphs             the same passes with CUDA graphs and without, and 16 requests of
 #                                               1,024 tokens in and out, as SGLang's measurement of its graphs
@@ -29,8 +30,8 @@
 #     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     BASE42=FOLDER bash sweep/h200/run.sh fig6    350 requests of 512 tokens that arrive at 6 a second, beside the same
-#                                               served alone, ordinary and deterministic; of 8B only ALONE of them (150).
-#                                               It takes three calls
+#                                               served alone, ordinary and deterministic; of 8B only ALONE of them (75).
+#                                               It takes two calls
 #     BASE42=FOLDER bash sweep/h200/run.sh tbik    TBIK's experiment at temperature 0.6: different answers and the
 #                                               largest difference of the five largest probabilities, by ranks, which
 #                                               share the GPU, and by requests at once. It takes two calls
@@ -179,7 +180,7 @@ stale)
     ;;
 all)
     left=0
-    for part in "${parts[@]}"; do
+    for part in ${PARTS:-${parts[@]}}; do
         stale "$part" || continue
         if ((SECONDS >= 60 * ${MINUTES:-9})); then left=$((left + 1)); continue; fi
         MINUTES=$((${MINUTES:-9} - SECONDS / 60)) bash "$0" "$part"
@@ -221,7 +222,7 @@ fig6)
     for model in base42 8b; do
         for preset in nondeterministic dvr; do
             name=fig6_${model}_$preset folder=$BASE42 alone=0 takes=150
-            [ $model = base42 ] || folder=$MODEL_8B alone=${ALONE:-150} takes=440
+            [ $model = base42 ] || folder=$MODEL_8B alone=${ALONE:-75} takes=240
             owed "$name" "$takes" || continue
             deterministic "$name" --model "$folder" --suite spans --preset $preset --requests "${REQUESTS:-350}" \
                 --tokens "${TOKENS:-512}" --qps "${QPS:-6}" --alone "$alone" --kv-tokens 131072 "${offered[@]}"
