@@ -126,7 +126,7 @@ check "the report has the lowest and the highest median of the seeds" spread
 # The skill over the null model: the pages say what the report says, and it is 1 for perfect results, 0 if
 # verification is free, and -1 if it costs three times as much as published.
 skill() {  # skill REPORT: the rows by share: skill, from, to
-    sed -nE 's/^\| [0-9]+ (to|and) [0-9]+ (.*\| ){6}([-0-9.]+) \| ([-0-9.]+) \| ([-0-9.]+) \|$/\3 \4 \5/p' "$1" | xargs
+    sed -nE 's/^\| [0-9]+ (to|and) [0-9]+ (.*\| ){6}([-0-9.]+) \| ([-0-9.]+) \| ([-0-9.]+) \| [0-9.]+ \|$/\3 \4 \5/p' "$1" | xargs
 }
 pages() {  # pages REPORT: the numbers of a report stand in README.md and in results/paper/README.md
     awk -F ' *[|] *' '

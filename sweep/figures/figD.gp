@@ -7,7 +7,7 @@ eval sheet_text
 bound(run) = system(sprintf("awk -F '\t' '$2 == \"%s_bound_s\" { print $5 }' '%s'", run, points))
 has_azure = strlen(bound("azure")) > 0
 array name[5] = ["preset_best", "batch_invariant", "dvr_best", "dvr", "none"]
-array shown[5] = ["preset best", "batch-invariant", "DVR, tuned", "DVR, the paper's", "nothing deterministic"]
+array shown[5] = ["preset best (extrapolated)", "batch-invariant", "DVR, tuned (extrapolated)", "DVR, the paper's", "nothing deterministic"]
 array colour[5] = [orange, red, green, blue, grey]
 array mark[5] = [11, 5, 9, 7, 13]
 # Of each share the least and the most of the seeds: share, least, most. What has no share goes from edge to edge.
@@ -42,8 +42,8 @@ do for [p = 1:3] {
             for [i = 2:(p == 3 ? 1 : 2)] flat(m, name[i]) using 1:2 with lines lw 3.5 lc rgb colour[i], \
             for [k in barred] seeds(m, name[int(k)]) using 1:2:(0):($3 - $2) with vectors nohead lw 9 \
                 lc rgb "#90" . colour[int(k)][2:7], \
-            for [i = 4:1:-1] match(m, name[i]) using (100 * $4):5 with linespoints lw 3.5 pt mark[i] \
-                lc rgb colour[i]
+            for [i = 4:1:-1] match(m, name[i]) using (100 * $4):5 with linespoints lw (p == 3 && i == 2 ? 9 : 3.5) \
+                pt mark[i] lc rgb colour[i]
         unset label
     }
 }

@@ -1,5 +1,5 @@
 # What drafts are worth: four batches, six curves each.
-height = above + 1065 + below
+height = above + 1105 + below
 eval start("", width, height)
 set multiplot
 eval sheet_text
@@ -17,7 +17,9 @@ do for [panel = 1:4] {
     set title sprintf("%d request%s at once", batch[panel], panel > 1 ? "s" : "") offset 0, -0.5
     set xlabel panel > 2 ? "drafts right, if those before are" : ""
     set ylabel panel % 2 == 1 ? "tokens/s of a request" : ""
-    set yrange [0:*]
+    set logscale y
+    set yrange [100:2000]
+    set ytics (100, 200, 400, 800, 1600)
     plot for [i = 1:3] match("tok_per_s_none", sprintf("%d %s", batch[panel], way[i])) \
         using 4:($5 / batch[panel]) with lines lw 3 dt 2 lc rgb colour[i], \
         for [i = 1:3] match("tok_per_s", sprintf("%d %s", batch[panel], way[i])) \
@@ -27,9 +29,10 @@ do for [panel = 1:4] {
     unset label
 }
 eval legend(above + 975)
-set key vertical maxrows 2 width -2
+set key vertical maxrows 3 width -1
 plot for [i = 1:3] NaN with lines lw thick[i] lc rgb colour[i] title shown[i], \
     NaN with lines lw 3 dt 2 lc rgb black title "without drafts", \
+    NaN with points pt 4 lw 3 lc rgb grey title "measured: ordinary", \
     NaN with points pt 6 lw 3 lc rgb blue title "measured: DVR", \
     NaN with points pt 8 lw 3 lc rgb red title "measured: best"
 unset multiplot

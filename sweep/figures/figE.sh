@@ -2,13 +2,12 @@
 # What drafts are worth, by the share of them that is right: ordinary requests, deterministic ones by DVR, and
 # batch-invariant passes, each without drafts and with at most seven. Llama 3.1 8B on an H200, 1, 4, 16 and 64 requests
 # at once, 32 tokens in and 128 out. Lines are simulated with the calibration of that GPU. Marks were measured on it
-# with an oracle (results/h200/drafts.tsv and drafts_64.tsv, by build/drafts): medians of runs. Measured
-# ordinary requests have no marks, because their texts leave the oracle's after a while and its drafts are wrong from
-# there on. Nor has DVR with 64 requests, which was measured when preset dvr had G = 32 (drafts_64_dvr.tsv). The line at
-# which drafts stop to pay is in figE_worth.tsv.
+# with an oracle (build/drafts): medians of runs, of way best at several shares (results/h200/drafts.tsv), of ordinary
+# requests and DVR without drafts and at 70% (drafts_ways.tsv). The points have way best with 256 requests, too
+# (drafts_256.tsv). The line at which drafts stop to pay is in figE_worth.tsv.
 CALIBRATION=${CALIBRATION:-sweep/calibration/h200-llama-3.1-8b.tsv}
 source "$(dirname "$0")/common.sh"
-measured=(sweep/results/h200/drafts.tsv sweep/results/h200/drafts_64.tsv)
+measured=(sweep/results/h200/drafts{,_ways,_256}.tsv)
 rates=0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1
 batches="1 2 4 8 16 32 64 128 256"
 for batch in $batches; do
@@ -36,7 +35,6 @@ rows "$raw" requests preset mode draft output_tok_per_s | awk -F '\t' -v OFS='\t
 for file in "${measured[@]}"; do
     [ -r "$file" ] || continue
     rows "$file" model batch way draft tok_per_s | awk -F '\t' -v OFS='\t' '
-        $3 == "ordinary" { next }
         $4 ~ /^[0-9.]+$/ { print "tok_per_s", $2 " " $3, $4, $5 }
         $4 == "none" { print "tok_per_s_none", $2 " " $3, 0, $5 }' >>"$work/published"
 done
@@ -44,7 +42,7 @@ compare "$work/ours" "$work/published" "simulated; the column published has what
 
 # The least share of right drafts at which drafts are worth 1% or more, by batch and way, and the worst of all cells.
 # Where there are measurements, also the share at which drafts give 5%, measured and simulated: both by straight lines
-# between the shares that were measured; 0: less is enough.
+# between the shares that were measured, if there are two; 0: less is enough.
 if [ -z "$KEEP" ]; then
     {
         echo "# $figure: least share of right drafts that makes a way 1% faster than it is without, and the least ratio;"
@@ -52,7 +50,7 @@ if [ -z "$KEEP" ]; then
         printf 'batch\tway\tleast_share\tworst_ratio\tshare_5_simulated\tshare_5_measured\n'
         awk -F '\t' -v OFS='\t' '
             function reaches(ratio, at, i, a, b) {  # where the line through ratio[at, share of i] comes to 1.05
-                if (!(at in shares)) return "nan"
+                if (shares[at] < 2) return "nan"
                 if (ratio[at, share[at, 1]] >= 1.05) return 0
                 for (i = 2; i <= shares[at]; i++) {
                     a = ratio[at, share[at, i - 1]]; b = ratio[at, share[at, i]]
@@ -78,21 +76,20 @@ if [ -z "$KEEP" ]; then
     } >"$OUT/${figure}_worth.tsv"
 fi
 
-# Both measured: DVR with drafts of which 70% are right, over ordinary requests without drafts.
-worth() {
-    rows "${measured[0]}" batch way draft tok_per_s >"$work/rows"
-    for file in "${measured[@]:1}"; do [ ! -r "$file" ] || rows "$file" batch way draft tok_per_s >>"$work/rows"; done
-    awk -F '\t' -v batch="$1" '
-        $1 == batch && $2 == "ordinary" && $3 == "none" { base = $4 }
-        $1 == batch && $2 == "dvr" && $3 == 0.7 { value = $4 }
-        END { if (base && value) printf "%.1f", value / base }' "$work/rows"
+# Times as fast with an oracle of which 70% is right: DVR over ordinary requests without drafts, and over itself.
+over() {  # over COLUMN BATCH BASE DECIMALS: of the points, column 5 is simulated and 6 is measured
+    tell "%.$4f" '$2 == "tok_per_s_none" && $3 == "'"$2 $3"'" && $4 == 0 { base = $'"$1"' }
+        $2 == "tok_per_s" && $3 == "'"$2"' dvr" && $4 == 0.7 { value = $'"$1"' }
+        END { print base && base != "nan" && value != "nan" ? value / base : 0 }'
 }
-title="What drafts are worth, by the share of right ones"
-[ -z "$(worth 1)" ] || [ -z "$(worth 16)" ] || title="With 70% of drafts right, DVR serves one request \
-$(worth 1) times as fast as ordinary decoding without drafts, and 16 at once $(worth 16) times as fast"
+title="Simulated: what drafts are worth, by the share of an oracle's that is right"
+[ ! -r "${measured[1]}" ] || title="Measured: with 70% of an oracle's drafts right, DVR serves one request \
+$(over 6 1 ordinary 1) times as fast as ordinary decoding without drafts, and 64 at once $(over 6 64 ordinary 1) times"
 width=1180 reading="lines: simulated; hollow marks: measured on an H200 with an oracle; dashed: without drafts"
 source=$(source_of "$raw")
-notes=("at most seven drafts of a request in a pass; best has batch-invariant passes here; the title is measured;\
- DVR of 64 requests was not"
-    "measured: Llama 3.1 8B (random weights) on one H200; $(made_of <(grep -h '^#' "${measured[@]}"))")
+notes=("at most seven drafts of a request in a pass; best has batch-invariant passes here; the y axes are logarithmic"
+    "DVR of 64 requests with 70% right, over itself without drafts: measured $(over 6 64 dvr 2) times,\
+ simulated $(over 5 64 dvr 2)"
+    "measured: Llama 3.1 8B (random weights) on one H200, medians of three runs; \
+$(made_of <(grep -h '^#' "${measured[@]}"))")
 plot

@@ -16,8 +16,8 @@ rows "$raw" cost share load winner sure lead_pct verified | awk -F '\t' -v OFS='
 : >"$work/marks"
 measured=${raw%.tsv}_measured.tsv
 lead=
-[ ! -r "$measured" ] || lead=$(tell ", by at most %.1f%% each" '{ m = larger(m, $1) } END { print m }' \
-    <(rows "$measured" lead_pct))
+[ ! -r "$measured" ] || lead=$(tell ", by at most %.1f%% each; it is the map's in %d of %d" \
+    '{ m = larger(m, $1); agrees += $2 } END { print m, agrees, NR }' <(rows "$measured" lead_pct agrees))
 [ ! -r "$measured" ] || rows "$measured" share load winner | awk -F '\t' -v OFS='\t' '
     BEGIN { n = split("dvr hybrid invariant apart", name, " "); for (i = 1; i <= n; i++) colour[name[i]] = i }
     NR == FNR { if ($1 == 1) { column[$8] = $2; row[$9] = $3 }; next }
@@ -27,16 +27,16 @@ rows "$raw" cost share load gate_low | awk -F '\t' -v OFS='\t' '
     NR == FNR { panel[$7] = $1; column[$8] = $2; row[$9] = $3; next }
     $4 != "nan" && $4 > 0 { print panel[$1], column[$2], row[$3] }' "$work/cells" - >"$work/gates"
 width=1340
-title=$(rows "$raw" cost winner verified | awk -F '\t' '
+title=$(rows "$raw" cost winner verified sure | awk -F '\t' '
     function list(part, i, text) {
         for (i = 1; i <= n; i++) text = text (i == 1 ? "" : i < n ? ", " : " and ") part[i]
         return text
     }
     !($1 in at) { at[$1] = ++n; cost[n] = sprintf("%.0f", 100 * $1 - 100); won[n] = 0 }
-    { all[at[$1]]++; if ($2 == "dvr" || ($2 == "hybrid" && $3 >= 0.5)) { won[at[$1]]++; sum++ } }
+    { all[at[$1]]++; if ($2 == "dvr" || ($2 == "hybrid" && $3 >= 0.5)) { won[at[$1]]++; sum++; sure += $4 } }
     END {
-        printf "Verification (blue, dark green) has the lowest latency in %d of %d cells: in %s of %d where INVARIANT " \
-            "passes cost %s%%", sum, NR, list(won), all[1], list(cost)
+        printf "Simulated: verification (blue, dark green) has the lowest latency in %d of %d cells, in %d surely: in %s of " \
+            "%d where INVARIANT passes cost %s%%", sum, NR, sure, list(won), all[1], list(cost)
     }')
 reading="colour: the mechanism with the lowest P99 latency; number: how much longer that of the second best is, %"
 notes=("hatched: the 95% interval of this lead over five seeds reaches 0"
