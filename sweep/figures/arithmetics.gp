@@ -11,7 +11,7 @@ set xrange [1.4:7.6]
 set yrange [0:116]
 set xtics ("greedy" 2, "T = 0.8" 3, "greedy" 4, "T = 0.8" 5, "greedy" 6, "T = 0.8" 7) scale 0 \
     font "sans-serif" . font(13)
-array model[3] = ["base42", "tiny42", "tiny42, FP8"]
+array model[3] = ["tiny42", "tiny42, FP8", "base42"]
 set ytics 0, 25, 100 font "sans-serif" . font(14)
 unset key
 do for [panel = 1:2] {
@@ -19,7 +19,7 @@ do for [panel = 1:2] {
     eval area(panel == 1 ? 90 : 630, panel == 1 ? 550 : 1090, above + 55, above + 410)
     set title panels[panel] font "sans-serif" . font(16) offset 0, -0.5
     plot for [i = 1:4] of(i) using ($4 + 0.27 * ($5 - 2)):(column(5 + panel)):(0.25) with boxes lc rgb colour[i], \
-        for [i = 1:4] of(i) using ($4 + 0.27 * ($5 - 2)):(column(5 + panel) + (i == 3 ? 9 : 4)): \
+        for [i = 1:4] of(i) using ($4 + 0.27 * ($5 - 2)):(column(5 + panel) + (i == 3 ? 9 : 5)): \
         (sprintf("%d", floor(column(5 + panel) + 0.5 + 1e-9))) with labels font "sans-serif" . font(9.5) tc rgb colour[i]
     unset label
 }

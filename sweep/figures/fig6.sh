@@ -39,7 +39,7 @@ awk -F '\t' -v OFS='\t' -v tokens=$tokens '
 : >"$work/published"
 compare "$work/ours" "$work/published" "measured on the CPU backend with examples/tiny42, not simulated"
 published() { awk -F '\t' -v q="fig6 8B $1" '$1 == q { print $2 }' $reference/sosp_fig5_fig6.tsv; }
-title=$(tell "Marked deterministic, %d%% of answers stay equal in a batch; unmarked, %.0f%% change" '
+title=$(tell "Measured: by preset paper, %d%% of 96 answers stay equal in a batch; unmarked, %.0f%% change" '
     $2 == "all_equal_pct" { equal[$3] = $5 }
     END { print equal["paper"], 100 - equal["nondeterministic"] }')
 reading="tokens equal to those of the request served alone; hollow: Figure 6 of the camera-ready paper"

@@ -6,7 +6,7 @@ set multiplot
 eval sheet_text
 unset key
 eval area(130, 520, above + 60, above + 345)
-set title "a  time of a verification pass" offset 0, -0.5
+set title "a1  time of a verification pass" offset 0, -0.5
 set xlabel "tokens in the pass"
 set ylabel "ms (from the calibration)"
 set logscale x 2
@@ -16,7 +16,7 @@ plot match("verify_pass_ms", "G=1") using 4:5 with lines lw 3.5 lc rgb sky, \
     "" using 4:6 with points pt 6 lw 3 lc rgb black
 unset label
 eval area(660, 1065, above + 60, above + 345)
-set title "a  the same, by token" offset 0, -0.5
+set title "a2  the same, by token" offset 0, -0.5
 set ylabel "ms / tokens in the pass"
 set logscale y
 set yrange [0.03:1]

@@ -63,10 +63,10 @@ compare "$work/ours" "$work/published" "verify_pass_ms and verify_token_ms from 
 published_in=$reference/verify_cost.tsv
 # The published curves end where they reach 100%.
 rows $reference/fig9_rollback_cdf.tsv window max_rollbacks_per_pass >"$work/ends"
-title=$(tell "A pass of %d rows takes %.2f times as long as one of %d, but windows of %d recompute %.1f times as much as windows of %d" '
+title=$(tell "Fitted: a pass of %d rows takes %.2f times as long as one of %d; simulated: windows of %d recompute %.1f times as much as windows of %d" '
     $2 == "verify_pass_ms" { ms[$4] = $5 }
     $2 == "recompute_pct" { pct[$4] = $5 }
     END { print 256, ms[256] / ms[16], 16, 256, pct[256] / pct[32], 32 }')
-reading="lines and bars: simulated; hollow marks: the authors' numbers for Figure 9"
+reading="lines of a: the calibration, which is fitted to these marks; others and bars: simulated; hollow marks: the authors' numbers for Figure 9"
 notes=("ShareGPT, 12 queries/s, all deterministic, verification EAGER, G = 1; 20,480 requests of five seeds; the authors' marks of b are read off curves, and those of c are not at hand")
 plot cdf="$cdf" recomputed="$recomputed" ends="$work/ends"

@@ -16,7 +16,7 @@ rows "$raw" mode verify ratio qps total_tok_per_s e2e_p99_s | awk -F '\t' -v OFS
     }' | mean >"$work/ours"
 : >"$work/published"
 compare "$work/ours" "$work/published" "simulated, means over seeds $seeds"
-title=$(tell "With all requests deterministic, EAGER has a P99 latency of %.0f s, and WAIT one of %.0f s" '
+title=$(tell "Simulated, five seeds: with all requests deterministic, EAGER has a P99 latency of %.0f s, and WAIT one of %.0f s" '
     $2 == "p99_latency_s" && $4 == 1 { p99[$3] = $5 }
     END { print p99["eager"], p99["wait"] }')
 notes=("ShareGPT, 4,096 requests, W = 64, G = 8, prompts ISOLATED; means over five seeds")

@@ -18,8 +18,10 @@ array curve[7] = ["tiny42_cpu_default_bf16_0.8", "tiny42_cpu_default_bf16_0", "t
 array name[7] = ["tiny42, temperature 0.8", "tiny42, greedy", "tiny42, greedy, logits in fp32", \
     "base42, temperature 0.8", "base42, greedy", "8B, greedy", "hybrid42, greedy"]
 array colour[7] = [red, blue, sky, orange, black, green, purple]
-of(i) = sprintf("< awk -F '\\t' '$1 == \"%s\" && $2 < 100 { print 100 - $2 \"\\t\" $3 }' '%s' | sort -n", curve[i], curves)
-plot for [i = 1:7] of(i) using 1:2 with linespoints lw 3 pt 7 lc rgb colour[i]
+of(i) = sprintf("< awk -F '\\t' '$1 == \"%s\" && $2 < 100 { print 100 - $2 \"\\t\" $3 \"\\t\" $7 \"\\t\" $8 }' '%s' | sort -n", curve[i], curves)
+set bars small
+plot for [i = 1:7] of(i) using 1:2:3:4 with yerrorbars lw 1.2 pt 7 ps 0.1 lc rgb colour[i], \
+    for [i = 1:7] of(i) using 1:2 with linespoints lw 3 pt 7 lc rgb colour[i]
 eval legend(above + 760)
 eval "set key vertical maxrows 4 font '" . font(17) . "'"
 plot for [i = 1:7] NaN with linespoints lw 3 pt 7 lc rgb colour[i] title name[i]

@@ -16,7 +16,7 @@ do for [d = 1:2] {
     left = d == 1 ? 130 : 650
     eval area(left, left + 420, above + 50, above + 330)
     set title shown[d] offset 0, -0.4
-    set ylabel d == 1 ? "importance ratio" : ""
+    set ylabel d == 1 ? "importance ratio (log)" : ""
     set yrange [0.6:1.6]
     set logscale y
     set ytics (0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.6)

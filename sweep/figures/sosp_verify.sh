@@ -29,6 +29,7 @@ title=$(tell "With 256 instead of 128 rows a verification pass takes %.0f%% long
     $2 == 256 { grown[$1] = 100 * $3 / base[$1] - 100 }
     END { print grown["published_pcie"], grown["published_sxm"] + 0.0001, grown["h200"] }' "$OUT/${figure}_curves.tsv")
 reading="time of a pass by its rows; hollow marks: published; filled marks: measured by us"
-notes=("camera-ready Figure 9a; one window; on the H200, windows of 32 rows with 512 tokens of context; $(made_of $h200)")
+notes=("camera-ready Figure 9a; one window; on the H200, windows of 32 rows with 512 tokens of context; $(made_of $h200)"
+    "the H200 was measured from 128 rows on; windows and contexts of the curves differ, so compare only their shapes")
 source="calibration: $(basename "$CALIBRATION" .tsv), $(device_of "$CALIBRATION")"
 plot curves="$OUT/${figure}_curves.tsv" h200="$(device_of $h200)"

@@ -16,7 +16,7 @@ set yrange [10.0 ** floor(log10(least)):200]
 set xrange [0:places + 1]
 set ytics ()
 lowest_power = int(floor(log10(least)))
-do for [e = lowest_power:2:(lowest_power < -3 ? 2 : 1)] { set ytics add (sprintf("%g", 10.0 ** e) 10.0 ** e) }
+do for [e = lowest_power:2:(lowest_power < -3 ? 2 : 1)] { set ytics add (e < -2 ? sprintf("10^{%d}", e) : sprintf("%g", 10.0 ** e) 10.0 ** e) }
 set label 98 "%" at screen 95.0 / width, screen 1 - (under - 22.0) / height right
 every = layers <= 12 ? 1 : layers <= 24 ? 2 : 4
 set xtics ()
@@ -58,6 +58,6 @@ plot table using ($3 > 0 ? $3 : NaN):2:(0.5):(0.5) with boxxyerror fc rgb '#EFEF
 unset label
 eval legend(height - below - 85)
 set key vertical maxrows 2
-plot NaN with linespoints lw 3.5 pt 7 lc rgb blue title "values that differ, %", \
+plot NaN with linespoints lw 3.5 pt 7 lc rgb blue title "values that differ, % of all values", \
     NaN with linespoints lw 3.5 pt 5 lc rgb red title "largest difference of a row, % of the row"
 unset multiplot

@@ -179,10 +179,11 @@ share=$(awk -F '\t' -v windows="$most" 'NR == 2 { printf "%.1f", windows * $4 / 
 {
     gp_set points "$work/points"
     gp_texts 1340 \
-        "With log-probability bits, an audit that costs $share% of serving catches any of these cheats with 99% \
-probability" \
-        "each curve is a cheat; what the provider reveals decides what is found; $share% is $most windows" \
-        "$model, temperature 0.8, windows of 16 tokens drawn at random from 1,000 answers of 128 tokens" \
+        "With log-probability bits, $most windows catch any of these cheats with 99% probability: \
+$share% of what 1,000 answers cost" \
+        "each curve is a cheat; what the provider reveals decides what is found" \
+        "$model, temperature 0.8, windows of 16 tokens drawn at random from 1,000 answers of 128 tokens, \
+all of which cheat" \
         "$(sed -n '1s/^# made by \S* /measured /p' "$result")"
     gp_set least "$(awk -F '\t' 'NR == 2 { print $4 / 1.5 }' "$work/points")"
     gp_set most "$(awk -F '\t' 'NR > 1 && $4 > m { m = $4 } END { print 1.1 * m }' "$work/points")"
