@@ -1,6 +1,6 @@
 #!/bin/bash
 # Throughput by share of deterministic requests on one H200, relative to the nondeterministic mode, measured beside
-# simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh grid-8b, grid-base42: verifier FIXED),
+# simulated. Needs one of ratio_8b.tsv, ratio_base42.tsv (sweep/h200/run.sh ratio-8b, ratio-base42: verifier FIXED),
 # presets.tsv and group.tsv (run.sh presets, group; not simulated), or more. A file without its nondeterministic run is
 # left out.
 # shellcheck disable=SC2034  # h200.inc looks for these: any will do

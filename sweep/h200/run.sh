@@ -54,7 +54,7 @@
 #     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
 #     TEMPERATURE=0 bash sweep/h200/run.sh flip-law-8b     the same of 8B, one temperature a call (0, 0.8); both need
 #                                                          `make shared CUDA=1` and numpy; TEXTS=N: fewer or more
-#     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group, and shares of deterministic requests
+#     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group; ratio-base42: shares of deterministic requests
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
 #     bash sweep/h200/run.sh grid-online                   window x group x share of 8B, where requests arrive at 12 a
 #                                                          second (QPS=X; SHARES=0.1,0.5,1): two calls
@@ -116,8 +116,8 @@ owed() {
 }
 # The files of the parts that claims rest on, in the order in which they are measured again.
 parts=(determinism-8b determinism-base42 determinism-mixture scoring passes graphs launches mixture prompts attention
-    kernels presets group online drafts fig6 tbik sglang sglang-prefix sglang-cost ratio-8b grid-online margins winner
-    eight energy flips determinism-eight hybrids determinism-hybrid)
+    kernels presets group online drafts fig6 tbik sglang sglang-prefix sglang-cost ratio-8b ratio-base42 grid-online
+    margins winner eight energy flips determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -136,7 +136,7 @@ files_of() {
     sglang) echo sglang_8b ;;
     sglang-prefix) echo sglang_prefix ;;
     sglang-cost) echo sglang_cost ;;
-    ratio-8b) echo ratio_8b ;;
+    ratio-8b | ratio-base42) echo "${1/-/_}" ;;
     grid-online) echo grid_online ;;
     margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
@@ -153,7 +153,9 @@ today=$(sed -n 's/^enum { LLM42__KERNELS = \([0-9]*\) };.*/\1/p' kernels.cu)
 # PyTorch alone measures does not depend on them: it counts as today's.
 revision_of() {
     [ -r "$OUT/$1.tsv" ] || return 0
-    if grep -q '^# unfinished' "$OUT/$1.tsv"; then echo unfinished; return; fi
+    # The date is written when all went well. A file without it, or without a whole row at its end, counts for nothing.
+    if [[ $(head -n 1 "$OUT/$1.tsv") != '# date: '* || $(tail -c 1 "$OUT/$1.tsv") ||
+        $(grep -vc '^#' "$OUT/$1.tsv") -lt 2 ]] || grep -q '^# unfinished' "$OUT/$1.tsv"; then echo unfinished; return; fi
     if grep -q '^# PyTorch' "$OUT/$1.tsv" && ! grep -q '^# cuda kernels' "$OUT/$1.tsv"; then echo "$today"; return; fi
     sed -n 's/^# cuda kernels: //p' "$OUT/$1.tsv" | head -n 1
 }
@@ -179,13 +181,14 @@ stale)
     echo "$old of these files are not of revision $today: run.sh all measures their parts again, on an H200"
     ;;
 all)
-    left=0
+    left=0 failed=
     for part in ${PARTS:-${parts[@]}}; do
         stale "$part" || continue
         if ((SECONDS >= 60 * ${MINUTES:-9})); then left=$((left + 1)); continue; fi
-        MINUTES=$((${MINUTES:-9} - SECONDS / 60)) bash "$0" "$part"
+        MINUTES=$((${MINUTES:-9} - SECONDS / 60)) bash "$0" "$part" || failed+=" $part"
     done
     [ "$left" = 0 ] || echo "run.sh all: $left parts are left: the same command goes on"
+    [ -z "$failed" ] || { echo "run.sh all: failed:$failed" >&2; exit 1; }
     ;;
 determinism-8b)
     hostile determinism_8b --part determinism --model "$MODEL_8B" --loads 4 --requests "${REQUESTS:-1000}"
@@ -230,6 +233,7 @@ fig6)
     done
     # How many answers have their first other token there.
     for file in "$OUT"/fig6_*.tsv; do
+        [ -r "$file" ] || continue
         awk -F '\t' -v name="$(basename "$file" .tsv)" '
             $4 == "request_first_span_tokens" {
                 for (top = 16; top <= $5; top *= 2);
@@ -309,30 +313,34 @@ eight)
     bench passes_eight_mixture --suite passes --quick
     ;;
 energy)
+    command -v nvidia-smi >/dev/null || { echo "run.sh: energy needs nvidia-smi and a GPU" >&2; exit 2; }
+    work=$(mktemp -d) meter=
+    trap 'kill $meter 2>/dev/null || true; rm -rf "$work"' EXIT
     # Power is read while a workload runs, and counts for as long as requests are served, which is until the end.
     {
         echo "# power_w: mean of nvidia-smi's readings (power.draw.instant), 0.1 s apart, while requests are served"
         printf 'model\ttokens_per_s\tduration_s\tpower_w\treadings\n'
-    } >"$OUT/energy_eight.tsv"
+    } >"$work/energy"
     for bits in '' -fp8; do
         model=synthetic:llama-3.1-8b$bits,margin=$MARGIN
         nvidia-smi -i "${CUDA_VISIBLE_DEVICES:-0}" --query-gpu=power.draw.instant --format=csv,noheader,nounits \
-            -lms 100 >"$OUT/power" &
+            -lms 100 >"$work/power" &
         meter=$!
         measure energy_run --model "$model" --requests "${REQUESTS:-384}" --workload sharegpt --max-running 256 \
             --kv-tokens 262144 --token-budget 2048 --qps offline --preset best --ratio 1
         kill "$meter"
         wait "$meter" || true
-        grep '^# cuda \(device\|kernels\)' "$OUT/energy_run.tsv" >"$OUT/manifest"
-        sed '/^#/d' "$OUT/energy_run.tsv" | awk -F '\t' -v OFS='\t' -v model="$model" -v power="$OUT/power" '
+        meter=
+        grep '^# cuda \(device\|kernels\)' "$OUT/energy_run.tsv" >"$work/manifest"
+        sed '/^#/d' "$OUT/energy_run.tsv" | awk -F '\t' -v OFS='\t' -v model="$model" -v power="$work/power" '
             NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
             { while ((getline watts <power) > 0) all[n++] = watts
               first = n - int(10 * $at["duration_s"])
               for (i = first < 0 ? 0 : first; i < n; i++) { sum += all[i]; count++ }
-              print model, $at["total_tok_per_s"], $at["duration_s"], sum / count, count }' >>"$OUT/energy_eight.tsv"
+              print model, $at["total_tok_per_s"], $at["duration_s"], sum / count, count }' >>"$work/energy"
     done
-    sed -i "1r $OUT/manifest" "$OUT/energy_eight.tsv"
-    rm -f "$OUT/power" "$OUT/energy_run.tsv" "$OUT/manifest"
+    sed "1r $work/manifest" "$work/energy" >"$OUT/energy_eight.tsv"
+    rm "$OUT/energy_run.tsv"
     stamp energy_eight
     ;;
 flips)
@@ -399,7 +407,8 @@ attention)
                 $1 == "attention" { print run, "llm42", $4, "grouped", $8, $9 }
                 $1 == "cudnn" || $1 == "flash" { print run, $0 }' "$work"/{llm42,pytorch}_$run
         done
-    } >"$OUT/attention.tsv"
+    } >"$work/attention"
+    cp "$work/attention" "$OUT/attention.tsv"
     stamp attention
     sed '/^#/d' "$OUT/attention.tsv"
     ;;
@@ -447,14 +456,16 @@ flip-law-8b)
     ;;
 grid-base42)
     need_base42
-    model=(--model "$BASE42" --prompts own --requests "${REQUESTS:-1024}")
-    measure grid_base42 "${model[@]}" "${common_base42[@]}" "${windows[@]}"
-    SECONDS_MAX=150 measure ratio_base42 "${model[@]}" "${common_base42[@]}" "${ratios[@]}"
+    measure grid_base42 --model "$BASE42" --prompts own --requests "${REQUESTS:-1024}" "${common_base42[@]}" \
+        "${windows[@]}"
+    ;;
+ratio-base42)
+    need_base42
+    measure ratio_base42 --model "$BASE42" --prompts own --requests "${REQUESTS:-1024}" "${common_base42[@]}" \
+        "${ratios[@]}"
     ;;
 grid-8b)
-    model=(--model "$MODEL_8B" --requests "${REQUESTS:-256}")
-    SECONDS_MAX=300 measure grid_8b "${model[@]}" "${common_8b[@]}" "${windows[@]}"
-    SECONDS_MAX=120 measure ratio_8b "${model[@]}" "${common_8b[@]}" "${ratios[@]}"
+    SECONDS_MAX=300 measure grid_8b --model "$MODEL_8B" --requests "${REQUESTS:-256}" "${common_8b[@]}" "${windows[@]}"
     ;;
 ratio-8b) measure ratio_8b --model "$MODEL_8B" --requests "${REQUESTS:-1024}" "${common_8b[@]}" "${ratios[@]}" ;;
 grid-online)
@@ -463,7 +474,8 @@ grid-online)
         --ratio "${SHARES:-0.1,1}" --qps "${QPS:-12}"
     ;;
 kernels)
-    "$B/kernels" --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/kernels.tsv" | tee "$OUT/kernels.txt"
+    "$B/kernels" --model "$MODEL_8B" --algorithm-file "$algorithms" --out "$OUT/kernels.tsv" | tee "$OUT/kernels.txt.part"
+    mv "$OUT/kernels.txt.part" "$OUT/kernels.txt"
     stamp kernels
     ;;
 leaves)

@@ -34,8 +34,8 @@ case ${1:-} in
 owed)
     for part in exchange memcheck outputs campaign lengths; do
         ((SECONDS < 60 * ${MINUTES:-9})) || { echo "run.sh owed: $part and what follows it are left"; break; }
-        bash "$0" "$part"
-        echo "run.sh owed: $part is done after $SECONDS s"
+        bash "$0" "$part" && said=done || said=failed
+        echo "run.sh owed: $part: $said after $SECONDS s"
     done
     ;;
 exchange)
@@ -44,7 +44,8 @@ exchange)
     ;;
 memcheck)
     TOOLS=memcheck bash tests/sanitize_cuda.sh "$B/tests/test_cuda" --part exchange --quick |
-        tee "$OUT/memcheck.txt"
+        tee "$OUT/memcheck.txt.part"
+    mv "$OUT/memcheck.txt.part" "$OUT/memcheck.txt"
     ;;
 passes)
     passes passes_1 "$MODEL_8B" --tensor-parallel 1 --seconds 60
