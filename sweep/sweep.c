@@ -426,15 +426,18 @@ static void flips_print(const sweep *s, FILE *file) {
     const int64_t known = flips_known(s->set.calibration);
     const int64_t cells = arrlen(s->grid.cells);
     int64_t beyond = 0, none = 0;
-    double rate = 0;
-    for (int rows = 1; rows <= 1 << 16; rows *= 2) rate += llm42_calibration_flip_rate(s->calibration, rows, 0);
     for (int64_t i = 0; i < cells; i++) {
         llm42_engine_desc desc = {0};
         cell_desc(&s->grid, &s->grid.cells[i], &desc);
         const llm42_policy *p = &desc.policy;
         if (p->mode != LLM42_MODE_DVR && p->mode != LLM42_MODE_HYBRID) continue;
-        if (p->verifier == LLM42_VERIFIER_INVARIANT) none += rate == 0;
-        else beyond += (int64_t)p->window * p->group > known;
+        if (cell_number(&s->grid, &s->grid.cells[i], RATIO, 1) == 0) continue;  // nothing is verified
+        const bool fixed = p->verifier != LLM42_VERIFIER_INVARIANT;
+        double rate = 0;
+        for (int rows = 1; rows <= 1 << 16; rows *= 2)
+            rate += llm42_calibration_flip_rate(s->calibration, rows, fixed ? (double)p->window * p->group : 0);
+        if (rate == 0) none++;
+        else if (fixed) beyond += (int64_t)p->window * p->group > known;
     }
     if (s->set.no_flips || s->set.flip_scale == 0) return;
     if (beyond)
@@ -445,8 +448,8 @@ static void flips_print(const sweep *s, FILE *file) {
                 beyond, cells, known);
     if (none)
         fprintf(file,
-                "# no flips: in %" PRId64 " of %" PRId64 " cells nothing is rolled back, because with INVARIANT replay "
-                "passes the calibration has none\n",
+                "# no flips: in %" PRId64 " of %" PRId64 " cells nothing is rolled back, because the calibration has "
+                "no flips for such replay passes\n",
                 none, cells);
 }
 

@@ -257,6 +257,8 @@ says 'than the 1024 up to' h200-llama-3.1-8b $paper 128,129
 says 'than the 256 up to' cpu-tiny42 $paper 33 --workload fixed:16x16
 says '# no flips: in 2 of 4 cells' h200-llama-3.1-8b --preset dvr,best,invariant,paper --window 16 --group 8
 says NONE h200-llama-3.1-8b-fp8 --preset dvr,best
+says '# no flips: in 1 of 1 cells' h200-qwen3-30b-a3b-fp8 --preset paper
+says '# extrapolated: in 1 of 2 cells' h100-pcie-paper $paper 65 --ratio 0,1
 
 # A planner of one's own, from a file: with a parameter, a state for each engine, open and close for each cell.
 cat >"$dir/mine.h" <<'END'
