@@ -439,6 +439,8 @@ static void open_demo(demo *d) {
     args_choice("--planner", d->planner, planner_names);
     d->how.planner = planner_find(d->planner);
     args_check(llm42_model_load(&d->model, &desc, &error), &error);
+    if (d->keep_fast_kv && d->how.policy.mode == LLM42_MODE_BATCH_INVARIANT)
+        args_fail(2, "--keep-fast-kv: by this preset there are no FAST passes: try --preset dvr");
     if (d->keep_fast_state && !d->model->config.recurrent_layers)
         args_fail(2, "--keep-fast-state: %s has no recurrent layers: try examples/hybrid42", d->model_path);
     args_check(tok_open(&d->tok, d->model, desc.path, NULL, &error), &error);
@@ -502,6 +504,9 @@ static int run_demo(demo *d, screen *s, slides *files) {
     report_counts(d, s);
     proof p = report_proof(d, s, marked);
     slides_finish(files, d, &p);
+    if (controlled(d) && p.count == p.same)
+        args_fail(3, "a control that shows nothing: all marked answers are equal all the same; take more --requests or "
+                     "--tokens");
     return p.count - p.same;
 }
 
@@ -550,7 +555,8 @@ int main(int argc, char **argv) {
         ARGS_OUT("record FILE", &d.record_path, "write a transcript: build/audit computes it again"),
         ARGS_END,
     };
-    args_status_1 = "a deterministic request got another answer alone, or something went wrong";
+    args_status_1 =
+        "a deterministic request got another answer alone, or something went wrong;\n3: a control shows nothing";
     args_parse(argc, argv,
                "Shows decode, verify, roll back as it happens.\n"
                "Keys: Enter, Space or Right shows the next pass (or stops a run), n the next rollback, b or Left goes\n"

@@ -58,6 +58,10 @@ sums() { adds_up candidates && adds_up committed; }
 check "the parts add up" sums
 out=$("$rollback" --keep-fast-kv </dev/null 2>&1)  # a control of the protocol: verification without its overwrite of KV
 shows "$out" '^rollbacks +0 in' '^marked +0 of [1-9][0-9]* identical'
+out=$("$rollback" --keep-fast-kv --preset invariant </dev/null 2>&1 || echo "status $?")
+shows "$out" 'keep-fast-kv: by this preset there are no FAST passes' '^status 2'
+out=$("$rollback" --keep-fast-kv --requests 1 </dev/null 2>&1 || echo "status $?")
+shows "$out" 'a control that shows nothing: all marked answers are equal' '^status 3'
 out=$("$rollback" --requests 3 --tokens 3 --window 2 --inject 0.3 </dev/null 2>&1)
 check "the parts add up, some injected" sums
 shows "$out" '^candidates [0-9]+: [0-9]+ held, [0-9]+ differed'

@@ -66,7 +66,7 @@ static int verified_before(const demo *d, const window *w) {
 const char *no_rollback(const demo *d) {
     if (d->keep_fast_kv)
         return "No rollback in this run, which is a control: the KV of FAST passes stays, so that replay passes read "
-               "it, too, and find no difference. The marked answers then depend on the load.";
+               "it, too, and find no difference. The marked answers may then depend on the load.";
     return frame_at(d, passes(d))->stats.candidates
                ? "No rollback in this run: no candidate differed from its replay pass. "
                  "Another --requests or --window, or --inject 0.05, may show one."
