@@ -483,13 +483,9 @@ int main(int argc, char **argv) {
     bool chosen[WAYS];
     for (int i = 0; i < WAYS; i++) chosen[i] = one == WAYS || one == i;
     s.longest = LONG_TEXT;
-    if (s.prefix_list && args_list_count(s.prefix_list) > KINDS)
-        args_fail(2, "--prefix-tokens: at most %d numbers", (int)KINDS);
-    if (s.prefix_list) s.prefixes = args_ids("--prefix-tokens", s.prefix_list, s.prefix);
-    for (int i = 0; i < s.prefixes; i++) {
-        if (s.prefix[i] < 1) args_fail(2, "--prefix-tokens: 0: at least 1");
+    if (s.prefix_list) s.prefixes = args_numbers("--prefix-tokens", s.prefix_list, KINDS, INT32_MAX, s.prefix);
+    for (int i = 0; i < s.prefixes; i++)
         if (s.prefix[i] > s.longest) s.longest = s.prefix[i];
-    }
     engine_look_up(&s.how);
     s.model = engine_model(&s.how);
     FILE *file = s.tsv_path ? llm42_file_create(s.tsv_path) : NULL;  // tried before the long part

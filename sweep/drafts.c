@@ -60,7 +60,8 @@ typedef struct study {
     double kv_share;
     bool always, other_noise, chosen[WAYS];
     llm42_model *model;
-    int batch[MOST], batch_count, draft_count;
+    int32_t batch[MOST];
+    int batch_count, draft_count;
     const char *draft[MOST];   // "none" is the first
     llm42_model *small[MOST];  // the models of drafters, for all runs
     int32_t **prompt;          // [BATCH_MOST], stb_ds arrays
@@ -348,19 +349,11 @@ static bool same_drafter(const char *a, const char *b) {
 }
 
 static void parse_lists(study *s) {
-    int32_t numbers[BATCH_MOST];
     static char text[4096];
-    if (args_list_count(s->batch_list) > MOST) args_fail(2, "--batch: at most %d numbers", (int)MOST);
-    s->batch_count = args_ids("--batch", s->batch_list, numbers);
-    for (int i = 0; i < s->batch_count; i++) {
-        if (numbers[i] < 1 || numbers[i] > BATCH_MOST)
-            args_fail(2, "--batch: %d: must be 1 to %d", (int)numbers[i], (int)BATCH_MOST);
-        if (numbers[i] * s->rounds > REQUESTS_MOST)
-            args_fail(2, "--rounds: %d x %d requests: at most %d", (int)s->rounds, (int)numbers[i], (int)REQUESTS_MOST);
-        for (int k = 0; k < i; k++)
-            if (numbers[k] == numbers[i]) args_fail(2, "--batch: %d is there twice", (int)numbers[i]);
-        s->batch[i] = numbers[i];
-    }
+    s->batch_count = args_numbers("--batch", s->batch_list, MOST, BATCH_MOST, s->batch);
+    for (int i = 0; i < s->batch_count; i++)
+        if (s->batch[i] * s->rounds > REQUESTS_MOST)
+            args_fail(2, "--rounds: %d x %d requests: at most %d", (int)s->rounds, s->batch[i], (int)REQUESTS_MOST);
     for (const char *item = s->way_list; *item; item += strcspn(item, ",")) {
         char word[32];
         item += *item == ',';

@@ -46,7 +46,8 @@ typedef struct study {
     int64_t requests, tokens, seed, prompt_tokens;
     float temperature;
     llm42_model *model;
-    int ranks[MOST], ranks_count, batch[MOST], batch_count;
+    int32_t ranks[MOST], batch[MOST];
+    int ranks_count, batch_count;
     char ranks_run[2 * MOST];  // the ranks that are run, as text
     int32_t **prompt;          // [requests], stb_ds arrays
     FILE *tsv;
@@ -270,17 +271,6 @@ static void run_way(study *s, const way *w) {
 }
 
 // >>options ------------------------------------------------------------------------------------------------------
-static int list_of(const char *option, const char *text, int high, int to[MOST]) {
-    int count = 0;
-    for (const char *from = text;; from++) {
-        const char *end = from + strcspn(from, ",");
-        if (count == MOST) args_fail(2, "%s: at most %d numbers", option, (int)MOST);
-        to[count++] = (int)args_int(option, from, end, 1, high);
-        from = end;
-        if (!*from) return count;
-    }
-}
-
 // Ranks that the model cannot be cut into are left out. All of this is checked before the first run.
 static void fit_ranks(study *s) {
     const llm42_config *c = &s->model->config;
@@ -336,8 +326,8 @@ int main(int argc, char **argv) {
     args_status_1 = "a promise is broken, or something went wrong;\n3: no output differs without leaves either";
     args_parse(argc, argv, "Counts the different outputs of prompts by ranks and batches, for each way of serving.",
                options);
-    s.ranks_count = list_of("--tensor-parallel", s.ranks_list, 8, s.ranks);
-    s.batch_count = list_of("--batch", s.batch_list, 4096, s.batch);
+    s.ranks_count = args_numbers("--tensor-parallel", s.ranks_list, MOST, 8, s.ranks);
+    s.batch_count = args_numbers("--batch", s.batch_list, MOST, 4096, s.batch);
     if (s.ranks_count * s.batch_count > CONFIGURATIONS)
         args_fail(2, "--tensor-parallel, --batch: at most %d configurations", (int)CONFIGURATIONS);
     engine_look_up(&s.how);

@@ -318,6 +318,17 @@ void args_ids_check(const char *name, const int32_t *ids, int count, int vocab) 
         if (ids[i] >= vocab) args_fail(2, "%s: token %d is outside 0 to %d", name, (int)ids[i], vocab - 1);
 }
 
+int args_numbers(const char *name, const char *text, int most, int high, int32_t *to) {
+    if (args_list_count(text) > most) args_fail(2, "%s: at most %d numbers", name, most);
+    const int count = args_ids(name, text, to);
+    for (int i = 0; i < count; i++) {
+        if (to[i] < 1 || to[i] > high) args_fail(2, "%s: %d is outside 1 to %d", name, (int)to[i], high);
+        for (int k = 0; k < i; k++)
+            if (to[k] == to[i]) args_fail(2, "%s: %d is there twice", name, (int)to[i]);
+    }
+    return count;
+}
+
 static size_t args_word(const args_option *option) { return strcspn(option->name, ", "); }
 
 static const char *args_dashes(const args_option *option) {

@@ -201,6 +201,8 @@ int args_list_count(const char *text);
 // list included. args_ids_check says whether a model has these ids.
 int args_ids(const char *name, const char *text, int32_t *ids);
 void args_ids_check(const char *name, const int32_t *ids, int count, int vocab);
+// Reads at most `most` numbers from 1 to `high`, each once, and returns how many.
+int args_numbers(const char *name, const char *text, int most, int high, int32_t *to);
 // Exits if `path`, which the option `out` names, is a file that is read for the option `in`: `from` itself, or one of
 // the folder `from`. Of KIND:FILE it is FILE.
 void args_check_input(const char *out, const char *path, const char *in, const char *from);
