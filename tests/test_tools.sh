@@ -78,7 +78,7 @@ ends 3 '^NO VERDICT: .* never differs in prefix,$' determinism --suite prefix --
 ends 0 '^prefix 6, 105, 205$' determinism --suite prefix --requests 4 --tokens 16  # and 305, whose bits differ
 # Beginnings of other lengths, of which only the longest has a control that differs; and arrivals over time.
 ends 0 '^prefix 6, 68, 135$' determinism --suite prefix --prefix-tokens 1,63,130,257 --requests 4 --tokens 16
-ends 2 '--prefix-tokens: 1 is there twice' determinism --suite prefix --prefix-tokens 63,1,1
+ends 2 '^determinism: --prefix-tokens: 1 is there twice$' determinism --suite prefix --prefix-tokens 63,1,1
 ends 0 '^dvr +5 +5 ' determinism --suite spans --preset dvr --requests 8 --tokens 16 --qps 200 --alone 5
 ends 3 '^NO VERDICT: .* never differs in score,$' determinism --suite score --requests 2 --tokens 8
 ends 0 'decode' bench --suite decode --repeats 1 --tokens 16
