@@ -25,9 +25,10 @@ Several lines `each` are combined. Instead of them a table may have `header A | 
 An expression has Python's functions, median, mean, exp, log and these:
     passes('ms', rows=8)       the value of a column in the one row of the file where other columns have these values; a
                                name of `each` that is a column is such a condition, too; '* offline' is any text that ends so
-    passes.maybe(...)          the same, and an empty cell if there is no such row
     passes.all(...)            the values of all rows with these values, as a list; passes.sum(...) is their sum
-                               (joined files have a column `file`)
+                               (joined files have a column `file`); without such a row, or with an empty cell or nan in
+                               one, they are errors, as is a sum of nothing
+    passes.maybe('ms', ...)    as passes('ms', ...), and an empty cell if there is no such row, or only empty cells
     head('passes.tsv', 'date') what a line `# date: ...` at the head of a file says; an empty cell if there is none
 
 With --check nothing is written, and what would change is an error. A phrase that is not on its page is always one, and
@@ -37,6 +38,7 @@ import argparse
 import contextlib
 import fnmatch
 import glob
+import itertools
 import math
 import os
 import re
@@ -52,7 +54,7 @@ def value_of(text):
     """A number if the text is one, None if it is empty or nan."""
     if NUMBER.match(text):
         return float(text) if re.search(r"[.eE]", text) else int(text)
-    return None if text in ("", "nan") else text
+    return None if text in ("", "nan", "-nan") else text
 
 
 def head(path, key):
@@ -65,22 +67,40 @@ def head(path, key):
     return None
 
 
+def total(values):
+    """The sum that expressions have: of nothing it is an error, not 0."""
+    values = list(values)
+    if not values:
+        raise ValueError("no values to add")
+    return sum(values)
+
+
+class Row(dict):
+    """A row of a file as a dictionary."""
+
+    def __missing__(self, column):
+        raise ValueError(f"no column {column} in {self['file']}")
+
+
 class File:
-    """The rows of one or several files as dictionaries. `bound` has the names that `each` binds."""
+    """The rows of one or several files, in which empty cells are None. `bound` has the names that `each` binds."""
 
     def __init__(self, paths, bound):
-        self.rows, self.paths, self.bound = [], paths, bound
+        self.rows, self.paths, self.bound, self.columns = [], " ".join(paths), bound, {"file"}
         for path in paths:
             with open(path, encoding="utf-8") as file:
-                lines = [line.rstrip("\n").split("\t") for line in file if line[0] not in "#\n"]
-            self.rows += [{"file": path, **dict(zip(lines[0], map(value_of, line)))} for line in lines[1:]]
+                columns, *lines = [line.rstrip("\n").split("\t") for line in file if line[0] not in "#\n"] or [[]]
+            self.columns.update(columns)
+            if any(len(line) > len(columns) for line in lines):
+                raise ValueError(f"a row of {path} has more cells than columns")
+            self.rows += [Row(itertools.zip_longest(["file", *columns], [path, *map(value_of, line)])) for line in lines]
 
-    def matching(self, where):
-        for name in where:
-            if not any(name in row for row in self.rows):
-                raise ValueError(f"{self.paths[0]} has no column {name}")
-        conditions = {name: value for name, value in self.bound.items() if name in self.rows[0]}
-        conditions.update(where)
+    def select(self, column, where):
+        """The cells of a column in the rows with these values."""
+        for name in (column, *where):
+            if name not in self.columns:
+                raise ValueError(f"no column {name} in {self.paths}")
+        conditions = {**{name: value for name, value in self.bound.items() if name in self.columns}, **where}
 
         def holds(row, name, value):
             if isinstance(value, (list, tuple, set)):
@@ -88,23 +108,28 @@ class File:
             if isinstance(value, str) and "*" in value:
                 return fnmatch.fnmatchcase(str(row.get(name)), value)
             return row.get(name) == value
-        return [row for row in self.rows if all(holds(row, *pair) for pair in conditions.items())]
+        return [row.get(column) for row in self.rows if all(holds(row, *pair) for pair in conditions.items())]
 
     def all(self, column, **where):
-        values = [row.get(column) for row in self.matching(where)]
-        return [value for value in values if value is not None]
+        values = self.select(column, where)
+        if not values or None in values:
+            raise self.wrong("an empty cell" if values else "0 rows", column, where)
+        return values
 
     def sum(self, column, **where):
         return sum(self.all(column, **where))
 
     def maybe(self, column, **where):
-        return self(column, **where) if self.matching(where) else None
+        return self(column, **where) if any(value is not None for value in self.select(column, where)) else None
 
     def __call__(self, column, **where):
-        rows = self.matching(where)
-        if len(rows) != 1 or column not in rows[0]:
-            raise ValueError(f"{self.paths[0]} has {len(rows)} rows for {column}, {where}, {self.bound}")
-        return rows[0][column]
+        values = self.all(column, **where)
+        if len(values) > 1:
+            raise self.wrong(f"{len(values)} rows", column, where)
+        return values[0]
+
+    def wrong(self, what, column, where):
+        return ValueError(f"{self.paths} has {what} for {column}, {where}, {self.bound}")
 
 
 def text_of(value, rounding=None, changed=False):
@@ -125,7 +150,8 @@ class Names(dict):
     """What expressions know: files, and what `each` binds."""
 
     def __init__(self):
-        super().__init__(median=statistics.median, mean=statistics.fmean, exp=math.exp, log=math.log, head=head)
+        super().__init__(median=statistics.median, mean=statistics.fmean, exp=math.exp, log=math.log, head=head,
+                         sum=total)
         self.bound = {}
 
     def value(self, expression, **bound):
