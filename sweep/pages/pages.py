@@ -155,16 +155,23 @@ class Names(dict):
         self.bound = {}
 
     def value(self, expression, **bound):
-        # One dictionary of names, because functions inside of an expression do not see a second one.
-        return eval(expression, {**self, **bound})  # pylint: disable=eval-used
+        try:
+            # One dictionary of names, because functions inside of an expression do not see a second one.
+            return eval(expression, {**self, **bound})  # pylint: disable=eval-used
+        except NameError as error:
+            name = str(error).split("'")[1]
+            raise ValueError(f"no column {name} in {bound['row']['file']}") if name not in bound.get("row", name) else error
 
     def define(self, line):
-        """A line NAME = FILE...; says whether it is one."""
-        match = re.match(r"(\w+) = (\S+\.tsv( \S+\.tsv)*)$", line)
-        if match:
-            paths = [path for name in match[2].split() for path in sorted(glob.glob(name)) or [name]]
-            self[match[1]] = File(paths, self.bound)
-        return bool(match)
+        """A line NAME = FILE... or NAME = EXPRESSION."""
+        name, equals, what = line.partition(" = ")
+        if not equals:
+            raise ValueError("what does this line mean")
+        if re.match(r"\S+\.tsv( \S+\.tsv)*$", what):
+            paths = [path for pattern in what.split() for path in sorted(glob.glob(pattern)) or [pattern]]
+            self[name] = File(paths, self.bound)
+        else:
+            self[name] = self.value(what)
 
     def each(self, line):
         """What the rows of a line `each` bind."""
@@ -242,27 +249,45 @@ class Page:
     """A page and its specification."""
 
     def __init__(self, specification, check):
-        self.check, self.wrong, self.tables, self.numbers = check, [], {}, 0
-        (first, *files), *rest = paragraphs(specification)
+        self.specification, self.check, self.path, self.text = specification, check, None, None
+        self.wrong, self.tables, self.numbers, self.names = [], {}, 0, Names()
+        with self.trying():
+            self.read()
+
+    @contextlib.contextmanager
+    def trying(self, *where):
+        """Notes in one line what fails; an expression may in any way."""
+        try:
+            yield
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            what = f"cannot read {error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            kind = [] if isinstance(error, (OSError, ValueError)) else [type(error).__name__]
+            self.wrong.append(" ".join(": ".join([*kind, what, *where]).split()))
+
+    def read(self):
+        (first, *files), *rest = paragraphs(self.specification)
+        if not first.startswith("page: "):
+            raise ValueError("its first line does not name a page")
         self.path = first.removeprefix("page: ")
         with open(self.path, encoding="utf-8") as file:
             self.text = file.read()
-        self.names = Names()
         with inside(os.path.dirname(self.path)):
             for line in files:
-                if not self.names.define(line):
-                    name, expression = line.split(" = ", 1)
-                    self.names[name] = self.names.value(expression)
+                with self.trying(line):
+                    self.names.define(line)
+                if self.wrong:
+                    return
             for lines in rest:
-                try:
+                with self.trying(lines[0]):
                     self.take(lines)
-                except Exception as error:  # an expression may fail in any way
-                    self.wrong.append(f"{error}: {lines[0]}")
                 self.names.bound.clear()
+        self.write()
 
     def take(self, lines):
         if lines[0].startswith("table: "):
-            self.tables[lines[0].removeprefix("table: ")] = table(lines[1:], self.names)
+            name = lines[0].removeprefix("table: ")
+            self.tables[name] = None  # if the next line fails
+            self.tables[name] = table(lines[1:], self.names)
             return
         phrase = " ".join(line for line in lines if not line.startswith("= "))
         values = [value for line in lines if line.startswith("= ") for value in self.names.value(f"({line[2:]},)")]
@@ -277,13 +302,13 @@ class Page:
             return
         self.wrong += [f"table {name} stands only on the page, or only in the specification"
                        for name in sorted(set(found) ^ set(self.tables))]
-        for name in sorted(set(found) & set(self.tables)):
+        for name in sorted(name for name in found if self.tables.get(name)):
             old, new = found[name].split("\n"), self.tables[name].split("\n")
             for i in range(max(len(old), len(new))) if self.check else []:
                 if old[i:i + 1] != new[i:i + 1]:
                     self.wrong.append(f"table {name} is not that of the files; make pages writes: {new[i:i + 1]}")
                     break
-        text = TABLE.sub(lambda match: match[1] + self.tables.get(match[2], match[3]) + match[4], self.text)
+        text = TABLE.sub(lambda match: match[1] + (self.tables.get(match[2]) or match[3]) + match[4], self.text)
         if text != self.text and not self.check:
             with open(self.path, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -297,11 +322,11 @@ def main():
     parser.add_argument("specifications", nargs="*")
     options = parser.parse_args()
     os.chdir(options.root)
-    pages = [Page(path, options.check) for path in options.specifications or sorted(glob.glob("sweep/pages/*.txt"))]
-    for page in pages:
-        page.write()
-        for wrong in page.wrong:
-            print(f"{page.path}: {wrong}")
+    pages = []
+    for path in options.specifications or sorted(glob.glob("sweep/pages/*.txt")) or ["sweep/pages/*.txt"]:
+        pages.append(Page(path, options.check))
+        for wrong in pages[-1].wrong:
+            print(": ".join(filter(None, [path, pages[-1].path, wrong])))
     print(f"{len(pages)} pages with {sum(len(page.tables) for page in pages)} tables and "
           f"{sum(page.numbers for page in pages)} numbers in their text")
     return any(page.wrong for page in pages)
