@@ -130,6 +130,11 @@ END
 sweep/pages/none.txt: cannot read sweep/pages/none.txt: No such file or directory
 2 pages with 3 tables and 4 numbers in their text
 END
+    cp "$root/sweep/pages/page.txt" "$root/sweep/pages/copy.txt"
+    check "two specifications for one page" eval '! both copy && diff - "$out/both"' <<'END'
+sweep/pages/page.txt: d/page.md: sweep/pages/copy.txt is for this page, too
+2 pages with 3 tables and 4 numbers in their text
+END
 else
     skip "tables and numbers of pages" "python3 is not here"
 fi

@@ -159,8 +159,10 @@ class Names(dict):
             # One dictionary of names, because functions inside of an expression do not see a second one.
             return eval(expression, {**self, **bound})  # pylint: disable=eval-used
         except NameError as error:
-            name = str(error).split("'")[1]
-            raise ValueError(f"no column {name} in {bound['row']['file']}") if name not in bound.get("row", name) else error
+            name, row = str(error).split("'")[1], bound.get("row")
+            if row and name not in row:
+                raise ValueError(f"no column {name} in {row['file']}") from error
+            raise
 
     def define(self, line):
         """A line NAME = FILE... or NAME = EXPRESSION."""
@@ -246,13 +248,13 @@ def paragraphs(path):
 
 
 class Page:
-    """A page and its specification."""
+    """A page and its specification. `others` has those of the pages before."""
 
-    def __init__(self, specification, check):
+    def __init__(self, specification, check, others):
         self.specification, self.check, self.path, self.text = specification, check, None, None
         self.wrong, self.tables, self.numbers, self.names = [], {}, 0, Names()
         with self.trying():
-            self.read()
+            self.read(others)
 
     @contextlib.contextmanager
     def trying(self, *where):
@@ -264,11 +266,14 @@ class Page:
             kind = [] if isinstance(error, (OSError, ValueError)) else [type(error).__name__]
             self.wrong.append(" ".join(": ".join([*kind, what, *where]).split()))
 
-    def read(self):
+    def read(self, others):
         (first, *files), *rest = paragraphs(self.specification)
         if not first.startswith("page: "):
             raise ValueError("its first line does not name a page")
         self.path = first.removeprefix("page: ")
+        other = others.setdefault(os.path.realpath(self.path), self.specification)
+        if other != self.specification:
+            raise ValueError(f"{other} is for this page, too")
         with open(self.path, encoding="utf-8") as file:
             self.text = file.read()
         with inside(os.path.dirname(self.path)):
@@ -322,9 +327,9 @@ def main():
     parser.add_argument("specifications", nargs="*")
     options = parser.parse_args()
     os.chdir(options.root)
-    pages = []
+    pages, others = [], {}
     for path in options.specifications or sorted(glob.glob("sweep/pages/*.txt")) or ["sweep/pages/*.txt"]:
-        pages.append(Page(path, options.check))
+        pages.append(Page(path, options.check, others))
         for wrong in pages[-1].wrong:
             print(": ".join(filter(None, [path, pages[-1].path, wrong])))
     print(f"{len(pages)} pages with {sum(len(page.tables) for page in pages)} tables and "
