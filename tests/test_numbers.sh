@@ -124,6 +124,12 @@ sweep/pages/page.txt|s/^a = a.tsv/a = 1 +/|sweep/pages/page.txt: d/page.md: Synt
 sweep/pages/page.txt|s/^a = a.tsv/a/|sweep/pages/page.txt: d/page.md: what does this line mean: a
 sweep/pages/page.txt|s/page.md/none.md/|sweep/pages/page.txt: d/none.md: cannot read d/none.md: No such file or directory
 sweep/pages/page.txt|d|sweep/pages/page.txt: its first line does not name a page
+d/page.md|s/^5 of/15 of/|has not: 5 of 8
+d/page.md|s/^5 of/2.5 of/|has not: 5 of 8
+d/page.md|s/^5 of/-5 of/|has not: 5 of 8
+d/page.md|s/of 8$/&.25/|has not: 5 of 8
+d/page.md|s/of 8$/&,000/|has not: 5 of 8
+d/page.md|s/another 5\./&25/|has not: A pass takes 4.13 ms, and another 5.
 END
     both() { pages --root "$root" "sweep/pages/$1.txt" sweep/pages/page.txt >"$out/both"; }
     check "a specification that does not exist, and then a right page" eval '! both none && diff - "$out/both"' <<'END'

@@ -228,6 +228,13 @@ def table(lines, names):
     return "".join(re.sub(r"\|  (?=\|)", "| ", f"| {line} |\n") for line in lines)
 
 
+def stands(phrase, text):
+    """Says whether a phrase is in a text, not with its first or last digit inside of a longer number there."""
+    before = r"(?<![\w.,+−-])" if re.match(r"[-+]?\d", phrase) else ""
+    after = r"(?!\w|[.,]\d)" if re.search(r"\d$", phrase) else r"(?!\d)" if re.search(r"\d[.,]$", phrase) else ""
+    return re.search(before + re.escape(phrase) + after, text) is not None
+
+
 def check_phrase(text, phrase, values):
     """Yields what is wrong with a phrase: it is not on the page, or it is with a number changed in its last digit."""
     parts = re.split(rf"\{{({ROUNDING})\}}", phrase)
@@ -236,7 +243,7 @@ def check_phrase(text, phrase, values):
     for change in range(len(values) + 1):
         texts = [text_of(value, parts[2 * i + 1], i + 1 == change) for i, value in enumerate(values)] + [""]
         wanted = "".join(part + number for part, number in zip(parts[::2], texts))
-        if (wanted in text) != (change == 0):
+        if stands(wanted, text) != (change == 0):
             yield f"has {'also' if change else 'not'}: {wanted}"
 
 
