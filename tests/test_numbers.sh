@@ -51,7 +51,7 @@ day: head('a.tsv', 'date')
 
 table: rows
 header all | sum
-row {what; 0}, {a.sum('ms', case='fast'); +1} ms | {len(twice.all('ms', case='fast'))}
+row {1.5; 0}, {a.sum('ms', case='fast'); +1} ms | {len(twice.all('ms', case='fast'))}
 
 table: of
 each row of a where ms and ms > 4.5
@@ -66,7 +66,6 @@ another {0}.
 {0} of {0}
 = sum(row['ms'] for row in a.rows if row['rows'] > 1 and row['case'] == 'fast'), 8
 END
-    sed -i 's/{what; 0}/{1.5; 0}/' "$root/sweep/pages/page.txt"
     for name in each rows of; do printf '<!-- table: %s -->\n<!-- end -->\n' $name; done >"$root/d/page.md"
     printf '\nA pass takes 4.13\nms, and another 5.\n5 of 8\n' >>"$root/d/page.md"
     check "tables that are not there yet" eval "! pages --root $root >$log"
@@ -113,6 +112,7 @@ sweep/pages/page.txt|s/ms \[2\]/ms/|4.125: say how many decimals it has
 sweep/pages/page.txt|s/another {0}/another/|2 values
 d/a.tsv|/^#/!s/ms/msec/|sweep/pages/page.txt: d/page.md: no column ms in a.tsv: table: each
 d/a.tsv|/^#/!s/rows/lines/|no column rows in a.tsv: table: of
+d/a.tsv|/^#/!s/case/kind/|case of each is a column of no file
 d/a.tsv|s/4.125//|a.tsv has an empty cell for ms, {'case': 'fast'}
 d/a.tsv|s/4.125/-nan/|a.tsv has an empty cell for ms, {'rows': 1}
 d/a.tsv|s/4.125/&\t1/|a.tsv has more cells than columns

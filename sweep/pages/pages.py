@@ -58,13 +58,10 @@ def value_of(text):
 
 
 def head(path, key):
-    """What the manifest at the head of a file says of a key, or None."""
+    """What the manifest of a file says of a key, or None."""
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            match = line.startswith("#") and re.match(rf"# {re.escape(key)}: (.*)", line)
-            if match:
-                return value_of(match[1])
-    return None
+        match = re.search(rf"^# {re.escape(key)}: (.*)", file.read(), re.M)
+    return value_of(match[1]) if match else None
 
 
 def total(values):
@@ -93,7 +90,8 @@ class File:
             self.columns.update(columns)
             if any(len(line) > len(columns) for line in lines):
                 raise ValueError(f"a row of {path} has more cells than columns")
-            self.rows += [Row(itertools.zip_longest(["file", *columns], [path, *map(value_of, line)])) for line in lines]
+            for line in lines:
+                self.rows.append(Row(itertools.zip_longest(["file", *columns], [path, *map(value_of, line)])))
 
     def select(self, column, where):
         """The cells of a column in the rows with these values."""
@@ -216,6 +214,11 @@ def table(lines, names):
             columns.append(column.groups())
         else:
             raise ValueError(f"what does this line mean: {line}")
+    expressions = " ".join(expression for _, _, expression in columns)
+    known = {column for file in names.values() if isinstance(file, File) for column in file.columns}
+    for name in {name for bound in each[:1] if "row" not in bound for name in bound if name not in known}:
+        if not re.search(rf"\b{name}\b", expressions):
+            raise ValueError(f"{name} of each is a column of no file, and no expression uses it")
     for bound in each if columns else []:
         header = " | ".join(name for name, _, _ in columns)
         names.bound.clear()
@@ -315,11 +318,10 @@ class Page:
         self.wrong += [f"table {name} stands only on the page, or only in the specification"
                        for name in sorted(set(found) ^ set(self.tables))]
         for name in sorted(name for name in found if self.tables.get(name)):
-            old, new = found[name].split("\n"), self.tables[name].split("\n")
-            for i in range(max(len(old), len(new))) if self.check else []:
-                if old[i:i + 1] != new[i:i + 1]:
-                    self.wrong.append(f"table {name} is not that of the files; make pages writes: {new[i:i + 1]}")
-                    break
+            lines = itertools.zip_longest(found[name].split("\n"), self.tables[name].split("\n"))
+            new = [new for old, new in lines if old != new][:1]
+            if new and self.check:
+                self.wrong.append(f"table {name} is not that of the files; make pages writes: {new}")
         text = TABLE.sub(lambda match: match[1] + (self.tables.get(match[2]) or match[3]) + match[4], self.text)
         if text != self.text and not self.check:
             with open(self.path, "w", encoding="utf-8") as file:
