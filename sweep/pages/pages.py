@@ -25,9 +25,10 @@ Several lines `each` are combined. Instead of them a table may have `header A | 
 An expression has Python's functions, median, mean, exp, log and these:
     passes('ms', rows=8)       the value of a column in the one row of the file where other columns have these values; a
                                name of `each` that is a column is such a condition, too; '* offline' is any text that ends so
-    passes.maybe(...)          the same, and an empty cell if there is no such row
     passes.all(...)            the values of all rows with these values, as a list; passes.sum(...) is their sum
-                               (joined files have a column `file`)
+                               (joined files have a column `file`); without such a row, or with an empty cell or nan in
+                               one, they are errors, as is a sum of nothing
+    passes.maybe('ms', ...)    as passes('ms', ...), and an empty cell if there is no such row, or only empty cells
     head('passes.tsv', 'date') what a line `# date: ...` at the head of a file says; an empty cell if there is none
 
 With --check nothing is written, and what would change is an error. A phrase that is not on its page is always one, and
@@ -37,6 +38,7 @@ import argparse
 import contextlib
 import fnmatch
 import glob
+import itertools
 import math
 import os
 import re
@@ -52,35 +54,51 @@ def value_of(text):
     """A number if the text is one, None if it is empty or nan."""
     if NUMBER.match(text):
         return float(text) if re.search(r"[.eE]", text) else int(text)
-    return None if text in ("", "nan") else text
+    return None if text in ("", "nan", "-nan") else text
 
 
 def head(path, key):
-    """What the manifest at the head of a file says of a key, or None."""
+    """What the manifest of a file says of a key, or None."""
     with open(path, encoding="utf-8") as file:
-        for line in file:
-            match = line.startswith("#") and re.match(rf"# {re.escape(key)}: (.*)", line)
-            if match:
-                return value_of(match[1])
-    return None
+        match = re.search(rf"^# {re.escape(key)}: (.*)", file.read(), re.M)
+    return value_of(match[1]) if match else None
+
+
+def total(values):
+    """The sum that expressions have: of nothing it is an error, not 0."""
+    values = list(values)
+    if not values:
+        raise ValueError("no values to add")
+    return sum(values)
+
+
+class Row(dict):
+    """A row of a file as a dictionary."""
+
+    def __missing__(self, column):
+        raise ValueError(f"no column {column} in {self['file']}")
 
 
 class File:
-    """The rows of one or several files as dictionaries. `bound` has the names that `each` binds."""
+    """The rows of one or several files, in which empty cells are None. `bound` has the names that `each` binds."""
 
     def __init__(self, paths, bound):
-        self.rows, self.paths, self.bound = [], paths, bound
+        self.rows, self.paths, self.bound, self.columns = [], " ".join(paths), bound, {"file"}
         for path in paths:
             with open(path, encoding="utf-8") as file:
-                lines = [line.rstrip("\n").split("\t") for line in file if line[0] not in "#\n"]
-            self.rows += [{"file": path, **dict(zip(lines[0], map(value_of, line)))} for line in lines[1:]]
+                columns, *lines = [line.rstrip("\n").split("\t") for line in file if line[0] not in "#\n"] or [[]]
+            self.columns.update(columns)
+            if any(len(line) > len(columns) for line in lines):
+                raise ValueError(f"a row of {path} has more cells than columns")
+            for line in lines:
+                self.rows.append(Row(itertools.zip_longest(["file", *columns], [path, *map(value_of, line)])))
 
-    def matching(self, where):
-        for name in where:
-            if not any(name in row for row in self.rows):
-                raise ValueError(f"{self.paths[0]} has no column {name}")
-        conditions = {name: value for name, value in self.bound.items() if name in self.rows[0]}
-        conditions.update(where)
+    def select(self, column, where):
+        """The cells of a column in the rows with these values."""
+        for name in (column, *where):
+            if name not in self.columns:
+                raise ValueError(f"no column {name} in {self.paths}")
+        conditions = {**{name: value for name, value in self.bound.items() if name in self.columns}, **where}
 
         def holds(row, name, value):
             if isinstance(value, (list, tuple, set)):
@@ -88,23 +106,28 @@ class File:
             if isinstance(value, str) and "*" in value:
                 return fnmatch.fnmatchcase(str(row.get(name)), value)
             return row.get(name) == value
-        return [row for row in self.rows if all(holds(row, *pair) for pair in conditions.items())]
+        return [row.get(column) for row in self.rows if all(holds(row, *pair) for pair in conditions.items())]
 
     def all(self, column, **where):
-        values = [row.get(column) for row in self.matching(where)]
-        return [value for value in values if value is not None]
+        values = self.select(column, where)
+        if not values or None in values:
+            raise self.wrong("an empty cell" if values else "0 rows", column, where)
+        return values
 
     def sum(self, column, **where):
         return sum(self.all(column, **where))
 
     def maybe(self, column, **where):
-        return self(column, **where) if self.matching(where) else None
+        return self(column, **where) if any(value is not None for value in self.select(column, where)) else None
 
     def __call__(self, column, **where):
-        rows = self.matching(where)
-        if len(rows) != 1 or column not in rows[0]:
-            raise ValueError(f"{self.paths[0]} has {len(rows)} rows for {column}, {where}, {self.bound}")
-        return rows[0][column]
+        values = self.all(column, **where)
+        if len(values) > 1:
+            raise self.wrong(f"{len(values)} rows", column, where)
+        return values[0]
+
+    def wrong(self, what, column, where):
+        return ValueError(f"{self.paths} has {what} for {column}, {where}, {self.bound}")
 
 
 def text_of(value, rounding=None, changed=False):
@@ -125,20 +148,30 @@ class Names(dict):
     """What expressions know: files, and what `each` binds."""
 
     def __init__(self):
-        super().__init__(median=statistics.median, mean=statistics.fmean, exp=math.exp, log=math.log, head=head)
+        super().__init__(median=statistics.median, mean=statistics.fmean, exp=math.exp, log=math.log, head=head,
+                         sum=total)
         self.bound = {}
 
     def value(self, expression, **bound):
-        # One dictionary of names, because functions inside of an expression do not see a second one.
-        return eval(expression, {**self, **bound})  # pylint: disable=eval-used
+        try:
+            # One dictionary of names, because functions inside of an expression do not see a second one.
+            return eval(expression, {**self, **bound})  # pylint: disable=eval-used
+        except NameError as error:
+            name, row = str(error).split("'")[1], bound.get("row")
+            if row and name not in row:
+                raise ValueError(f"no column {name} in {row['file']}") from error
+            raise
 
     def define(self, line):
-        """A line NAME = FILE...; says whether it is one."""
-        match = re.match(r"(\w+) = (\S+\.tsv( \S+\.tsv)*)$", line)
-        if match:
-            paths = [path for name in match[2].split() for path in sorted(glob.glob(name)) or [name]]
-            self[match[1]] = File(paths, self.bound)
-        return bool(match)
+        """A line NAME = FILE... or NAME = EXPRESSION."""
+        name, equals, what = line.partition(" = ")
+        if not equals:
+            raise ValueError("what does this line mean")
+        if re.match(r"\S+\.tsv( \S+\.tsv)*$", what):
+            paths = [path for pattern in what.split() for path in sorted(glob.glob(pattern)) or [pattern]]
+            self[name] = File(paths, self.bound)
+        else:
+            self[name] = self.value(what)
 
     def each(self, line):
         """What the rows of a line `each` bind."""
@@ -181,6 +214,11 @@ def table(lines, names):
             columns.append(column.groups())
         else:
             raise ValueError(f"what does this line mean: {line}")
+    expressions = " ".join(expression for _, _, expression in columns)
+    known = {column for file in names.values() if isinstance(file, File) for column in file.columns}
+    for name in {name for bound in each[:1] if "row" not in bound for name in bound if name not in known}:
+        if not re.search(rf"\b{name}\b", expressions):
+            raise ValueError(f"{name} of each is a column of no file, and no expression uses it")
     for bound in each if columns else []:
         header = " | ".join(name for name, _, _ in columns)
         names.bound.clear()
@@ -193,6 +231,13 @@ def table(lines, names):
     return "".join(re.sub(r"\|  (?=\|)", "| ", f"| {line} |\n") for line in lines)
 
 
+def stands(phrase, text):
+    """Says whether a phrase is in a text, not with its first or last digit inside of a longer number there."""
+    before = r"(?<![\w.,+−-])" if re.match(r"[-+]?\d", phrase) else ""
+    after = r"(?!\w|[.,]\d)" if re.search(r"\d$", phrase) else r"(?!\d)" if re.search(r"\d[.,]$", phrase) else ""
+    return re.search(before + re.escape(phrase) + after, text) is not None
+
+
 def check_phrase(text, phrase, values):
     """Yields what is wrong with a phrase: it is not on the page, or it is with a number changed in its last digit."""
     parts = re.split(rf"\{{({ROUNDING})\}}", phrase)
@@ -201,7 +246,7 @@ def check_phrase(text, phrase, values):
     for change in range(len(values) + 1):
         texts = [text_of(value, parts[2 * i + 1], i + 1 == change) for i, value in enumerate(values)] + [""]
         wanted = "".join(part + number for part, number in zip(parts[::2], texts))
-        if (wanted in text) != (change == 0):
+        if stands(wanted, text) != (change == 0):
             yield f"has {'also' if change else 'not'}: {wanted}"
 
 
@@ -213,30 +258,51 @@ def paragraphs(path):
 
 
 class Page:
-    """A page and its specification."""
+    """A page and its specification. `others` has those of the pages before."""
 
-    def __init__(self, specification, check):
-        self.check, self.wrong, self.tables, self.numbers = check, [], {}, 0
-        (first, *files), *rest = paragraphs(specification)
+    def __init__(self, specification, check, others):
+        self.specification, self.check, self.path, self.text = specification, check, None, None
+        self.wrong, self.tables, self.numbers, self.names = [], {}, 0, Names()
+        with self.trying():
+            self.read(others)
+
+    @contextlib.contextmanager
+    def trying(self, *where):
+        """Notes in one line what fails; an expression may in any way."""
+        try:
+            yield
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            what = f"cannot read {error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            kind = [] if isinstance(error, (OSError, ValueError)) else [type(error).__name__]
+            self.wrong.append(" ".join(": ".join([*kind, what, *where]).split()))
+
+    def read(self, others):
+        (first, *files), *rest = paragraphs(self.specification)
+        if not first.startswith("page: "):
+            raise ValueError("its first line does not name a page")
         self.path = first.removeprefix("page: ")
+        other = others.setdefault(os.path.realpath(self.path), self.specification)
+        if other != self.specification:
+            raise ValueError(f"{other} is for this page, too")
         with open(self.path, encoding="utf-8") as file:
             self.text = file.read()
-        self.names = Names()
         with inside(os.path.dirname(self.path)):
             for line in files:
-                if not self.names.define(line):
-                    name, expression = line.split(" = ", 1)
-                    self.names[name] = self.names.value(expression)
+                with self.trying(line):
+                    self.names.define(line)
+                if self.wrong:
+                    return
             for lines in rest:
-                try:
+                with self.trying(lines[0]):
                     self.take(lines)
-                except Exception as error:  # an expression may fail in any way
-                    self.wrong.append(f"{error}: {lines[0]}")
                 self.names.bound.clear()
+        self.write()
 
     def take(self, lines):
         if lines[0].startswith("table: "):
-            self.tables[lines[0].removeprefix("table: ")] = table(lines[1:], self.names)
+            name = lines[0].removeprefix("table: ")
+            self.tables[name] = None  # if the next line fails
+            self.tables[name] = table(lines[1:], self.names)
             return
         phrase = " ".join(line for line in lines if not line.startswith("= "))
         values = [value for line in lines if line.startswith("= ") for value in self.names.value(f"({line[2:]},)")]
@@ -251,13 +317,12 @@ class Page:
             return
         self.wrong += [f"table {name} stands only on the page, or only in the specification"
                        for name in sorted(set(found) ^ set(self.tables))]
-        for name in sorted(set(found) & set(self.tables)):
-            old, new = found[name].split("\n"), self.tables[name].split("\n")
-            for i in range(max(len(old), len(new))) if self.check else []:
-                if old[i:i + 1] != new[i:i + 1]:
-                    self.wrong.append(f"table {name} is not that of the files; make pages writes: {new[i:i + 1]}")
-                    break
-        text = TABLE.sub(lambda match: match[1] + self.tables.get(match[2], match[3]) + match[4], self.text)
+        for name in sorted(name for name in found if self.tables.get(name)):
+            lines = itertools.zip_longest(found[name].split("\n"), self.tables[name].split("\n"))
+            new = [new for old, new in lines if old != new][:1]
+            if new and self.check:
+                self.wrong.append(f"table {name} is not that of the files; make pages writes: {new}")
+        text = TABLE.sub(lambda match: match[1] + (self.tables.get(match[2]) or match[3]) + match[4], self.text)
         if text != self.text and not self.check:
             with open(self.path, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -271,11 +336,11 @@ def main():
     parser.add_argument("specifications", nargs="*")
     options = parser.parse_args()
     os.chdir(options.root)
-    pages = [Page(path, options.check) for path in options.specifications or sorted(glob.glob("sweep/pages/*.txt"))]
-    for page in pages:
-        page.write()
-        for wrong in page.wrong:
-            print(f"{page.path}: {wrong}")
+    pages, others = [], {}
+    for path in options.specifications or sorted(glob.glob("sweep/pages/*.txt")) or ["sweep/pages/*.txt"]:
+        pages.append(Page(path, options.check, others))
+        for wrong in pages[-1].wrong:
+            print(": ".join(filter(None, [path, pages[-1].path, wrong])))
     print(f"{len(pages)} pages with {sum(len(page.tables) for page in pages)} tables and "
           f"{sum(page.numbers for page in pages)} numbers in their text")
     return any(page.wrong for page in pages)
