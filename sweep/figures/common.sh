@@ -91,10 +91,14 @@ overload() {
 }
 
 # Puts the runs' TSV together in the order of the calls: header lines that differ, one line of names, the rows. They must
-# have the same columns.
+# have the same columns. What KEEP=1 draws again must be of the same calibration.
 collect() {
     if [ -n "$KEEP" ]; then
         [ -r "$raw" ] || fail "KEEP=1, but $raw is missing: run without KEEP"
+        local kept
+        kept=$(sed -n 's/^# simulated: .* calibration //p' "$raw" | sort -u | xargs)
+        [ -z "$kept" ] || [ "$kept" = "$(basename "$CALIBRATION" .tsv)" ] ||
+            fail "KEEP=1, but $raw is of calibration $kept, not of $CALIBRATION: run without KEEP, or set CALIBRATION"
         return 0
     fi
     awk '/^#/ && !seen[$0]++' "${parts[@]}" >"$work/all"
