@@ -378,6 +378,23 @@ for name in sweep/results/*/*.svg; do
     check "$name: no number is missing" sh -c "! grep -q '[^a-z]nan[^a-z]' '$name'"
 done
 
+# A figure of a file without rows, or with other ones than its title needs, or of another calibration, is refused.
+mkdir "$dir/old"
+cp sweep/results/science/{gate,margins,rl,winner}{,_h200,_measured}.tsv sweep/results/paper/fig12.tsv "$dir/old" 2>"$log"
+refuses_figure() {  # refuses_figure NAME TEXT [SETTING...]: one line with the text, and the old picture stays
+    echo old >"$dir/old/$1.png"
+    check "$1.sh: '$2'" ends_with 1 "^$2" env OUT="$dir/old" OUT_SCIENCE="$dir/old" "${@:3}" bash sweep/figures/$1.sh
+    check "$1.sh: one line, the old picture" [ "$(wc -l <"$dir/said") $(cat "$dir/old/$1.png")" = "1 old" ]
+}
+sed -i '/tiny42/d' "$dir/old/gate.tsv"
+refuses_figure gate "gate: rows are missing: the sentence .* needs 3 numbers, and there are 0"
+for name in gate margins rl winner; do
+    sed -i '/^#/!d' "$dir/old/$name.tsv"
+    refuses_figure $name "$dir/old/$name.tsv: no row"
+done
+refuses_figure fig12 "fig12: KEEP=1, but $dir/old/fig12.tsv is of calibration h100-pcie-paper, not of sweep/calib.*h200-base" \
+    KEEP=1 CALIBRATION=sweep/calibration/h200-base42.tsv
+
 # Without --out the pictures are beside the file; a failure leaves the old ones alone.
 check "beside the file" $plot "$four" "${map[@]}"
 check "the names" [ -s "$dir/four_e2e_p99_s.png" -a -s "$dir/four_e2e_p99_s.svg" ]
