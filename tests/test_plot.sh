@@ -227,6 +227,8 @@ check "the first setting has rows" [ "$(of_text "seed 42, 10% deterministic")" =
 grep -v "$(printf '\t64\t4\t1\t')" "$four" >"$dir/three.tsv"
 draws "three cells of four" "$dir/three.tsv" "${map[@]}" --grey "not run"
 says "grey: not run"
+draws "one cell" "$four" "${map[@]}" --where window=16 --where group=2
+says 16 2 "$(number "$four" e2e_p99_s window=16 group=2)"
 sed 's/^# duration_s:/# unfinished: 4 of 8 cells have run\n&/' "$four" >"$dir/unfinished.tsv"
 draws "a run that was ended early" "$dir/unfinished.tsv" "${map[@]}"
 check "the picture says that it is unfinished" grep -q "unfinished: 4 of 8 cells have run" "$dir/text"

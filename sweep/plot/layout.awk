@@ -289,7 +289,7 @@ function draw_map(i, places, tics, widest, at, text, v, cell_w, cell_h, left, to
     places = place_panels()
     cell_w = panels == 1 ? 940 / columns : 1400 / (across * columns)
     cell_w = cell_w > 300 ? 300 : cell_w < 62 ? 62 : int(cell_w)
-    cell_h = beside != "" || spread ? 97 : 72
+    cell_h = beside != "" || spread || drawn == 1 ? 97 : 72
     if (cell_w < 110) cell_h = int(cell_h * 0.8)
     gap_h = panels > 1 ? 105 : 0
     i = int((places + across - 1) / across)
@@ -328,6 +328,7 @@ function draw_map(i, places, tics, widest, at, text, v, cell_w, cell_h, left, to
         if (spread && deviation[cell[i]] != "nan") text = "\302\261" short(deviation[cell[i]])
         print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text, state[cell[i]], rank[cell[i]] >table
     }
+    if (drawn == 1) print 0, 0, 0, 0, "", "", 0, 0 >table  # gnuplot 5.4 crashes where the only row of a file has no label
 }
 function shade(v) {
     if (high == low) return 0.3
