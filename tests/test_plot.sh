@@ -245,6 +245,11 @@ for name in dvr best paper invariant; do says "preset $name"; done
 draws "a long legend" "$dir/presets.tsv" "${by_ratio[@]}" --over preset,verifier,verify,prefill,chunked,bonus
 says "preset dvr, verifier invariant, verify eager, prefill invariant, chunked on, bonus on"
 
+# gnuplot takes all letters of a legend for wide ones, and leaves out what it believes to be wider than the sheet.
+narrow=$(printf '%0100d' 0 | tr 0 i)
+draws "a legend of narrow letters" "$four" --x window --y e2e_p99_s --over group --reference "$four" --reference-name "$narrow"
+says "$narrow" "G = 2" "G = 4"
+
 # Spread: a band for lines, a number for maps, and which cells are within noise of the best.
 draws "a band" "$dir/presets.tsv" --x ratio --y e2e_p99_s --over preset --mean seed --spread
 says "mean over 2 seeds; bands: standard deviation"
