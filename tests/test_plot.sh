@@ -184,7 +184,10 @@ check "its points are the means of fig12_points.tsv, in order of x" diff <(awk -
     sweep/results/paper/fig12_points.tsv | sort)
 awk -F '\t' -v OFS='\t' '/^#/ { print; next } !n { for (n = 1; $n != "recompute_pct"; n++) { } print; next } { $n = 0; print }' \
     "$four" >"$dir/zero.tsv"
-refuses 2 "two points have recompute_pct 0: draw a line for each with --over" "$dir/zero.tsv" --x recompute_pct --y e2e_p99_s
+refuses 2 "two points have recompute_pct 0 and differ in window (16, 64) and group (2, 4): fix it with --where window=16, draw a line for each \
+with --over window, or take the mean with --mean window" "$dir/zero.tsv" --x recompute_pct --y e2e_p99_s
+refuses 2 "differ in window (16, 64): fix it with --where window=16, draw a line for each with --over group,window, or" \
+    "$dir/zero.tsv" --x recompute_pct --y e2e_p99_s --over group
 
 # A heat map has every cell's number, the settings that all cells share, and where they come from.
 draws "a heat map" "$four" "${map[@]}"
