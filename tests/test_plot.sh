@@ -184,7 +184,10 @@ check "its points are the means of fig12_points.tsv, in order of x" diff <(awk -
     sweep/results/paper/fig12_points.tsv | sort)
 awk -F '\t' -v OFS='\t' '/^#/ { print; next } !n { for (n = 1; $n != "recompute_pct"; n++) { } print; next } { $n = 0; print }' \
     "$four" >"$dir/zero.tsv"
-refuses 2 "two points have recompute_pct 0: draw a line for each with --over" "$dir/zero.tsv" --x recompute_pct --y e2e_p99_s
+refuses 2 "two points have recompute_pct 0 and differ in window (16, 64) and group (2, 4): fix it with --where window=16, draw a line for each \
+with --over window, or take the mean with --mean window" "$dir/zero.tsv" --x recompute_pct --y e2e_p99_s
+refuses 2 "differ in window (16, 64): fix it with --where window=16, draw a line for each with --over group,window, or" \
+    "$dir/zero.tsv" --x recompute_pct --y e2e_p99_s --over group
 
 # A heat map has every cell's number, the settings that all cells share, and where they come from.
 draws "a heat map" "$four" "${map[@]}"
@@ -227,6 +230,8 @@ check "the first setting has rows" [ "$(of_text "seed 42, 10% deterministic")" =
 grep -v "$(printf '\t64\t4\t1\t')" "$four" >"$dir/three.tsv"
 draws "three cells of four" "$dir/three.tsv" "${map[@]}" --grey "not run"
 says "grey: not run"
+draws "one cell" "$four" "${map[@]}" --where window=16 --where group=2
+says 16 2 "$(number "$four" e2e_p99_s window=16 group=2)"
 sed 's/^# duration_s:/# unfinished: 4 of 8 cells have run\n&/' "$four" >"$dir/unfinished.tsv"
 draws "a run that was ended early" "$dir/unfinished.tsv" "${map[@]}"
 check "the picture says that it is unfinished" grep -q "unfinished: 4 of 8 cells have run" "$dir/text"
@@ -242,6 +247,11 @@ check "shares are on a linear axis" sh -c "! cmp -s '$dir/x.svg' '$dir/log.svg'"
 for name in dvr best paper invariant; do says "preset $name"; done
 draws "a long legend" "$dir/presets.tsv" "${by_ratio[@]}" --over preset,verifier,verify,prefill,chunked,bonus
 says "preset dvr, verifier invariant, verify eager, prefill invariant, chunked on, bonus on"
+
+# gnuplot takes all letters of a legend for wide ones, and leaves out what it believes to be wider than the sheet.
+narrow=$(printf '%0100d' 0 | tr 0 i)
+draws "a legend of narrow letters" "$four" --x window --y e2e_p99_s --over group --reference "$four" --reference-name "$narrow"
+says "$narrow" "G = 2" "G = 4"
 
 # Spread: a band for lines, a number for maps, and which cells are within noise of the best.
 draws "a band" "$dir/presets.tsv" --x ratio --y e2e_p99_s --over preset --mean seed --spread
@@ -377,6 +387,23 @@ for name in sweep/results/*/*.svg; do
     check "$name: a title" grep -q 'font-weight="bold"' "$name"
     check "$name: no number is missing" sh -c "! grep -q '[^a-z]nan[^a-z]' '$name'"
 done
+
+# A figure of a file without rows, or with other ones than its title needs, or of another calibration, is refused.
+mkdir "$dir/old"
+cp sweep/results/science/{gate,margins,rl,winner}{,_h200,_measured}.tsv sweep/results/paper/fig12.tsv "$dir/old" 2>"$log"
+refuses_figure() {  # refuses_figure NAME TEXT [SETTING...]: one line with the text, and the old picture stays
+    echo old >"$dir/old/$1.png"
+    check "$1.sh: '$2'" ends_with 1 "^$2" env OUT="$dir/old" OUT_SCIENCE="$dir/old" "${@:3}" bash sweep/figures/$1.sh
+    check "$1.sh: one line, the old picture" [ "$(wc -l <"$dir/said") $(cat "$dir/old/$1.png")" = "1 old" ]
+}
+sed -i '/tiny42/d' "$dir/old/gate.tsv"
+refuses_figure gate "gate: rows are missing: the sentence .* needs 3 numbers, and there are 0"
+for name in gate margins rl winner; do
+    sed -i '/^#/!d' "$dir/old/$name.tsv"
+    refuses_figure $name "$dir/old/$name.tsv: no row"
+done
+refuses_figure fig12 "fig12: KEEP=1, but $dir/old/fig12.tsv is of calibration h100-pcie-paper, not of sweep/calib.*h200-base" \
+    KEEP=1 CALIBRATION=sweep/calibration/h200-base42.tsv
 
 # Without --out the pictures are beside the file; a failure leaves the old ones alone.
 check "beside the file" $plot "$four" "${map[@]}"

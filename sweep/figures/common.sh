@@ -91,10 +91,14 @@ overload() {
 }
 
 # Puts the runs' TSV together in the order of the calls: header lines that differ, one line of names, the rows. They must
-# have the same columns.
+# have the same columns. What KEEP=1 draws again must be of the same calibration.
 collect() {
     if [ -n "$KEEP" ]; then
         [ -r "$raw" ] || fail "KEEP=1, but $raw is missing: run without KEEP"
+        local kept
+        kept=$(sed -n 's/^# simulated: .* calibration //p' "$raw" | sort -u | xargs)
+        [ -z "$kept" ] || [ "$kept" = "$(basename "$CALIBRATION" .tsv)" ] ||
+            fail "KEEP=1, but $raw is of calibration $kept, not of $CALIBRATION: run without KEEP, or set CALIBRATION"
         return 0
     fi
     awk '/^#/ && !seen[$0]++' "${parts[@]}" >"$work/all"
@@ -124,9 +128,7 @@ mean() {
 
 # by_seed: lines `metric series x seed value` become `metric series x value` with the mean over seeds. The lines
 # themselves go to the file X_seeds.tsv.
-by_seed() {
-    tee -a "$work/seeds" | awk -F '\t' -v OFS='\t' '{ print $1, $2, $3, $5 }' | mean
-}
+by_seed() { tee -a "$work/seeds" | awk -F '\t' -v OFS='\t' '{ print $1, $2, $3, $5 }' | mean; }
 
 # compare OURS PUBLISHED WHAT: both of lines `metric series x value`; writes the points file, whose first line says what
 # ours are. Every published point must have its counterpart among ours; ours may be more.
@@ -199,19 +201,24 @@ plot() {
 }
 
 # tell FORMAT PROGRAM [FILE...]: a sentence with numbers of the points file (or these files): the awk program prints
-# the values that printf puts into the format.
+# the values that printf puts into the format. It is an error if the files lack rows of which it needs a number.
 tell() {
-    local file=("${@:3}")
+    local file=("${@:3}") values places=${1//%%/}
     [ ${#file[@]} -gt 0 ] || file=("$points")
-    # shellcheck disable=SC2059,SC2046  # the format is the sentence, the values are words
-    printf "$1" $(awk -F '\t' '
+    # shellcheck disable=SC2207  # the values are words
+    values=($(awk -F '\t' '
         function larger(a, b) { return a == "" || b + 0 > a + 0 ? b + 0 : a }
         function smaller(a, b) { return a == "" || b + 0 < a + 0 ? b + 0 : a }
         function median(v, n, i, k, t) {
             for (i = 2; i <= n; i++) for (k = i; k > 1 && v[k - 1] > v[k]; k--) { t = v[k]; v[k] = v[k - 1]; v[k - 1] = t }
             return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
         }
-        '"$2" "${file[@]}")
+        '"$2" "${file[@]}")) || fail "no numbers for the sentence '$1'"
+    places=${places//[^%]/}
+    [ ${#values[@]} = ${#places} ] ||
+        fail "rows are missing: the sentence '$1' needs ${#places} numbers, and there are ${#values[@]}"
+    # shellcheck disable=SC2059  # the format is the sentence
+    printf "$1" "${values[@]}"
 }
 
 # plot_sweep SUFFIX FILE OPTION...: sweep/plot.sh draws OUT/FIGURE+SUFFIX from FILE with these options.

@@ -210,6 +210,8 @@ if [ -z "$KEEP" ]; then
         cat "$work/each"
     } >"$work/by_seed"
     mv "$work/by_seed" "$by_seed"
+else
+    collect
 fi
 
 title=$(tell "Simulated: ShareGPT, half of it deterministic: preset best needs %s GPUs (set apart: %s), \

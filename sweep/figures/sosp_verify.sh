@@ -20,7 +20,7 @@ h200=sweep/results/h200/passes.tsv
     rows $reference/verify_cost.tsv tokens pass_ms | sed 's/^/published_pcie\t/'
     sed 's/^/published_sxm\t/' "$work/verify"
     rows $reference/sosp_verify_cost.tsv tokens pass_ms_70B_TP8 | sed 's/^/published_70b\t/'
-    rows $h200 case rows ms | grep '^fixed_replay' | sed 's/^fixed_replay/h200/'
+    rows $h200 case rows ms | sed -n 's/^fixed_replay/h200/p'
 } >"$work/curves"
 mv "$work/curves" "$OUT/${figure}_curves.tsv"
 title=$(tell "With 256 instead of 128 rows a verification pass takes %.0f%% longer on the published H100 PCIe, %.0f%% on the SXM, \

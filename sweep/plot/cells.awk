@@ -85,6 +85,7 @@ function start(i, n, list, pair) {
             fail(2, "it has no column " list[i] ", so --over " list[i] \
                 " cannot tell where its values belong: use --where")
         at_over[i] = column(list[i], "--over")
+        if (at_over[i] in is_over) fail(2, "--over " over ": a column is there twice")
         is_over[at_over[i]]
     }
     n = split(mean, list, ",")
@@ -124,6 +125,17 @@ function note_difference(key, i, v) {
             other[i] = other[i] ", " $i
         }
     }
+}
+
+# Where a cell stands whose x is a result: line and mean of x; "" if it has no value. A line has no two points with one x.
+function place_point(cell, i, part) {
+    split(cell, part, "\t")
+    if (!(part[2] in is_point)) return
+    point[cell] = none[cell] ? "" : part[1] "\t" sum_x[cell] / n[cell] "\t"
+    if (none[cell] || !(point[cell] in first_of)) { first_of[point[cell]] = cell; return }
+    if (twins == "") twins = "two points have " x " " sum_x[cell] / n[cell] " and"
+    for (i = 1; i <= settings; i++) $i = first[cell, i]
+    note_difference(first_of[point[cell]])
 }
 
 # True if a setting has one value for each value of an axis (1: panel or line, 2: x, 3: y), as the workload of figures by
@@ -274,6 +286,7 @@ END {
         fail(1, "it has " rows " rows, but its grids have " least " cells: the file is cut short")
     for (i = 1; i <= wheres; i++) if (!matched[i])
         fail(2, "--where " title[at_where[i]] "=" wanted[i] ": no row has it; there are: " values[i])
+    for (i = 1; scatter && i <= cells; i++) place_point(order[i])
     for (i = 1; i <= settings; i++) if (i in other) {
         if (!hint) hint = i
         differ = differ (differ == "" ? "" : " and ") title[i] " (" other[i] ")"
@@ -282,9 +295,9 @@ END {
         split(other_key[hint], part, "\t")
         add_over = (over == "" ? "" : over ",") title[hint]
         add_mean = (mean == "" ? "" : mean ",") title[hint]
-        fail(2, "two rows for " x "=" part[2] (map ? " " y "=" part[3] : "") " differ in " differ \
-            ": fix it with --where " title[hint] "=" one_of[hint] ", draw a " (map ? "panel" : "line") \
-            " for each with --over " add_over ", or take the mean with --mean " add_mean)
+        if (twins == "") twins = "two rows for " x "=" part[2] (map ? " " y "=" part[3] : "")
+        fail(2, twins " differ in " differ ": fix it with --where " title[hint] "=" one_of[hint] ", draw a " \
+            (map ? "panel" : "line") " for each with --over " add_over ", or take the mean with --mean " add_mean)
     }
     for (i = 1; i <= cells; i++) {
         cell = order[i]
@@ -298,12 +311,8 @@ END {
     if (best != "") find_best()
     for (i = 1; i <= cells; i++) {
         cell = order[i]
-        if (scatter && split(cell, part, "\t") && is_point[part[2]]) {
-            if (none[cell]) continue
-            shown = part[1] "\t" sum_x[cell] / n[cell] "\t"
-            if (shown in twice) fail(2, "two points have " x " " sum_x[cell] / n[cell] ": draw a line for each with --over")
-            twice[shown]
-        } else shown = cell
+        shown = cell in point ? point[cell] : cell
+        if (shown == "") continue
         print shown, none[cell] ? "nan" : sum[cell] / n[cell], none[cell] ? "nan" : deviation(cell), \
             cell in overloaded ? 1 : cell in doubtful ? 2 : 0, rank_of(cell)
     }

@@ -289,7 +289,7 @@ function draw_map(i, places, tics, widest, at, text, v, cell_w, cell_h, left, to
     places = place_panels()
     cell_w = panels == 1 ? 940 / columns : 1400 / (across * columns)
     cell_w = cell_w > 300 ? 300 : cell_w < 62 ? 62 : int(cell_w)
-    cell_h = beside != "" || spread ? 97 : 72
+    cell_h = beside != "" || spread || drawn == 1 ? 97 : 72
     if (cell_w < 110) cell_h = int(cell_h * 0.8)
     gap_h = panels > 1 ? 105 : 0
     i = int((places + across - 1) / across)
@@ -328,6 +328,7 @@ function draw_map(i, places, tics, widest, at, text, v, cell_w, cell_h, left, to
         if (spread && deviation[cell[i]] != "nan") text = "\302\261" short(deviation[cell[i]])
         print panel[at[1]], x_at[at[2]], y_at[at[3]], shade(v), short(v), text, state[cell[i]], rank[cell[i]] >table
     }
+    if (drawn == 1) print 0, 0, 0, 0, "", "", 0, 0 >table  # gnuplot 5.4 crashes where the only row of a file has no label
 }
 function shade(v) {
     if (high == low) return 0.3
@@ -357,7 +358,7 @@ function marked(at) { return (state[at] == 1 ? ours[at] : "nan") OFS (state[at] 
 # Where the band of the value none begins and ends (side -1 and 1).
 function none_at(side) { return logs ~ /x/ ? none_x * step ^ (side / 8) : none_x + side * step / 8 }
 
-function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, text, list) {
+function draw_lines(i, k, at, n, first_x, last_x, longest, letters, spare, keys, top, bottom, text, list) {
     n = 0
     for (i = 1; i <= columns; i++) if (is_number(xs[i])) {
         if (!n++ || xs[i] + 0 < first_x) first_x = xs[i] + 0
@@ -401,12 +402,17 @@ function draw_lines(i, k, at, n, first_x, last_x, longest, keys, top, bottom, te
     across = int(width / (longest + 130))
     if (across < 1) across = 1
     if (across > keys) across = keys
+    # gnuplot plans a column of the key for its longest name, all of whose letters it takes for wide ones, and cuts the
+    # first column off where that is too much: we take as many letters away.
+    for (i in names) if (length(names[i]) > letters) letters = length(names[i])
+    if (length(beside) > letters) letters = length(beside)
+    spare = keys ? width / across / (0.86 * key_size) - letters - 5 : 0
     build_texts(width - 40)
     top = above + 20
     bottom = 105 + (keys ? 20 + 42 * int((keys + across - 1) / across) : 0) + below
     printf "width = %d; height = %d; top = %d; bottom = %d; keys = %d; key_rows = %d\n", width, top + 460 + bottom, top,
         bottom, keys, keys ? int((keys + across - 1) / across) : 0
-    printf "key_size = %g; spread = %d; doubtful = %d; ", key_size, spread, doubtful
+    printf "key_width = %d; key_size = %g; spread = %d; doubtful = %d; ", spare < 0 ? spare - 1 : 0, key_size, spread, doubtful
     printf "panels = %d; logs = \"%s\"; first_x = %g; last_x = %g; low = %g; high = %g\n", panels, logs, first_x,
         last_x, low, high
     print "beside = " quoted(beside)

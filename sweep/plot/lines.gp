@@ -34,7 +34,7 @@ plot for [k = 1:(spread ? panels : 0)] band_of(k) using 3:6:7 with filledcurves 
         tc rgb black
 if (keys) {
     eval legend(height - bottom + 105)
-    eval sprintf("set key vertical maxrows %d font '%s'", key_rows, font(key_size))
+    eval sprintf("set key vertical maxrows %d width %d font '%s'", key_rows, key_width, font(key_size))
     has(k, kind) = int(system(sprintf("awk -F '\\t' '$1 == %d && $2 == \"%s\"' '%s' | wc -l", k, kind, table)))
     dash_of(k) = has(k, "curve") ? 1 : 3
     key_of(k) = has(k, "curve") ? mark_of(k) : 0
