@@ -24,7 +24,7 @@ It prints its URL, and then has one fault:
   seeds           answer i of n is drawn with seed + 1000 i, and says so; control as above
 These speculate, except for requests with "drafts": 0, and most count drafts; control as above:
   lossless        no fault
-  leak            in every seventh answer a wrong draft stays, at position 6
+  leak            in every third answer with drafts a wrong one stays, at position 6
   eos             an end token is ignored where it is a draft
   stop            a stop string is found only in the last word of a draft of four
   width           drafts of 3 tokens change position 4
@@ -47,11 +47,11 @@ drafted = 0  # requests with drafts
 WORDS = 'one two three four five six seven eight'.split()
 
 
-def speculate(body, call, tokens, logprobs, digest):
+def speculate(body, tokens, logprobs, digest):
     global drafted
     width = body.get('drafts', 4)
     drafted += width > 0
-    if FAULT == 'leak' and width and call % 7 == 0:
+    if FAULT == 'leak' and width and drafted % 3 == 0:
         tokens[6:7] = [(t + 1) % 8 for t in tokens[6:7]]
     if FAULT == 'width' and width == 3 or FAULT == 'behind' and width and len(body['prompt'].split()) > 40:
         tokens[4:5] = [(t + 1) % 8 for t in tokens[4:5]]
@@ -74,7 +74,7 @@ def choice(body, call, index):
     if FAULT == 'logprob' and call == NUMBER:
         logprobs[3] *= 1 + 2**-52
     if FAULT in LOSSLESS:
-        speculate(body, call, tokens, logprobs, digest)
+        speculate(body, tokens, logprobs, digest)
     if FAULT in ('control', 'seeds', *LOSSLESS) and body.get('deterministic') is False and body.get('drafts') != 0:
         tokens[7:8] = [call % 8]
     ended = len(tokens) < body['max_tokens']
