@@ -40,7 +40,7 @@ title=$(rows "$raw" cost winner verified sure | awk -F '\t' '
     }')
 reading="colour: the mechanism with the lowest P99 latency; number: how much longer that of the second best is, %"
 notes=("hatched: the 95% interval of this lead over five seeds reaches 0"
-    "circles: the winner that one H200 measured among DVR, HYBRID and all INVARIANT$lead (two seeds)"
+    "circles (green: HYBRID): the winner that one H200 measured among DVR, HYBRID and all INVARIANT$lead, with one seed"
     "$(tell "triangles (%d): a margin gate is faster over its whole 95%% interval, but leaves answers wrong" \
         'END { print NR }' "$work/gates")"
     "a fleet of 8 GPUs; P99 latency of all requests, ShareGPT; without determinism$(tell \

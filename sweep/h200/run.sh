@@ -29,9 +29,8 @@
 #     bash sweep/h200/run.sh presets            ShareGPT lengths, all at once: presets best and invariant, by share
 #     bash sweep/h200/run.sh group              the same by preset dvr; GROUP=32,64,256: replay passes of other sizes
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
-#     BASE42=FOLDER bash sweep/h200/run.sh fig6    350 requests of 512 tokens that arrive at 6 a second, beside the same
-#                                               served alone, ordinary and deterministic; of 8B only ALONE of them (75).
-#                                               It takes two calls
+#     bash sweep/h200/run.sh fig6               350 requests of 512 tokens that arrive at 6 a second, and ALONE of them
+#                                               (40) served alone, too: ordinary ones, and by preset dvr
 #     BASE42=FOLDER bash sweep/h200/run.sh tbik    TBIK's experiment at temperature 0.6: different answers and the
 #                                               largest difference of the five largest probabilities, by ranks, which
 #                                               share the GPU, and by requests at once. It takes two calls
@@ -131,7 +130,7 @@ files_of() {
     prompts | attention | kernels | presets | group) echo "$1" ;;
     online) echo one_of_eleven_presets online_presets ;;
     drafts) echo drafts drafts_ways drafts_256 drafts_base42_t{0,0.8} drafts_bits_{8b,base42} ;;
-    fig6) echo fig6_{base42,8b}_{nondeterministic,dvr} ;;
+    fig6) echo fig6_8b_{nondeterministic,dvr} ;;
     tbik) echo tbik_base42 tbik_8b ;;
     sglang) echo sglang_8b ;;
     sglang-prefix) echo sglang_prefix ;;
@@ -221,32 +220,10 @@ drafts)
         --prompt-tokens 16 --tokens 48 --repeats 1 --rounds 4 --kv-share 0.6
     ;;
 fig6)
-    need_base42
-    for model in base42 8b; do
-        for preset in nondeterministic dvr; do
-            name=fig6_${model}_$preset folder=$BASE42 alone=0 takes=150
-            [ $model = base42 ] || folder=$MODEL_8B alone=${ALONE:-75} takes=240
-            owed "$name" "$takes" || continue
-            deterministic "$name" --model "$folder" --suite spans --preset $preset --requests "${REQUESTS:-350}" \
-                --tokens "${TOKENS:-512}" --qps "${QPS:-6}" --alone "$alone" --kv-tokens 131072 "${offered[@]}"
-        done
-    done
-    # How many answers have their first other token there.
-    for file in "$OUT"/fig6_*.tsv; do
-        [ -r "$file" ] || continue
-        awk -F '\t' -v name="$(basename "$file" .tsv)" '
-            $4 == "request_first_span_tokens" {
-                for (top = 16; top <= $5; top *= 2);
-                below[top]++
-                n++
-                if ($5 > most) most = $5
-            }
-            $4 == "identical" { identical = $5 }
-            END {
-                printf "%s: %d answers, %d identical to the bit; first other token up to", name, n, identical
-                for (top = 16; top <= most; top *= 2) printf "%s %d: %d", (top > 16 ? "," : ""), top, below[top]
-                print ", later or none: " below[top] + 0
-            }' "$file"
+    for preset in nondeterministic dvr; do
+        owed fig6_8b_$preset 200 || continue
+        deterministic fig6_8b_$preset --model "$MODEL_8B" --suite spans --preset $preset --requests "${REQUESTS:-350}" \
+            --tokens "${TOKENS:-512}" --qps "${QPS:-6}" --alone "${ALONE:-40}" --kv-tokens 131072 "${offered[@]}"
     done
     ;;
 tbik)
