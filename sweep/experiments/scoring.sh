@@ -9,7 +9,7 @@
 #                                                                     shape, too: sweep/results/h200/scoring.tsv
 #     B=FOLDER OUT=FOLDER                                   where programs are, where the result goes
 #     REQUESTS=N TOKENS=N TEMPERATURE=T SEED=S THREADS=N    requests at once (at most 256), new tokens of each, sampling
-#     MODELS="FOLDER ..."                                   other models
+#     MODELS="FOLDER ..." ALGORITHMS=FILE                   other models; a file of matrix algorithms, on the GPU
 #
 # It ends with an error if log-probabilities that are promised to be equal are not. Then it writes nothing.
 set -euo pipefail
@@ -26,7 +26,8 @@ trap 'rm -rf "$work"' EXIT
 
 settings=(--suite score --backend "$BACKEND" --requests "$REQUESTS" --tokens "$TOKENS" --temperature "$TEMPERATURE"
     --seed "$SEED" --threads "$THREADS")
-[ "$BACKEND" = cpu ] || settings+=(--offered)  # else fast passes may have the INVARIANT order, and nothing differs
+# Without --offered, fast passes may have the INVARIANT order, and nothing differs.
+[ "$BACKEND" = cpu ] || settings+=(--offered ${ALGORITHMS:+--algorithm-file "$ALGORITHMS"})
 for model in $MODELS; do
     name=${model%%,*} name=${name#synthetic:}
     "$B/determinism" "${settings[@]}" --model "$model" --tsv "$work/one.tsv" >&2 ||
@@ -39,7 +40,7 @@ for model in $MODELS; do
         $4 == "largest_probability_difference" { print line }' "$work/one.tsv" >>"$work/rows"
 done
 {
-    echo "# build/determinism ${settings[*]} --model MODEL"
+    echo "# build/determinism ${settings[*]} --model MODEL" | sed 's/ --algorithm-file [^ ]*//'
     sed -n 's/^model name.*: /# processor: /p' /proc/cpuinfo | sort -u
     awk '!seen[$0]++' "$work/header"  # a GPU says the same of itself for each model
     printf 'backend\tmodel\tway\ttokens\tother_bits\tmean_probability_difference\tlargest_probability_difference\n'

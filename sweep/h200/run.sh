@@ -253,7 +253,8 @@ sglang-cost)
         --qps offline --preset "${PRESETS:-best,invariant,dvr}" --ratio 0,1 --seed "${SEEDS:-42}"
     ;;
 scoring)
-    REQUESTS=${REQUESTS:-16} BACKEND=$BACKEND B=$B OUT=$OUT BASE42=$BASE42 bash sweep/experiments/scoring.sh
+    REQUESTS=${REQUESTS:-16} BACKEND=$BACKEND B=$B OUT=$OUT BASE42=$BASE42 ALGORITHMS=$algorithms \
+        bash sweep/experiments/scoring.sh
     stamp scoring
     ;;
 winner) bash sweep/h200/winner.sh ;;
@@ -419,7 +420,7 @@ calibrate-base42)
 margins)
     need_base42
     "$B/bench" --backend cuda --model "$BASE42" --margins "$OUT/flip_margin_base42.tsv" --max-context 2048 \
-        --flip-requests "${REQUESTS:-1024}" "${offered[@]}"
+        --algorithm-file "$algorithms" --flip-requests "${REQUESTS:-1024}" "${offered[@]}"
     "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --margins "$OUT/flip_margin_8b.tsv" \
         --prompts random --flip-requests "${REQUESTS:-128}"
     stamp flip_margin_base42 flip_margin_8b
