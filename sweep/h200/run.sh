@@ -15,7 +15,7 @@
 #     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
 #                                               beside PyTorch's, too; ShareGPT lengths as in part presets
 #     bash sweep/h200/run.sh energy             8B in bf16 and in FP8: tokens and energy of a workload
-#     bash sweep/h200/run.sh flips              candidates that are wrong, in bf16 and in FP8; BASE42=FOLDER: of base42 in
+#     bash sweep/h200/run.sh flips              wrong candidates by the margin of their logit, in bf16 and FP8; BASE42=FOLDER: of base42 in
 #                                               FP8, too
 #     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
 #     bash sweep/h200/run.sh hybrids            models with recurrent layers, in the shapes of Qwen3.5-9B and -35B-A3B:
@@ -49,7 +49,6 @@
 #                                                                LENGTHS=8192x8192 REQUESTS=44 SEEDS=42,43 PRESETS=best
 #                                                                SECONDS_MAX=300: twice as many as have room at once
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
-#     BASE42=FOLDER bash sweep/h200/run.sh margins         flips by the margin of the largest logit
 #     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
 #     TEMPERATURE=0 bash sweep/h200/run.sh flip-law-8b     the same of 8B, one temperature a call (0, 0.8); both need
 #                                                          `make shared CUDA=1` and numpy; TEXTS=N: fewer or more
@@ -116,7 +115,7 @@ owed() {
 # The files of the parts that claims rest on, in the order in which they are measured again.
 parts=(determinism-8b determinism-base42 determinism-mixture scoring passes graphs launches mixture prompts attention
     kernels presets group online drafts fig6 tbik sglang sglang-prefix sglang-cost ratio-8b ratio-base42 grid-online
-    margins winner eight energy flips determinism-eight hybrids determinism-hybrid)
+    winner eight energy flips determinism-eight hybrids determinism-hybrid)
 files_of() {
     case $1 in
     determinism-8b) echo determinism_8b ;;
@@ -137,7 +136,6 @@ files_of() {
     sglang-cost) echo sglang_cost ;;
     ratio-8b | ratio-base42) echo "${1/-/_}" ;;
     grid-online) echo grid_online ;;
-    margins) echo flip_margin_base42 flip_margin_8b ;;
     winner) echo winner_none winner_presets ;;
     eight) echo passes_eight passes_sixteen passes_eight_mixture passes_sixteen_mixture presets_eight ;;
     energy) echo energy_eight ;;
@@ -416,14 +414,6 @@ calibrate-base42)
         --flip-requests "${REQUESTS:-1024}" --seconds 300
     # The simulator needs the shape only, which `base` has too: the model itself is not in the repository.
     sed -i 's|^# model: .*|# model: base|' "$OUT/h200-base42.tsv"
-    ;;
-margins)
-    need_base42
-    "$B/bench" --backend cuda --model "$BASE42" --margins "$OUT/flip_margin_base42.tsv" --max-context 2048 \
-        --algorithm-file "$algorithms" --flip-requests "${REQUESTS:-1024}" "${offered[@]}"
-    "$B/bench" --backend cuda --model "$MODEL_8B" --algorithm-file "$algorithms" --margins "$OUT/flip_margin_8b.tsv" \
-        --prompts random --flip-requests "${REQUESTS:-128}"
-    stamp flip_margin_base42 flip_margin_8b
     ;;
 flip-law)
     need_base42
