@@ -15,8 +15,8 @@
 #     bash sweep/h200/run.sh eight              passes of FP8 models, dense and of experts, beside bf16; the dense ones
 #                                               beside PyTorch's, too; ShareGPT lengths as in part presets
 #     bash sweep/h200/run.sh energy             8B in bf16 and in FP8: tokens and energy of a workload
-#     bash sweep/h200/run.sh flips              wrong candidates by the margin of their logit, in bf16 and FP8; BASE42=FOLDER: of base42 in
-#                                               FP8, too
+#     bash sweep/h200/run.sh flips              wrong candidates by the margin of their logit, in bf16 and in FP8;
+#                                               BASE42=FOLDER: of base42 in FP8, too
 #     bash sweep/h200/run.sh determinism-eight  hostile loads of FP8 models; FOLDER=DIR: transcripts go there
 #     bash sweep/h200/run.sh hybrids            models with recurrent layers, in the shapes of Qwen3.5-9B and -35B-A3B:
 #                                               passes, presets, drafts
@@ -31,9 +31,9 @@
 #     bash sweep/h200/run.sh online             one deterministic request among eleven; time between tokens under load
 #     bash sweep/h200/run.sh fig6               350 requests of 512 tokens that arrive at 6 a second, and ALONE of them
 #                                               (40) served alone, too: ordinary ones, and by preset dvr
-#     BASE42=FOLDER bash sweep/h200/run.sh tbik    TBIK's experiment at temperature 0.6: different answers and the
-#                                               largest difference of the five largest probabilities, by ranks, which
-#                                               share the GPU, and by requests at once. It takes two calls
+#     bash sweep/h200/run.sh tbik               TBIK's experiment at temperature 0.6: different answers and the largest
+#                                               difference of the five largest probabilities, by ranks, which share
+#                                               the GPU, and by requests at once
 #     bash sweep/h200/run.sh calibrate          the simulator's calibration of the 8B shape; RANKS=2: on two GPUs;
 #                                               LEAVES=8: with eight leaves; MODEL_8B=synthetic:llama-3.1-8b-fp8 or
 #                                               synthetic:qwen3-30b-a3b-fp8: of that shape
@@ -130,7 +130,7 @@ files_of() {
     online) echo one_of_eleven_presets online_presets ;;
     drafts) echo drafts drafts_ways drafts_256 drafts_base42_t{0,0.8} drafts_bits_{8b,base42} ;;
     fig6) echo fig6_8b_{nondeterministic,dvr} ;;
-    tbik) echo tbik_base42 tbik_8b ;;
+    tbik) echo tbik_8b ;;
     sglang) echo sglang_8b ;;
     sglang-prefix) echo sglang_prefix ;;
     sglang-cost) echo sglang_cost ;;
@@ -225,19 +225,13 @@ fig6)
     done
     ;;
 tbik)
-    need_base42
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    for model in base42 8b; do
-        folder=$BASE42 ranks=1,2,4,8 batches=8,16,32 takes=300
-        [ $model = base42 ] || folder=$MODEL_8B ranks=1,2 batches=8,32 takes=480
-        owed "tbik_$model" "$takes" || continue
-        "$B/ranks" "${gpu[@]}" --model "$folder" --devices 1 --temperature 0.6 --requests "${REQUESTS:-32}" \
-            --tokens "${TOKENS:-96}" --tensor-parallel $ranks --batch "${BATCHES:-$batches}" --out "$work/one.tsv" ||
-            [ $? = 3 ]  # then no output differs without leaves either
-        mv "$work/one.tsv" "$OUT/tbik_$model.tsv"
-        stamp "tbik_$model"
-    done
+    "$B/ranks" "${gpu[@]}" --model "$MODEL_8B" --devices 1 --temperature 0.6 --requests "${REQUESTS:-32}" \
+        --tokens "${TOKENS:-96}" --tensor-parallel 1,2 --batch "${BATCHES:-8,32}" --out "$work/one.tsv" ||
+        [ $? = 3 ]  # then no output differs without leaves either
+    mv "$work/one.tsv" "$OUT/tbik_8b.tsv"
+    stamp tbik_8b
     ;;
 sglang) hostile sglang_8b --part sglang --model "$MODEL_8B" ;;
 sglang-prefix)
