@@ -5,7 +5,6 @@ set multiplot
 eval sheet_text
 eval heat
 array colour[5] = ["#6FB3DC", "#3DB489", "#EE9A63", "#F2CB62", "#BFE5D6"]
-array strong[5] = [blue, "#007A58", red, orange, "#007A58"]
 array shown[5] = ["DVR: verifies", "HYBRID, mostly verifies", "all INVARIANT", "GPUs set apart, INVARIANT", \
     "HYBRID, mostly INVARIANT passes"]
 of(axis, field) = system(sprintf("awk -F '\t' '!s[$%d]++ { print $%d }' '%s'", axis, field, cells))
@@ -27,9 +26,6 @@ do for [p = 1:words(costs)] {
         cells using ($1 == p && $5 == 0 ? $2 : NaN):3:(0.5):(0.5) with boxxyerror \
             fs transparent pattern 4 noborder lc rgb "#66FFFFFF", \
         cells using ($1 == p ? $2 : NaN):3:6 with labels font font(16) tc rgb black, \
-        for [i = 1:5] marked using ($1 == p && $4 == i ? $2 + 0.33 : NaN):($3 + 0.27) \
-            with points pt 7 ps 1.05 * marks lc rgb strong[i], \
-        marked using ($1 == p ? $2 + 0.33 : NaN):($3 + 0.27) with points pt 6 ps 1.1 * marks lw 2 lc rgb black, \
         gates using ($1 == p ? $2 - 0.33 : NaN):($3 - 0.28) with points pt 9 ps 1.05 * marks lc rgb black
     unset label
 }

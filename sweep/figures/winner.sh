@@ -1,7 +1,6 @@
 #!/bin/bash
 # The map of mechanisms (sweep/science/winner.py): which one wins, by the share of deterministic requests, the load and
-# the cost of INVARIANT passes, and where a margin gate is faster, from results/science/winner.tsv and
-# winner_measured.tsv.
+# the cost of INVARIANT passes, and where a margin gate is faster, from results/science/winner.tsv.
 OUT=${OUT_SCIENCE:-sweep/results/science}
 # shellcheck source=sweep/figures/common.sh
 source "$(dirname "$0")/common.sh"
@@ -13,15 +12,6 @@ rows "$raw" cost share load winner sure lead_pct verified | awk -F '\t' -v OFS='
     { print place("cost", $1), place("share", $2), place("load", $3),
             $4 == "hybrid" && $7 < 0.5 ? 5 : colour[$4], $5, $6 < 0.5 ? "0" : sprintf("%.0f", $6), $1, $2, $3 }
     ' >"$work/cells"
-: >"$work/marks"
-measured=${raw%.tsv}_measured.tsv
-lead=
-[ ! -r "$measured" ] || lead=$(tell ", by at most %.1f%% each; it is the map's in %d of %d" \
-    '{ m = larger(m, $1); agrees += $2 } END { print m, agrees, NR }' <(rows "$measured" lead_pct agrees))
-[ ! -r "$measured" ] || rows "$measured" share load winner | awk -F '\t' -v OFS='\t' '
-    BEGIN { n = split("dvr hybrid invariant apart", name, " "); for (i = 1; i <= n; i++) colour[name[i]] = i }
-    NR == FNR { if ($1 == 1) { column[$8] = $2; row[$9] = $3 }; next }
-    { print 1, column[$1], row[$2], colour[$3] }' "$work/cells" - >"$work/marks"
 # Cells in which a margin gate is faster than the winner, as far as the seeds tell.
 rows "$raw" cost share load gate_low | awk -F '\t' -v OFS='\t' '
     NR == FNR { panel[$7] = $1; column[$8] = $2; row[$9] = $3; next }
@@ -40,10 +30,9 @@ title=$(rows "$raw" cost winner verified sure | awk -F '\t' '
     }')
 reading="colour: the mechanism with the lowest P99 latency; number: how much longer that of the second best is, %"
 notes=("hatched: the 95% interval of this lead over five seeds reaches 0"
-    "circles (green: HYBRID): the winner that one H200 measured among DVR, HYBRID and all INVARIANT$lead, with one seed"
     "$(tell "triangles (%d): a margin gate is faster over its whole 95%% interval, but leaves answers wrong" \
         'END { print NR }' "$work/gates")"
     "a fleet of 8 GPUs; P99 latency of all requests, ShareGPT; without determinism$(tell \
         " it is %.1f s for 1,024 requests a GPU, all at once" '$1 == "offline" { print $2; exit }' \
         <(rows "$raw" load none_s))")
-plot cells="$work/cells" marked="$work/marks" gates="$work/gates"
+plot cells="$work/cells" gates="$work/gates"

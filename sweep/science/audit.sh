@@ -172,16 +172,18 @@ command -v gnuplot >/dev/null || fail "no gnuplot: $result is written, no figure
 model=$(awk -F '\t' '$1 == "base42" || $1 == "tiny42" { m = $1 } END { print m }' "$speed")
 helper curves "$result" "$speed" "$model" >"$work/points"
 # Windows that find every cheat with 99%.
-most=$(rows "$result" cheat model temperature revealed window q | awk -F '\t' -v model="$model" '
-    $1 !~ /^honest/ && $2 == model && $3 == 0.8 && $4 ~ /log-prob/ && $5 == 16 && (!q || $6 < q) { q = $6 }
-    END { k = q < 1 ? log(0.01) / log(1 - q) : 1; print int(k) + (k > int(k)) }')
+read -r most worst < <(rows "$result" cheat model temperature revealed window q q_low | awk -F '\t' -v model="$model" '
+    function windows(q, k) { k = q < 1 ? log(0.01) / log(1 - q) : 1; return int(k) + (k > int(k)) }
+    $1 !~ /^honest/ && $2 == model && $3 == 0.8 && $4 ~ /log-prob/ && $5 == 16 && (!q || $6 < q) { q = $6; low = $7 }
+    END { print windows(q), windows(low) }')
 share=$(awk -F '\t' -v windows="$most" 'NR == 2 { printf "%.1f", windows * $4 / $3 }' "$work/points")
 {
     gp_set points "$work/points"
     gp_texts 1340 \
-        "With log-probability bits, $most windows catch any of these cheats with 99% probability: \
+        "With log-probability bits, about $most windows catch any of these cheats with 99% probability: \
 $share% of what 1,000 answers cost" \
-        "each curve is a cheat; what the provider reveals decides what is found" \
+        "each curve is a cheat; what the provider reveals decides what is found; \
+at the low end of the 95% interval it takes $worst windows" \
         "$model, temperature 0.8, windows of 16 tokens drawn at random from 1,000 answers of 128 tokens, \
 all of which cheat" \
         "$(sed -n '1s/^# made by \S* /measured /p' "$result")"
