@@ -70,7 +70,7 @@ awk -F '\t' -v requests="$requests" '
         for (i = 1; i <= n; i++) print order[i] cell[order[i], "rollbacks_pct"] cell[order[i], "recompute_pct"]
     }' "$points" >"$OUT/table4.md"
 published_in=$reference/fig10_offline_throughput.tsv
-title=$(tell "DVR keeps %.0f to %.0f%% of the throughput at 10%% deterministic requests and %.0f to %.0f%% at 100%%, \
+title=$(tell "Simulated: DVR keeps %.0f to %.0f%% of the throughput at 10%% deterministic requests and %.0f to %.0f%% at 100%%, \
 batch-invariant kernels %.0f to %.0f%%" '
     $2 == "total_tok_per_s" && $3 ~ /W=64/ { v[$3, $4] = $5; load[$3] }
     function kept(x, l, least, most) {

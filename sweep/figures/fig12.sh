@@ -47,4 +47,5 @@ against=$(tell "Simulated: windows of 16 recompute %.1f to %.1f%% of the tokens,
         }
         print few, many, least, most
     }' "$work/cells")
-plot_sweep c "$raw" --x recompute_pct --y e2e_p99_s --over group --mean seed --log xy --title "$against"
+plot_sweep c "$raw" --x recompute_pct --y e2e_p99_s --over group --mean seed --log xy --title "$against" \
+    --note "on each line W doubles from point to point, from 16 at the left"

@@ -16,7 +16,8 @@ label(mode, n) = mode eq "dvr" ? "11, one is\ndeterministic" : \
 colour(mode) = mode eq "dvr" ? 0x8FC3E3 : mode eq "batch_invariant" ? 0xF0B48A : 0xBBBBBB
 plot metric("output_tok_per_s") using 0:5:(colour(strcol(3))):xticlabel(label(strcol(3), strcol(4))) \
         with boxes lc rgb variable, \
-    "" using 0:6 with points pt 4 lw 3 lc rgb black, \
+    ends using 0:3:(0):($4 - $3) with vectors nohead lw 4 lc rgb "#666666", \
+    metric("output_tok_per_s") using 0:6 with points pt 4 lw 3 lc rgb black, \
     "" using 0:(0):(sprintf("%.0f", $5)) with labels offset 0, 2.1 tc rgb black font "sans-serif:Bold" . font(26), \
     "" using 0:(0):(sprintf("(%.0f)", $6)) with labels offset 0, 0.7 tc rgb "#333333" font font(20)
 unset multiplot

@@ -7,7 +7,7 @@ eval sheet_text
 bound(run) = system(sprintf("awk -F '\t' '$2 == \"%s_bound_s\" { print $5 }' '%s'", run, points))
 has_azure = strlen(bound("azure")) > 0
 array name[5] = ["preset_best", "batch_invariant", "dvr_best", "dvr", "none"]
-array shown[5] = ["preset best (extrapolated)", "batch-invariant", "DVR, tuned (extrapolated)", "DVR, the paper's", "nothing deterministic"]
+array shown[5] = ["preset best", "batch-invariant", "DVR, tuned (extrapolated)", "DVR, the paper's", "nothing deterministic"]
 array colour[5] = [orange, red, green, blue, grey]
 array mark[5] = [11, 5, 9, 7, 13]
 # Of each share the least and the most of the seeds: share, least, most. What has no share goes from edge to edge.

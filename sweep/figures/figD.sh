@@ -226,6 +226,6 @@ batch-invariant kernels %s (set apart: %s), the paper's DVR %s" '
 width=1200 reading="least number of GPUs that hold a bound on P99 latency; bars and band: least and most of five seeds"
 notes=("bound: three times the P99 latency of ordinary requests on an idle GPU; it holds for each kind of request by itself"
     "the paper's DVR: verification EAGER, oldest windows first, prompts ISOLATED, W = 64, G = 8; tuned: verification WAIT, prompts PACKED and in chunks, bonus, W = 64, G = 16 (Fig. A2)"
-    "extrapolated: replay passes of tuned DVR and of preset best have M = 1,024 rows, and nothing is known of flips beyond 512"
+    "extrapolated: replay passes of tuned DVR have M = 1,024 rows, and nothing is known of flips beyond 512"
     "the router takes the GPU with the fewest tokens at work; lines and marks are of seed 42")
 plot by_seed="$by_seed"

@@ -15,7 +15,7 @@ do for [panel = 1:4] {
     left = panel % 2 == 1 ? 150 : 715; top = above + (panel < 3 ? 60 : 520)
     eval area(left, left + 430, top, top + 350)
     set title sprintf("%d request%s at once", batch[panel], panel > 1 ? "s" : "") offset 0, -0.5
-    set xlabel panel > 2 ? "drafts right, if those before are" : ""
+    set xlabel panel > 2 ? "probability that a draft is right" : ""
     set ylabel panel % 2 == 1 ? "tokens/s of a request" : ""
     set logscale y
     set yrange [100:2000]

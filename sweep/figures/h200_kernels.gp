@@ -80,7 +80,7 @@ unset label
 # Passes: speed is the inverse of time.
 eval area(810, 1370, second, second + 320)
 set title "decode step of 8B" offset 0, -0.5
-set ylabel "% of the speed without" offset 0.5, 0
+set ylabel "% without invariance" offset 0.5, 0
 run = 1400
 set xrange [0.8:2800]
 set xtics (1, 4, 16, 64, 256)

@@ -56,7 +56,7 @@ peak() {  # peak VARIANT: its TFLOP/s with 512 rows and more, least and most
 # ones cannot be compared.
 grep -q matmul_bf16_sustained "$table" && most=4096 upto= || most=512 upto=" up to 512 rows"
 width=1400
-title=$(tell "Batch-invariant products: cuBLASLt's own algorithms in a fixed choice have %.0f to %.0f%% of the speed of its \
+title=$(tell "Product down, batch-invariant: cuBLASLt's own algorithms in a fixed choice have %.0f to %.0f%% of the speed of its \
 first choice$upto, our fixed tile %.0f to %.0f%%, those in Triton at most %.0f%%" '
     FILENAME == ARGV[2] && $1 == "products" && $2 == "down" && $3 == "invariant" && $8 ~ /^cublasLt/ { theirs[$4] }
     FILENAME == ARGV[2] || $4 > '$most' { next }
