@@ -47,7 +47,7 @@ summary() {
     prediction_summary "$dir/errors" >"$dir/summary"
     cat "$dir/summary"
     grep -qF '| dvr 100% W=16 G=2 offline | -50.0% | +0.0% | +0.0% |' "$dir/summary" &&
-        grep -qE '^\| output_tok_per_s \| 10 \| 50\.0% \| -50\.0% \|' "$dir/summary"
+        grep -qE '^\| output_tok_per_s, all at once \| 5 \| 50\.0% \| -50\.0% \|' "$dir/summary"
 }
 check "the summary" summary
 
@@ -66,7 +66,7 @@ runs() {
     [ "$(cut -f 1 "$dir/cpu/predict_errors.tsv" | grep -v '^#\|^run$' | sort -u | wc -l)" = 28 ] &&
         grep -q '^# measured on this machine: cpu ' "$dir/cpu/predict_errors.tsv" &&
         grep -q '^# simulated: .*calibration cpu-tiny42' "$dir/cpu/predict_errors.tsv" &&
-        grep -q '^| output_tok_per_s | 28 |' "$dir/cpu/predict.md"
+        grep -q '^| output_tok_per_s, all at once | 14 |' "$dir/cpu/predict.md"
 }
 check "28 runs beside the simulated ones" runs
 times 2 "$dir/cpu/offline_1.tsv" "$dir/cpu/offline_2.tsv"
