@@ -1,6 +1,7 @@
 #!/bin/bash
 # Measures an NVIDIA H200: one part a call, each of at most nine minutes. All parts but `stale`, `pytorch`
-# and `launches` need `make cuda`.
+# and `launches` need `make cuda`, and `sglang` and those whose name begins with `determinism` also
+# `make build/tests/test_cuda CUDA=1`.
 #
 #     bash sweep/h200/run.sh stale              says of each part's files of which revision of the kernels they are
 #     bash sweep/h200/run.sh all                every part whose files are not of today's revision, for as long as there
@@ -38,8 +39,8 @@
 #                                               LEAVES=8: with eight leaves; MODEL_8B=synthetic:llama-3.1-8b-fp8 or
 #                                               synthetic:qwen3-30b-a3b-fp8: of that shape
 #     BASE42=FOLDER bash sweep/h200/run.sh calibrate-base42    the same of base42
-#     BASE42=FOLDER bash sweep/h200/run.sh determinism-base42    hostile loads, compared to the bit; needs `make cuda`
-#     bash sweep/h200/run.sh determinism-8b                      and build/tests/test_cuda
+#     BASE42=FOLDER bash sweep/h200/run.sh determinism-base42    hostile loads, compared to the bit
+#     bash sweep/h200/run.sh determinism-8b                      the same of 8B, determinism-mixture of a mixture
 #     bash sweep/h200/run.sh sglang                              SGLang's three subtests by 8B
 #     bash sweep/h200/run.sh sglang-prefix                       SGLang's prefixes of 1 to 4,097 tokens by 8B;
 #                                                                PREFIXES=1,64: others
@@ -53,6 +54,7 @@
 #     TEMPERATURE=0 bash sweep/h200/run.sh flip-law-8b     the same of 8B, one temperature a call (0, 0.8); both need
 #                                                          `make shared CUDA=1` and numpy; TEXTS=N: fewer or more
 #     BASE42=FOLDER bash sweep/h200/run.sh grid-base42     window x group; ratio-base42: shares of deterministic requests
+#     bash sweep/h200/run.sh winner             points of the map of mechanisms: winner.sh
 #     bash sweep/h200/run.sh grid-8b                       the same for random weights of the 8B shape
 #     bash sweep/h200/run.sh grid-online                   window x group x share of 8B, where requests arrive at 12 a
 #                                                          second (QPS=X; SHARES=0.1,0.5,1): two calls
@@ -66,8 +68,10 @@
 # One part at a time: parts that share a GPU time each other's products, and choose others.
 #
 # What is there when the time is up stays: every file is written anew after each cell, or line by line. Environment:
-# sweep/h200/common.sh.
+# sweep/h200/common.sh, TOKENS (fig6, tbik), QPS (fig6, grid-online), BATCHES (tbik), KV_TOKENS (sglang-prefix,
+# sglang-cost), REQUESTS_9B (determinism-hybrid) and FLIP_REQUESTS (flips). BACKEND=cpu tries a part without a GPU.
 source "$(dirname "$0")/common.sh"
+[[ ${MINUTES:-9} =~ ^[0-9]+$ ]] || { echo "run.sh: MINUTES=$MINUTES: must be a whole number" >&2; exit 2; }
 # What programs of several backends take. offered: FAST products are those that serving engines have.
 gpu=(--backend "$BACKEND") offered=()
 [ "$BACKEND" != cuda ] || gpu+=(--algorithm-file "$algorithms") offered=(--offered)
@@ -79,9 +83,13 @@ bench() {  # bench NAME FLAG...: into OUT/NAME.tsv and, as printed, OUT/NAME.txt
     mv "$OUT/$name.txt.part" "$OUT/$name.txt"
     stamp "$name"
 }
-# hostile NAME FLAG...: a part of test_cuda, into OUT/NAME.tsv
+built() { [ -x "$B/$1" ] || { echo "run.sh: $B/$1 is missing: run make build/$1 CUDA=1" >&2; exit 2; }; }
+# hostile NAME FLAG...: a part of test_cuda, into OUT/NAME.tsv. Without a GPU it writes nothing.
 hostile() {
-    "$B/tests/test_cuda" --algorithms "$algorithms" --tsv "$OUT/$1.tsv" "${@:2}" | tee "$OUT/$1.txt.part"
+    built tests/test_cuda
+    "$B/tests/test_cuda" --algorithms "$algorithms" --tsv "$OUT/$1.tsv.part" "${@:2}" | tee "$OUT/$1.txt.part"
+    [ -e "$OUT/$1.tsv.part" ] || { echo "run.sh: nothing was measured for $1.tsv" >&2; exit 2; }
+    mv "$OUT/$1.tsv.part" "$OUT/$1.tsv"
     mv "$OUT/$1.txt.part" "$OUT/$1.txt"
     stamp "$1"
 }
@@ -95,7 +103,9 @@ law() {
 }
 # deterministic NAME FLAG...: build/determinism, into OUT/NAME.tsv. That its control never differs is no failure here.
 deterministic() {
-    "$B/determinism" "${gpu[@]}" "${@:2}" --tsv "$OUT/$1.tsv" | tee "$OUT/$1.txt.part" || [ "${PIPESTATUS[0]}" = 3 ]
+    local status=0
+    "$B/determinism" "${gpu[@]}" "${@:2}" --tsv "$OUT/$1.tsv" | tee "$OUT/$1.txt.part" || status=${PIPESTATUS[0]}
+    [ "$status" = 0 ] || [ "$status" = 3 ] || exit "$status"
     mv "$OUT/$1.txt.part" "$OUT/$1.txt"
     stamp "$1"
 }
@@ -179,6 +189,9 @@ stale)
     ;;
 all)
     left=0 failed=
+    for part in ${PARTS:-}; do
+        [ -n "$(files_of "$part")" ] || { echo "run.sh: PARTS: no part $part: there are ${parts[*]}" >&2; exit 2; }
+    done
     for part in ${PARTS:-${parts[@]}}; do
         stale "$part" || continue
         if ((SECONDS >= 60 * ${MINUTES:-9})); then left=$((left + 1)); continue; fi
@@ -357,7 +370,9 @@ determinism-hybrid)  # no time counts here, so all run at once
     hostile determinism_qwen3_5_9b --part determinism --model "synthetic:qwen3.5-9b,margin=$MARGIN" --loads 4 \
         --requests "${REQUESTS_9B:-128}" --longest-prompt 200 --longest-output 64 --kv-gib 4 \
         ${FOLDER:+--record "$FOLDER/9b" --record-every 10} &
-    wait
+    failed=0
+    for job in $(jobs -p); do wait "$job" || failed=1; done
+    [ $failed = 0 ] || exit 1
     ;;
 attention)
     work=$(mktemp -d)
