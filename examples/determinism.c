@@ -436,7 +436,8 @@ static void run_suite(study *s, const bool chosen[WAYS]) {
 // The last line, and the exit status.
 static int verdict(const study *s, bool control) {
     if (s->broken) printf("\n%d promised results differ\n", s->broken);
-    else if (!s->compared) printf("\nno promise was tested: ordinary requests have none, and else it takes two outputs of a prompt\n");
+    else if (!s->compared)
+        printf("\nno promise was tested: ordinary requests have none, and else it takes two outputs of a prompt\n");
     else if (s->blind[0])
         printf("\nNO VERDICT: nondeterministic, the control, never differs in %s,\n"
                "so equal outputs show nothing there: give more --requests or --tokens\n",
