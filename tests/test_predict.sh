@@ -106,6 +106,19 @@ rm "$dir/programs/python" "$dir/h200/attention.tsv"
 without() { ! attention && [ ! -e "$dir/h200/attention.tsv" ]; }
 check "without PyTorch no table is written" without
 
+# Hostile loads on the H200: a test_cuda that finds no GPU measures nothing and ends well, and then nothing may change.
+mkdir "$dir/programs/tests" && printf '#!/bin/bash\necho "skipped: no CUDA device"\n' >"$dir/programs/tests/test_cuda"
+chmod +x "$dir/programs/tests/test_cuda"
+h200() { B=$dir/programs OUT=$dir/h200 bash sweep/h200/run.sh "$@"; }
+printf '# date: 2020-01-01\n# cuda kernels: 7\npart\nx\n' | tee "$dir/h200/sglang_8b.tsv"{,.part} >"$dir/old"
+check "nothing was measured" refuses "nothing was measured for sglang_8b.tsv" h200 sglang
+check "the old file is as it was" cmp "$dir/old" "$dir/h200/sglang_8b.tsv"
+check "four loads at once that fail" refuses "nothing was measured for determinism_qwen3_5_9b.tsv" h200 determinism-hybrid
+rm "$dir/programs/tests/test_cuda"
+check "no test_cuda: says what to do" refuses "tests/test_cuda is missing: run make" h200 sglang
+check "an unknown part of several" refuses "no part tbk: there are " env PARTS="fig6 tbk" OUT="$dir/h200" bash sweep/h200/run.sh all
+check "minutes that are no number" refuses "MINUTES=abc: must be a whole number" env MINUTES=abc bash sweep/h200/run.sh stale
+
 # The grids of the H200, by one seed.
 cp sweep/results/h200/grid_8b.tsv sweep/results/h200/grid_base42.tsv "$dir/h200"
 check "what was measured by a rule that is gone is not simulated" refuses "measured before version 0.3.0" \

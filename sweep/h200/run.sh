@@ -87,6 +87,7 @@ built() { [ -x "$B/$1" ] || { echo "run.sh: $B/$1 is missing: run make build/$1 
 # hostile NAME FLAG...: a part of test_cuda, into OUT/NAME.tsv. Without a GPU it writes nothing.
 hostile() {
     built tests/test_cuda
+    rm -f "$OUT/$1.tsv.part"  # of a call that was stopped
     "$B/tests/test_cuda" --algorithms "$algorithms" --tsv "$OUT/$1.tsv.part" "${@:2}" | tee "$OUT/$1.txt.part"
     [ -e "$OUT/$1.tsv.part" ] || { echo "run.sh: nothing was measured for $1.tsv" >&2; exit 2; }
     mv "$OUT/$1.tsv.part" "$OUT/$1.tsv"
