@@ -468,7 +468,7 @@ int main(int argc, char **argv) {
         ENGINE_KV(&s.how),
         ENGINE_RANKS(&s.how),
         ENGINE_ALGORITHMS(&s.how),
-        ARGS_FLAG("offered", &s.how.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
+        ENGINE_OFFERED(&s.how),
         ARGS_INT("threads,t N", &s.how.threads, 0, 1024, "0: one for a small model, else what OpenMP offers"),
         ARGS_OUT("tsv FILE", &s.tsv_path, "write the numbers there too"),
         ENGINE_WINDOWS(&s.how),

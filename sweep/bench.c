@@ -191,7 +191,7 @@ static settings parse(int argc, char **argv) {
                 "cuda: what --suite workloads, online and --calibrate serve, as in build/sweep"),
         ARGS_REAL("temperature T", &s.temperature, 0, 1000,
                   "of the requests of suites workloads and online; request i draws with seed i, from 1; 0: greedy"),
-        ARGS_FLAG("offered", &s.how.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
+        ENGINE_OFFERED(&s.how),
         ENGINE_ALGORITHMS(&s.how),
         ARGS_FLAG("no-graphs", &s.how.cuda.no_graphs, "cuda: kernels are launched one by one, and not as CUDA graphs"),
         ARGS_INT("max-running N", &s.max_running, 1, 2048, "cuda: sequences at once"),

@@ -428,6 +428,7 @@ int main(int argc, char **argv) {
         ARGS_INT("rounds N", &s.rounds, 2, 64, "requests of a run, as a multiple of the batch, which is kept full"),
         ARGS_INT("threads N", &s.how.threads, 0, 1024, "0: as many as OpenMP offers"),
         ENGINE_ALGORITHMS(&s.how),
+        ENGINE_OFFERED(&s.how),
         ARGS_OUT("out FILE", &s.out, "write the table there too"),
         ARGS_END,
     };

@@ -1047,7 +1047,7 @@ static settings parse(int argc, char **argv) {
         ARGS_REAL("gate X", &s.gate, 0, 1e9,
                   "experiment: verify only tokens with a margin below X (sim: this share of the tokens is below);\n"
                   "                         answers then depend on other requests"),
-        ARGS_FLAG("offered", &s.offered, "cuda: fast passes take only such algorithms of cuBLASLt's as it offers"),
+        ARGS_FLAG("offered", &s.offered, "cuda: FAST passes keep orders of their own, as other engines' do"),
         ARGS_FLAG("no-flips", &s.no_flips, "sim: every candidate is right"),
         ARGS_REAL("flip-scale X", &s.flip_scale, 0, 1e6, "sim: times the calibration's flip rate"),
         ARGS_REAL("draft-spread X", &s.draft_spread, 0, 10,

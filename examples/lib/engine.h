@@ -53,6 +53,9 @@ typedef struct engine_options {
         ARGS_DEVICES(&(o)->devices)
 #define ENGINE_ALGORITHMS(o) \
     ARGS_OUT("algorithm-file FILE", &(o)->algorithm_file, "cuda: chosen matrix algorithms are kept here")
+#define ENGINE_OFFERED(o)               \
+    ARGS_FLAG("offered", &(o)->offered, \
+              "cuda: FAST passes keep orders of their own, as other engines' do, so that there is drift to verify")
 #define ENGINE_THREADS(o) ARGS_INT("threads,t N", &(o)->threads, 0, 1024, "0: as many as OpenMP offers")
 #define ENGINE_NO_MMAP(o)               \
     ARGS_FLAG("no-mmap", &(o)->no_mmap, \

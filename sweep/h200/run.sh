@@ -47,8 +47,8 @@
 #     bash sweep/h200/run.sh sglang-cost                         256 requests of 1,024 tokens in and out, as SGLang's
 #                                                                measurement of its cost, in as many calls as it takes;
 #                                                                LENGTHS=4096x4096 SECONDS_MAX=240: as many tokens;
-#                                                                LENGTHS=8192x8192 REQUESTS=44 SEEDS=42,43 PRESETS=best
-#                                                                SECONDS_MAX=300: twice as many as have room at once
+#                                                                LENGTHS=8192x8192 REQUESTS=22 PRESETS=best: half as
+#                                                                many as have room at once
 #     BASE42=FOLDER bash sweep/h200/run.sh scoring         log-probabilities of generation beside those of scoring
 #     BASE42=FOLDER bash sweep/h200/run.sh flip-law        the law of flips (science/margins.py) of tiny42, base42
 #     TEMPERATURE=0 bash sweep/h200/run.sh flip-law-8b     the same of 8B, one temperature a call (0, 0.8); both need
@@ -227,7 +227,7 @@ drafts)
             --prompt-tokens 64 --tokens 256
     done
     worth drafts_bits_8b "$MODEL_8B" --draft lookup,0.7 --batch 5,48 --way ordinary,dvr,best --temperature 0.8 \
-        --prompt-tokens 16 --tokens 32 --repeats 1 --kv-share 0.6
+        --prompt-tokens 16 --tokens 32 --repeats 1 --kv-share 0.6 "${offered[@]}"
     worth drafts_bits_base42 "$BASE42" --draft $real,0.7 --batch 3,256 --way ordinary,dvr,best --temperature 0.8 \
         --prompt-tokens 16 --tokens 48 --repeats 1 --rounds 4 --kv-share 0.6
     ;;
