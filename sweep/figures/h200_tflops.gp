@@ -4,10 +4,11 @@ eval start("", width, height)
 set multiplot
 eval sheet_text
 set logscale x 2
+set logscale y
 set xrange [0.8:5200]
 set xtics (1, 4, 16, 64, 256, "1k" 1024, "4k" 4096)
-set yrange [0:900]
-set ytics 200
+set yrange [1:900]
+set ytics (1, 2, 5, 10, 20, 50, 100, 200, 500)
 unset key
 series = "cublas invariant fixed_tile"
 array names[3] = ["cuBLASLt's first choice", "INVARIANT", "one fixed tile of ours"]
@@ -26,7 +27,7 @@ do for [i = 1:5] {
     if (word(products, i) eq "down") {
         do for [s in "cublas batch_invariant_triton"] {
             set arrow from 0.8, peak(s) to 5200, peak(s) nohead lw 2 dt 3 lc rgb grey
-            set label (s eq "cublas" ? "cuBLAS" : "Triton") . ", published" at 1, peak(s) + 32 font font(14) tc rgb grey
+            set label (s eq "cublas" ? "cuBLAS" : "Triton") . ", published" at 1, peak(s) * 1.25 font font(14) tc rgb grey
         }
     }
     plot for [s in series] match("tflop_per_s " . word(products, i), s) using 4:5 with linespoints pt mark(s) lw 4 \

@@ -23,7 +23,7 @@ and too often in %d of %d" '
     $8 > 0 { r = $4 > $5 ? $4 / $5 : $5 / $4; v[++n] = r; worst = larger(worst, r); high += $4 > $5 }
     END { print median(v, n), worst, high, n }' "$work/cases")
 reading="a mark: one model, temperature, pair of passes and type of logits; bars: 95% intervals of the count"
-notes=("margins, errors and counts are of different texts; nothing is fitted"
+notes=("margins, errors and counts are of different texts; nothing is fitted; 8B has random weights"
     "$null, which needs counted flips")
 source=" "
 plot cases="$work/cases"

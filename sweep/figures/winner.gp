@@ -19,7 +19,7 @@ do for [p = 1:words(costs)] {
     eval area(left, left + 540, top, top + 560)
     set ytics ()
     do for [i = 1:words(loads)] { set ytics add ((p % 2 ? name(word(loads, i)) : "") i) }
-    set title sprintf("INVARIANT passes cost %.0f%% more", 100 * real(word(costs, p)) - 100) offset 0, -0.6
+    set title sprintf("if INVARIANT passes cost %.0f%% more", 100 * real(word(costs, p)) - 100) offset 0, -0.6
     set xlabel "deterministic requests (%)" offset 0, 0.3
     set ylabel p % 2 ? "requests a second and GPU" : "" offset 1.6, 0
     plot for [i = 1:5] cells using ($1 == p && $4 == i ? $2 : NaN):3:(0.5):(0.5) with boxxyerror lc rgb colour[i], \
