@@ -23,4 +23,4 @@ points=$OUT/NAME.tsv
 pair fast_8_9 "tiny42 on a CPU: a ninth row in a FAST pass changes" --prompt 24 -a schedule=fast,rows=8 -b rows=9
 pair leaves_1_8 "Random weights on a CPU: sums in 8 leaves instead of one change" --model synthetic:base -a leaves=1 -b leaves=8
 pair one_bit "tiny42 on a CPU: the last bit of one weight changes" -b flip=layer0.down:777:0
-pair fp32_sm90 "tiny42, computed on a CPU: rounding sums as an H200 does, and not in fp32, changes" -a arithmetic=fp32 -b arithmetic=sm90
+pair fp32_sm90 "tiny42, on a CPU: computing and rounding as an H200 does, and not in fp32, changes" -a arithmetic=fp32 -b arithmetic=sm90

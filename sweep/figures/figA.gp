@@ -30,6 +30,7 @@ if (real(own) > 0) {
     set label 2 sprintf("%.2f: this\ncalibration's\nkernels", real(own)) at 106.5, real(own) + 0.13 left font font(16) \
         tc rgb red
 }
+set object 1 rectangle from 5, 0.875 to 105, 3.125 front fs empty border lc rgb grey lw 1  # white cells are cells, too
 eval area(130, 900, above + 15, above + 545)
 # The colour is that of the number as it is shown.
 plot ratios using (100 * $4):3:(5):(0.125):(shade($5)) with boxxyerror lc palette notitle, \

@@ -31,6 +31,6 @@ eval legend(above + 20)
 eval area(740, 1090, above + 20, above + 820)
 set key vertical maxrows 9
 plot NaN with lines lw 2 dt 2 lc rgb grey title "predicted = counted", \
-    for [i = 1:6] NaN with points pt (i % 2 ? 12 : 13) lw 2.5 lc rgb colour[i] title name(i), \
+    for [i = 1:6] NaN with lines lw 12 lc rgb colour[i] title name(i), \
     NaN with points pt 7 lc rgb black title "circle: a CPU", NaN with points pt 5 lc rgb black title "square: an H200"
 unset multiplot
